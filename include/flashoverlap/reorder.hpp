@@ -1,0 +1,18 @@
+/// What reads a reordered (`tiled`) result on the host. Both take natural results as well.
+#pragma once
+
+#include <span>
+
+#include "flashoverlap/matrix.hpp"
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap {
+
+/// The result as an ordinary output.rows × output.cols matrix.
+Matrix natural_result(const Output& output, const Matrix& out);
+
+/// RMSNorm of each row of the result, in natural order: y[i,j] = x[i,j] / sqrt(mean_j(x[i,j]²) + eps) ·
+/// weight[j], computed in fp32. `weight` has output.cols elements.
+Matrix rms_norm(const Output& output, const Matrix& out, std::span<const float> weight, float eps);
+
+}  // namespace flashoverlap

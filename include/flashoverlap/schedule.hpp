@@ -1,0 +1,57 @@
+/// How a problem is to be overlapped: everything the planner is free to choose and the tuner searches over.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace flashoverlap {
+
+enum class Strategy {
+  sequential,  ///< one GEMM, one collective: the baseline
+  signal,      ///< one collective per group of tiles (Hong et al., arXiv 2504.19519)
+  copy,   ///< copy engines push slices to their owners, own slice without a transfer (Karim et al., arXiv
+          ///< 2604.24013)
+  store,  ///< as `copy`, but multiprocessors store straight into the peer
+  p2p,    ///< as `copy`, by grouped sends and receives: no peer access needed
+};
+
+/// `natural`: the result is an ordinary row-major matrix. `tiled`: it is left in the order in which tiles (or
+/// their parts) were communicated, and `Output::reorder` says how to read it.
+enum class Layout { natural, tiled };
+
+struct Schedule {
+  Strategy strategy = Strategy::signal;
+  Layout layout = Layout::natural;
+  int tile_rows = 128;        ///< rows of C that one thread block computes
+  int tile_cols = 256;        ///< columns of C that one thread block computes
+  int cluster_rows = 1;       ///< 1, or 2: two blocks of a cluster share one tile entry of 2·tile_rows rows
+  int multiprocessors = 132;  ///< left to the GEMM
+  int comm_multiprocessors = 0;  ///< cap on the thread blocks of the collectives
+  int raster = 8;                ///< row blocks that are walked together, column by column, for reuse in L2
+  int waves_per_group = 1;       ///< size of every group, where `groups` is empty
+  /// Sizes of the groups in waves, in order. They must add up to the waves that are grouped: those of the
+  /// whole GEMM for `signal`, of one slice for the other strategies.
+  std::vector<int> groups;
+  int rounds = 1;  ///< gemm_all_reduce by copy, store or p2p: reduce-scatter and all-gather follow each other
+                   ///< this often
+
+  bool operator==(const Schedule&) const = default;
+};
+
+/// Throws `InvalidArgument` naming the field, its value and the rule.
+void check(const Schedule& schedule);
+
+/// Rows of one tile entry: tile_rows · cluster_rows.
+inline int entry_rows(const Schedule& schedule) {
+  return schedule.tile_rows * schedule.cluster_rows;
+}
+
+/// Tile entries that run at a time; one wave is this many.
+inline int workers(const Schedule& schedule) {
+  return schedule.multiprocessors / schedule.cluster_rows;
+}
+
+std::string_view name(Strategy strategy);
+std::string_view name(Layout layout);
+
+}  // namespace flashoverlap

@@ -1,0 +1,41 @@
+/// The published predictor of signalled overlap and the search for the best grouping under it (arXiv
+/// 2504.19519, section 4).
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "flashoverlap/machine.hpp"
+#include "flashoverlap/problem.hpp"
+#include "flashoverlap/schedule.hpp"
+
+namespace flashoverlap {
+
+/// A GEMM of `waves` waves whose groups are communicated one after another.
+struct GroupingCosts {
+  int waves = 0;
+  double wave_us = 0;
+  /// Communication of waves [first, first + count).
+  std::function<double(int first, int count)> communication_us;
+};
+
+/// comm_end = max(comp_end, comm_end) + comm(G_{i−1}); comp_end += comp(G_i); at the end the last group's
+/// communication.
+double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups);
+
+struct Grouping {
+  std::vector<int> groups;
+  double latency_us = 0;
+};
+
+/// The predictor's optimum, by a dynamic programme over (waves done, size of the last group): O(waves³), no
+/// pruning.
+Grouping best_grouping(const GroupingCosts& costs);
+
+/// The same by trying all 2^(waves−1) partitions; throws `InvalidArgument` above 24 waves.
+Grouping best_grouping_exhaustive(const GroupingCosts& costs);
+
+/// Costs of a problem under a schedule by strategy `signal`, on a machine.
+GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
+
+}  // namespace flashoverlap
