@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace flashoverlap {
 
@@ -26,7 +27,16 @@ class InvalidArgument : public Error {
   /// field).
   const std::string& argument() const noexcept { return argument_; }
 
+  /// The same refusal under the name by which the caller's caller knows the argument ("m": "problem.m",
+  /// "--m").
+  InvalidArgument renamed(std::string argument) const {
+    return InvalidArgument(argument + (what() + argument_.size()), std::move(argument));
+  }
+
  private:
+  InvalidArgument(const std::string& line, std::string&& argument)
+      : Error(line), argument_(std::move(argument)) {}
+
   std::string argument_;
 };
 

@@ -78,6 +78,10 @@ struct Tile {
   std::int32_t store_col = 0;
   std::int32_t row_map =
       none;  ///< if not `none`: row i goes to Plan::row_map[row_map + i] instead of rank, store_row + i
+  /// If not `none`: the tile is cut into parts of this many rows that lie `part_stride` rows apart in the
+  /// buffer, so row i goes to store_row + (i / part_rows) · part_stride + i % part_rows.
+  std::int32_t part_rows = none;
+  std::int32_t part_stride = 0;
   std::int32_t addend_row = none;  ///< if not `none`: partial results are added, see `Plan::addends`
   std::int32_t start_wait = none;  ///< counter of this rank, reached before operands are read
   std::int32_t store_wait =
@@ -145,6 +149,7 @@ struct Part {
 /// One step of the communication stream: waits, then the transfer, then the raises.
 struct Message {
   MessageKind kind = MessageKind::signal;
+  bool after_tiles = false;   ///< also waits until every tile of this rank is done
   std::int32_t group = none;  ///< for reports and pictures
   std::vector<Wait> waits;
   Region source;
@@ -201,6 +206,13 @@ struct Plan {
   const Buffer& buffer(BufferRole role) const { return buffers[static_cast<std::size_t>(role)]; }
   bool operator==(const Plan&) const = default;
 };
+
+/// Where row `row` of a tile (counted from its first) is stored.
+inline RowTarget stored_at(const Plan& plan, const Tile& tile, std::int32_t row) {
+  if (tile.row_map != none) return plan.row_map[static_cast<std::size_t>(tile.row_map + row)];
+  if (tile.part_rows == none) return {tile.rank, tile.store_row + row};
+  return {tile.rank, tile.store_row + row / tile.part_rows * tile.part_stride + row % tile.part_rows};
+}
 
 /// "counter 3 (tiles of group 2)", "counter 5 (arrival from rank 1, group 0)": for every report that names a
 /// counter.

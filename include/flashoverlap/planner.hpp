@@ -18,8 +18,7 @@ std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule);
 /// The plan of one rank: the same as make_plans(problem, schedule)[rank].
 Plan make_plan(const Problem& problem, const Schedule& schedule, int rank);
 
-/// Waves that `Schedule::groups` must add up to: of the whole GEMM for `signal`, of one slice for `copy`,
-/// `store`, `p2p`. Throws like `make_plans`.
+/// Waves that `Schedule::groups` must add up to under strategy `signal`. Throws like `make_plans`.
 int grouped_waves(const Problem& problem, const Schedule& schedule);
 
 }  // namespace flashoverlap

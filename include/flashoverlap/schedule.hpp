@@ -30,7 +30,7 @@ struct Schedule {
   int raster = 8;                ///< row blocks that are walked together, column by column, for reuse in L2
   int waves_per_group = 1;       ///< size of every group, where `groups` is empty
   /// Sizes of the groups in waves, in order. They must add up to the waves that are grouped: those of the
-  /// whole GEMM for `signal`, of one slice for the other strategies.
+  /// whole GEMM for `signal` (see `grouped_waves`), of one slice for the other strategies.
   std::vector<int> groups;
   int rounds = 1;  ///< gemm_all_reduce by copy, store or p2p: reduce-scatter and all-gather follow each other
                    ///< this often

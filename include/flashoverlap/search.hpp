@@ -20,7 +20,7 @@ struct GroupingCosts {
 };
 
 /// comm_end = max(comp_end, comm_end) + comm(G_{i−1}); comp_end += comp(G_i); at the end the last group's
-/// communication.
+/// communication. Throws `InvalidArgument` if the groups are not waves ≥ 1 that add up to `costs.waves`.
 double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups);
 
 struct Grouping {
@@ -28,14 +28,16 @@ struct Grouping {
   double latency_us = 0;
 };
 
-/// The predictor's optimum, by a dynamic programme over (waves done, size of the last group): O(waves³), no
-/// pruning.
+/// The predictor's optimum, by a dynamic programme over the waves done: O(waves²), no pruning. Of groupings
+/// that are equally good, one with a larger last group.
 Grouping best_grouping(const GroupingCosts& costs);
 
 /// The same by trying all 2^(waves−1) partitions; throws `InvalidArgument` above 24 waves.
 Grouping best_grouping_exhaustive(const GroupingCosts& costs);
 
-/// Costs of a problem under a schedule by strategy `signal`, on a machine.
+/// Costs of a problem under a schedule by strategy `signal`, on a machine; `schedule.strategy` and its groups
+/// do not matter. Throws `InvalidArgument` for operations whose communication comes before the GEMM, which
+/// the predictor does not speak of.
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
 
 }  // namespace flashoverlap

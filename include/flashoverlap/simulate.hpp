@@ -1,4 +1,5 @@
-/// Discrete-event simulation of plans on a machine: latency and timeline.
+/// Discrete-event simulation of plans on a machine: latency and timeline. What is modelled:
+/// docs/machine-model.md.
 #pragma once
 
 #include <span>
@@ -17,7 +18,7 @@ enum class Lane { gemm, communication };
 struct Interval {
   int rank = 0;
   Lane lane = Lane::gemm;
-  int group = 0;
+  int group = 0;      ///< `none` where the message belongs to no group
   std::string label;  ///< "group 2", "all_reduce 8.4 MB", "copy to rank 3 2.1 MB"
   double start_us = 0;
   double end_us = 0;
@@ -29,8 +30,8 @@ struct Simulation {
   std::vector<Interval> timeline;  ///< by rank, lane, start
 };
 
-/// The plans must be valid. Throws `InvalidArgument` if the machine cannot run them (copy or store without
-/// peer access).
+/// The plans must be valid. Throws `InvalidArgument` if the machine cannot run them: copies or stores to
+/// peers without peer access, or tiles that wait for collectives to which the GEMM leaves no multiprocessors.
 Simulation simulate(std::span<const Plan> plans, const Machine& machine);
 
 /// A picture of it: one row per rank and lane, a colour per group, a time axis in µs.

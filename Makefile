@@ -1,0 +1,52 @@
+# `make demo` and `make test` need nothing but a Debian 12 with make: what is missing is installed first.
+SOURCES = $(shell find include src tests bench examples -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
+FUZZ_SECONDS ?= 60
+
+.PHONY: demo test build bench test-asan test-tsan fuzz lint format format-check clean setup setup-tools
+
+demo: setup
+	cmake --preset release
+	cmake --build --preset release --target flashoverlap_cli
+	build/release/flashoverlap demo --output out
+
+test: build
+	ctest --preset release
+
+build: setup
+	cmake --preset release
+	cmake --build --preset release
+
+bench: build
+	for program in build/release/bench/*_bench; do $$program || exit 1; done
+
+test-asan test-tsan: test-%: setup
+	cmake --preset $*
+	cmake --build --preset $*
+	ctest --preset $*
+
+fuzz: setup setup-tools
+	cmake --preset fuzz
+	cmake --build --preset fuzz --target plan_reader_fuzzer
+	mkdir -p build/fuzz/corpus
+	build/fuzz/tests/fuzz/plan_reader_fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+	  -artifact_prefix=build/fuzz/ build/fuzz/corpus tests/fuzz/corpus
+
+lint: setup setup-tools
+	cmake --preset release
+	find src -name '*.cpp' -print0 | xargs -0 -n 1 -P 2 clang-tidy --quiet -p build/release 2>build/lint.log \
+	  || { cat build/lint.log; exit 1; }
+
+format: setup-tools
+	@clang-format -i $(SOURCES)
+
+format-check: setup-tools
+	@clang-format --dry-run --Werror $(SOURCES)
+
+clean:
+	rm -rf build out
+
+setup:
+	@scripts/setup.sh build
+
+setup-tools:
+	@scripts/setup.sh tools

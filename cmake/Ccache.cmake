@@ -1,0 +1,10 @@
+# Compiles through ccache where it is installed and nothing else was asked for.
+find_program(FLASHOVERLAP_CCACHE ccache)
+mark_as_advanced(FLASHOVERLAP_CCACHE)
+if(FLASHOVERLAP_CCACHE AND PROJECT_IS_TOP_LEVEL)
+  foreach(language CXX CUDA)
+    if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
+      set(CMAKE_${language}_COMPILER_LAUNCHER ${FLASHOVERLAP_CCACHE})
+    endif()
+  endforeach()
+endif()

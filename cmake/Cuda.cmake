@@ -1,0 +1,35 @@
+# The CUDA parts are compiled where an nvcc is found that knows Hopper; -DFLASHOVERLAP_CUDA=ON|OFF decides by hand.
+
+# Kernels use wgmma and TMA, which exist for exactly this architecture; no PTX for later ones.
+set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+
+# NVIDIA's packages leave nvcc off the PATH.
+find_program(FLASHOVERLAP_NVCC nvcc PATHS /usr/local/cuda/bin)
+mark_as_advanced(FLASHOVERLAP_NVCC)
+if(FLASHOVERLAP_NVCC AND NOT DEFINED ENV{CUDACXX})
+  set(ENV{CUDACXX} ${FLASHOVERLAP_NVCC})
+endif()
+
+set(cuda_reason "FLASHOVERLAP_CUDA is OFF")
+if(NOT DEFINED FLASHOVERLAP_CUDA)
+  set(cuda_reason "no nvcc for sm_90a found")
+  set(ENV{CUDAARCHS} ${CMAKE_CUDA_ARCHITECTURES})  # the check below is a project of its own
+  set(CMAKE_MESSAGE_LOG_LEVEL WARNING)
+  include(CheckLanguage)
+  check_language(CUDA)
+  unset(CMAKE_MESSAGE_LOG_LEVEL)
+  if(CMAKE_CUDA_COMPILER)
+    set(FLASHOVERLAP_CUDA ON)
+  else()
+    set(FLASHOVERLAP_CUDA OFF)
+    unset(CMAKE_CUDA_COMPILER CACHE)  # so that an nvcc installed later is found
+  endif()
+endif()
+
+if(FLASHOVERLAP_CUDA)
+  enable_language(CUDA)
+  string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMake 3.25 does not know CUDA_STANDARD 20
+  message(STATUS "CUDA parts: compiled for sm_90a")
+else()
+  message(STATUS "CUDA parts: left out (${cuda_reason})")
+endif()

@@ -1,0 +1,20 @@
+# `cmake --install` and what find_package(flashoverlap) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/flashoverlap)
+
+install(TARGETS flashoverlap EXPORT flashoverlapTargets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/flashoverlap DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT flashoverlapTargets NAMESPACE flashoverlap:: DESTINATION ${package_dir})
+if(TARGET flashoverlap_cli)
+  install(TARGETS flashoverlap_cli)
+endif()
+
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/flashoverlapConfig.cmake.in ${PROJECT_BINARY_DIR}/flashoverlapConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/flashoverlapConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/flashoverlapConfig.cmake ${PROJECT_BINARY_DIR}/flashoverlapConfigVersion.cmake
+        DESTINATION ${package_dir})

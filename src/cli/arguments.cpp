@@ -1,0 +1,38 @@
+#include "cli/arguments.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "plan/json_reader.hpp"
+
+namespace flashoverlap::cli {
+
+std::string shown(const std::string& text) {
+  const bool plain = !text.empty() && text.size() <= 200 &&
+                     std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c < 0x7f; });
+  return plain ? text : in_quotes(text);
+}
+
+std::int64_t to_integer(const std::string& option, const std::string& text, std::int64_t minimum,
+                        std::int64_t maximum) {
+  std::int64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = failure == std::errc{} && end == text.data() + text.size();
+  require(whole && value >= minimum && value <= maximum, option, shown(text),
+          fmt::format("must be an integer between {} and {}", minimum, maximum));
+  return value;
+}
+
+std::vector<int> to_integers(const std::string& option, const std::string& text, int minimum, int maximum) {
+  std::vector<int> values;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    values.push_back(static_cast<int>(to_integer(option, part, minimum, maximum)));
+    begin = end + 1;
+  }
+  return values;
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,65 @@
+/// Options whose text is converted strictly: a refusal names the option, the text and the rule.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "flashoverlap/error.hpp"
+#include "plan/enumerators.hpp"
+
+namespace flashoverlap::cli {
+
+/// What was typed, fit for one line of an error.
+std::string shown(const std::string& text);
+
+std::int64_t to_integer(const std::string& option, const std::string& text, std::int64_t minimum,
+                        std::int64_t maximum);
+
+/// "1,2,4".
+std::vector<int> to_integers(const std::string& option, const std::string& text, int minimum, int maximum);
+
+template <typename Enum>
+Enum to_enumerator(const std::string& option, const std::string& text) {
+  const auto value = from_name<Enum>(text);
+  require(value.has_value(), option, shown(text), "must be one of " + names_of<Enum>());
+  return *value;
+}
+
+/// An option that hands its text to `take(text)`.
+template <typename Take>
+CLI::Option* add_text(CLI::App& command, const std::string& option, Take take, const std::string& help) {
+  return command.add_option_function<std::string>(option, take, help);
+}
+
+/// A file or folder.
+inline CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
+                             const std::string& help) {
+  const auto take = [=, &path](const std::string& text) {
+    require(!text.empty(), option, "\"\"", "must be a path");
+    path = text;
+  };
+  return add_text(command, option, take, help)->type_name("FILE");
+}
+
+template <std::integral Integer>
+CLI::Option* add_integer(CLI::App& command, const std::string& option, Integer& value,
+                         const std::string& help, Integer minimum,
+                         Integer maximum = std::numeric_limits<Integer>::max()) {
+  const auto take = [=, &value](const std::string& text) {
+    value = static_cast<Integer>(to_integer(option, text, minimum, maximum));
+  };
+  return add_text(command, option, take, help)->type_name("N");
+}
+
+template <typename Enum>
+CLI::Option* add_enumerator(CLI::App& command, const std::string& option, Enum& value,
+                            const std::string& help) {
+  const auto take = [=, &value](const std::string& text) { value = to_enumerator<Enum>(option, text); };
+  return add_text(command, option, take, help + ": " + names_of<Enum>())->type_name("NAME");
+}
+
+}  // namespace flashoverlap::cli

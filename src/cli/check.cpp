@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/arguments.hpp"
+#include "cli/command.hpp"
+#include "cli/comparison.hpp"
+#include "cli/plan_options.hpp"
+#include "cli/plan_summary.hpp"
+#include "cli/progress.hpp"
+#include "flashoverlap/validate.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+struct Arguments {
+  explicit Arguments(CLI::App& parser) : what(parser, /*reads_plans=*/true) {
+    add_integer(parser, "--runs", runs, "Runs on fresh random operands", 1, 1'000'000)->default_str("1");
+    add_integer(parser, "--delays", delays, "Random delay before each tile and message, up to this", 0,
+                1'000'000)
+        ->type_name("MICROSECONDS")
+        ->default_str("0");
+    add_integer(parser, "--seed", seed, "Of operands and delays", std::int64_t{0})->default_str("0");
+    add_integer(parser, "--workers", workers, "Threads that compute each rank's tiles", 1, 256)
+        ->default_str("2");
+    parser.add_flag("--json", json, "Print one JSON object");
+  }
+
+  PlanOptions what;
+  int runs = 1;
+  int delays = 0;
+  std::int64_t seed = 0;
+  int workers = 2;
+  bool json = false;
+};
+
+/// What the plans violate, or else the error of every run.
+struct Verdict {
+  std::vector<Finding> findings;
+  std::vector<double> errors;
+  double limit = 0;
+
+  bool holds() const {
+    return findings.empty() && std::ranges::all_of(errors, [this](double error) { return error < limit; });
+  }
+};
+
+Verdict judge(const std::vector<Plan>& plans, const Arguments& arguments) {
+  Verdict verdict{find_violations(plans), {}, error_limit(plans.front().problem.data_type)};
+  if (!verdict.findings.empty()) return verdict;
+
+  HostOptions options;
+  options.workers_per_rank = arguments.workers;
+  options.max_delay = std::chrono::microseconds(arguments.delays);
+  options.delay_seed = static_cast<std::uint64_t>(arguments.seed);
+  Comparison comparison(plans, options);
+  Progress progress(arguments.runs);
+  for (int run = 0; run < arguments.runs; ++run) {
+    progress.step("running on the host");
+    verdict.errors.push_back(
+        comparison.run(static_cast<std::uint64_t>(arguments.seed) + static_cast<std::uint64_t>(run)));
+  }
+  return verdict;
+}
+
+void print_text(const std::vector<Plan>& plans, const Verdict& verdict) {
+  fmt::print("{}", summary_text(plans));
+  for (const Finding& finding : verdict.findings) {
+    fmt::print("violation  {}: {}\n", name(finding.violation), finding.detail);
+  }
+  for (std::size_t run = 0; run < verdict.errors.size(); ++run) {
+    fmt::print("run {:<6} error {:.2e} against fp64, limit {:.0e}\n", run, verdict.errors[run],
+               verdict.limit);
+  }
+  fmt::print("{}\n", verdict.holds() ? "ok" : "FAILED");
+}
+
+void print_json(const std::vector<Plan>& plans, const Verdict& verdict) {
+  auto json = summary_json(plans);
+  auto& violations = json["violations"] = nlohmann::ordered_json::array();
+  for (const Finding& finding : verdict.findings) {
+    violations.push_back({{"kind", name(finding.violation)}, {"detail", finding.detail}});
+  }
+  json["errors"] = verdict.errors;
+  json["limit"] = verdict.limit;
+  json["ok"] = verdict.holds();
+  fmt::print("{}\n", json.dump(2));
+}
+
+int run(const Arguments& arguments) {
+  const auto plans = arguments.what.plans();
+  const Verdict verdict = judge(plans, arguments);
+  if (arguments.json) {
+    print_json(plans, verdict);
+  } else {
+    print_text(plans, verdict);
+  }
+  return verdict.holds() ? exit_success : exit_failure;
+}
+
+}  // namespace
+
+Command check_command(CLI::App& app) {
+  CLI::App* parser =
+      app.add_subcommand("check", "Prove plans, run them on the host and compare with an fp64 reference");
+  parser->footer(
+      "Examples:\n"
+      "  flashoverlap check gemm_all_reduce --m 512 --n 384 --k 256 --ranks 4 --tile 64x64 --multiprocessors "
+      "8\n"
+      "  flashoverlap check --plan plans.json --runs 10 --delays 200\n"
+      "Exit status: 0 if every run is within its limit, 1 if not, 2 for wrong input.");
+  const auto arguments = std::make_shared<Arguments>(*parser);
+  return {parser, [arguments] { return run(*arguments); }};
+}
+
+}  // namespace flashoverlap::cli

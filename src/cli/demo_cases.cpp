@@ -1,0 +1,88 @@
+#include "cli/demo_cases.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/destinations.hpp"
+#include "flashoverlap/planner.hpp"
+#include "plan/enumerators.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr int demo_ranks = 4;
+
+bool is_all_to_all(Operation operation) {
+  return operation == Operation::gemm_all_to_all || operation == Operation::all_to_all_gemm;
+}
+
+/// The operation's forms, strategy and layout left open.
+std::vector<DemoCase> forms(Operation operation) {
+  DemoCase first{.operation = operation};
+  DemoCase second = first;
+  if (is_all_to_all(operation)) {
+    second.exchange = Exchange::heads;
+  } else if (operation == Operation::all_gather_gemm) {
+    second.gathered = Operand::b;
+  } else {
+    return {first};
+  }
+  return {first, second};
+}
+
+}  // namespace
+
+std::string DemoCase::form() const {
+  if (is_all_to_all(operation)) return std::string(name(exchange));
+  if (operation == Operation::all_gather_gemm) return gathered == Operand::a ? "A" : "B";
+  return "";
+}
+
+std::string DemoCase::file_name() const {
+  const std::string separator(form().empty() ? 0 : 1, '-');
+  return fmt::format("{}{}{}-{}-{}", name(operation), separator, form(), name(strategy), name(layout));
+}
+
+Problem DemoCase::problem(const Shape& c, std::int64_t k, std::int64_t seed) const {
+  Problem problem;
+  problem.operation = operation;
+  problem.m = c.rows;
+  problem.n = c.cols;
+  problem.k = k;
+  problem.ranks = demo_ranks;
+  problem.gathered = gathered;
+  problem.exchange = exchange;
+  if (is_all_to_all(operation) && exchange == Exchange::rows) {
+    problem.destinations = random_destinations(problem, static_cast<std::uint64_t>(seed));
+  }
+  return problem;
+}
+
+Schedule DemoCase::small_schedule() const {
+  Schedule schedule;
+  schedule.strategy = strategy;
+  schedule.layout = layout;
+  schedule.tile_rows = 64;
+  schedule.tile_cols = 64;
+  schedule.multiprocessors = 7;
+  schedule.raster = 2;
+  return schedule;
+}
+
+std::vector<DemoCase> demo_cases() {
+  std::vector<DemoCase> cases;
+  for (const Operation operation : enumerators<Operation>) {
+    for (const DemoCase& form : forms(operation)) {
+      for (const Strategy strategy : enumerators<Strategy>) {
+        for (const Layout layout : enumerators<Layout>) {
+          if (!supports(operation, strategy, layout)) continue;
+          cases.push_back(form);
+          cases.back().strategy = strategy;
+          cases.back().layout = layout;
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+}  // namespace flashoverlap::cli

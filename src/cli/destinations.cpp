@@ -1,0 +1,38 @@
+#include "cli/destinations.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "flashoverlap/error.hpp"
+#include "plan/json_reader.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr std::int64_t most_random_rows = 1 << 26;
+
+}
+
+Destinations read_destinations(std::string_view text) {
+  const nlohmann::json json = parse_json(text, "destinations");
+  const auto read_rank = [](const JsonValue& rank) {
+    return rank.array([](const JsonValue& row) { return row.integer<std::int32_t>(0, max_ranks - 1); });
+  };
+  return JsonValue(json, "destinations").array(read_rank, max_ranks);
+}
+
+Destinations random_destinations(const Problem& problem, std::uint64_t seed) {
+  require(problem.m <= most_random_rows / problem.ranks, "--random-destinations", seed,
+          fmt::format("is limited to {} rows on all ranks", most_random_rows));
+  std::mt19937_64 random(seed);
+  Destinations destinations(static_cast<std::size_t>(problem.ranks));
+  for (auto& rows : destinations) {
+    rows.resize(static_cast<std::size_t>(problem.m));
+    for (auto& row : rows)
+      row = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(problem.ranks));
+    if (problem.operation == Operation::all_to_all_gemm) std::ranges::sort(rows);
+  }
+  return destinations;
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,30 @@
+/// Files that the command line names: what goes wrong with one is said by the option that named it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/arguments.hpp"
+
+namespace flashoverlap::cli {
+
+/// The file's whole text.
+std::string read_file(const std::string& option, const std::string& path);
+
+/// `read(text)` of a file's text; what it refuses is named by option and file as well.
+template <typename Read>
+auto from_file(const std::string& option, const std::string& path, const Read& read) {
+  const std::string text = read_file(option, path);
+  try {
+    return read(text);
+  } catch (const InvalidArgument& error) {
+    throw error.renamed(option + " " + shown(path) + ": " + error.argument());
+  }
+}
+
+void write_file(const std::string& option, const std::string& path, std::string_view text);
+
+/// With the folders above it; it may exist.
+void make_folder(const std::string& option, const std::string& path);
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,68 @@
+#include "cli/format.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace flashoverlap::cli {
+
+std::string microseconds(double time) {
+  if (time < 1000) return fmt::format("{:.1f} us", time);
+  return fmt::format("{:.2f} ms", time / 1000);
+}
+
+std::string bytes(double size) {
+  constexpr std::array units{"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (size >= 1000 && unit + 1 < units.size()) {
+    size /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", size, unit == 0 ? 0 : 1, units[unit]);
+}
+
+std::string grouped_digits(std::int64_t n) {
+  std::string digits = fmt::format("{}", n);
+  for (std::size_t end = digits.size(); end > 3; end -= 3) digits.insert(end - 3, 1, ',');
+  return digits;
+}
+
+Table::Table(std::vector<std::string> headers) {
+  add(std::move(headers));
+}
+
+void Table::add(std::vector<std::string> cells) {
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::text() const {
+  const auto is_number = [](const std::string& cell) {
+    return cell.starts_with('-') || (!cell.empty() && cell[0] >= '0' && cell[0] <= '9');
+  };
+  const std::size_t columns = rows_.front().size();
+  std::vector<std::size_t> widths(columns, 0);
+  std::vector<bool> right(columns, rows_.size() > 1);
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    for (std::size_t column = 0; column < columns; ++column) {
+      const std::string& cell = rows_[row][column];
+      widths[column] = std::max(widths[column], cell.size());
+      if (row > 0 && !is_number(cell)) right[column] = false;
+    }
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t column = 0; column < columns; ++column) {
+      line += right[column] ? fmt::format("{:>{}}", row[column], widths[column])
+                            : fmt::format("{:<{}}", row[column], widths[column]);
+      line += "  ";
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "cli/arguments.hpp"
+#include "cli/command.hpp"
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+/// The option that sets a field of Problem or Schedule, which the library's errors name.
+std::string option_for(const std::string& field) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> renamed{{
+      {"operation", "OPERATION"},
+      {"data_type", "--dtype"},
+      {"gathered", "--gather"},
+      {"tile_rows", "--tile"},
+      {"tile_cols", "--tile"},
+      {"cluster_rows", "--cluster"},
+      {"m, n, k", "--m, --n, --k"},
+  }};
+  for (const auto& [library_name, option] : renamed) {
+    if (field == library_name) return std::string(option);
+  }
+  std::string option = "--" + field;
+  std::ranges::replace(option, '_', '-');
+  return option;
+}
+
+/// An option, or one of the positional COMMAND, OPERATION, ARGUMENT.
+bool names_an_option(const std::string& argument) {
+  return argument.starts_with("--") || (argument[0] >= 'A' && argument[0] <= 'Z');
+}
+
+/// What the parser refuses, in the words of every other refusal.
+InvalidArgument explained(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string message = error.what();
+  const std::string name = message.substr(0, message.find(':'));
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    const auto extras = app.remaining(/*recurse=*/true);
+    return {"ARGUMENT", extras.empty() ? "?" : shown(extras.front()), "is not known here; see --help"};
+  }
+  if (message.ends_with("missing")) return {name, "(missing)", "needs a value"};
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch)) {
+    return {name, "(several)", "must be given once"};
+  }
+  return {"ARGUMENT", "(not understood)", message};
+}
+
+/// Exactly one line, whatever the error holds.
+int refuse(std::string line, int status) {
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  fmt::print(stderr, "flashoverlap: {}\n", line);
+  return status;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Hides communication behind computation on several GPUs.", "flashoverlap");
+  app.set_version_flag("--version", "flashoverlap " FLASHOVERLAP_VERSION);
+  app.require_subcommand(0, 1);
+  app.footer("Each command has its own --help with examples. Try: flashoverlap demo");
+  const std::array commands{demo_command(app), plan_command(app), check_command(app), timeline_command(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wish) {
+    return app.exit(wish);  // --help, --version
+  } catch (const CLI::ParseError& error) {
+    throw explained(app, error);
+  }
+  for (const Command& command : commands) {
+    if (command.parser->parsed()) return command.run();
+  }
+  throw InvalidArgument("COMMAND", "(missing)", "must be one of demo, plan, check, timeline; see --help");
+}
+
+}  // namespace
+}  // namespace flashoverlap::cli
+
+int main(int argc, char** argv) {
+  using namespace flashoverlap;
+  using namespace flashoverlap::cli;
+  try {
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      return refuse("standard output cannot be written", exit_failure);
+    return status;
+  } catch (const InvalidArgument& error) {
+    const std::string& argument = error.argument();
+    return refuse(names_an_option(argument) ? error.what() : error.renamed(option_for(argument)).what(),
+                  exit_wrong_input);
+  } catch (const std::bad_alloc&) {
+    return refuse("there is not enough memory for this", exit_failure);
+  } catch (const std::exception& error) {
+    return refuse(error.what(), exit_failure);
+  }
+}

@@ -1,0 +1,196 @@
+#include "cli/plan_options.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "cli/arguments.hpp"
+#include "cli/destinations.hpp"
+#include "cli/files.hpp"
+#include "cli/prediction.hpp"
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/plan_json.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr std::int64_t largest_extent = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t most_entries = 1 << 22;  ///< tiles, and messages, of all ranks
+constexpr int most_searched_waves = 2048;
+constexpr auto* planned_group = "What is planned";
+constexpr auto* schedule_group = "How it is overlapped";
+
+/// "128x256".
+void take_tile(const std::string& text, Schedule& schedule) {
+  const std::size_t cross = text.find('x');
+  require(cross != std::string::npos, "--tile", shown(text), "must be ROWSxCOLS, such as 128x256");
+  schedule.tile_rows = static_cast<int>(to_integer("--tile", text.substr(0, cross), 1, 4096));
+  schedule.tile_cols = static_cast<int>(to_integer("--tile", text.substr(cross + 1), 1, 4096));
+}
+
+/// Keeps a slip of the keyboard from filling the memory.
+void check_size(const Problem& problem, const Schedule& schedule) {
+  const bool routes_rows =
+      problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::rows;
+  const std::int64_t m = problem.m * (routes_rows ? problem.ranks : 1);
+  const auto divide_up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
+  const std::int64_t tiles = divide_up(m, entry_rows(schedule)) * divide_up(problem.n, schedule.tile_cols);
+  require(tiles <= most_entries / problem.ranks, "--tile",
+          fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
+          fmt::format("makes {} tiles on each of {} ranks, and at most {} in all are planned", tiles,
+                      problem.ranks, most_entries));
+  const std::int64_t groups = divide_up(tiles, std::int64_t{workers(schedule)} * schedule.waves_per_group);
+  require(
+      !schedule.groups.empty() || groups <= most_entries / problem.ranks / problem.ranks, "--waves-per-group",
+      schedule.waves_per_group,
+      fmt::format("makes {} groups on each of {} ranks, too many messages to plan", groups, problem.ranks));
+}
+
+std::vector<int> searched_groups(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  require(schedule.strategy == Strategy::signal, "--search", name(schedule.strategy),
+          "only the groups of --strategy signal can be searched");
+  require(schedule.groups.empty(), "--search", "(given)", "cannot be combined with --groups");
+  const GroupingCosts costs = grouping_costs(problem, schedule, machine);
+  require(costs.waves <= most_searched_waves, "--search", fmt::format("{} waves", costs.waves),
+          fmt::format("at most {} can be searched", most_searched_waves));
+  return best_grouping(costs).groups;
+}
+
+}  // namespace
+
+PlanOptions::PlanOptions(CLI::App& command, bool reads_plans) : command_(&command) {
+  add_problem(command);
+  add_schedule(command);
+  if (reads_plans) {
+    add_path(command, "--plan", plan_file_,
+             "Plans saved by `flashoverlap plan --save`, instead of OPERATION and its options");
+  }
+  command
+      .add_option("--machine", machine_,
+                  fmt::format("The machine's preset ({}) or JSON file", fmt::join(preset_names(), ", ")))
+      ->type_name("NAME|FILE")
+      ->default_str(machine_);
+}
+
+void PlanOptions::add_problem(CLI::App& command) {
+  const auto group = [](CLI::Option* option) { return option->group(planned_group); };
+  group(add_enumerator(command, "OPERATION", problem_.operation, "What is computed"));
+  group(add_integer(command, "--m", problem_.m, "Rows of A and C", std::int64_t{1}, largest_extent));
+  group(add_integer(command, "--n", problem_.n, "Rows of B, columns of C", std::int64_t{1}, largest_extent));
+  group(add_integer(command, "--k", problem_.k, "Columns of A and B", std::int64_t{1}, largest_extent));
+  group(add_integer(command, "--ranks", problem_.ranks, "World size", 1, max_ranks));
+  group(add_enumerator(command, "--dtype", problem_.data_type, "Data type"))->default_str("bf16");
+  group(add_enumerator(command, "--gather", problem_.gathered, "Operand that all_gather_gemm gathers"))
+      ->default_str("a");
+  group(add_enumerator(command, "--exchange", problem_.exchange, "How an all-to-all cuts its matrix"))
+      ->default_str("rows");
+  group(
+      add_path(command, "--destinations", destinations_file_,
+               "Rank that each row goes to (--exchange rows): a JSON list per rank; otherwise equal parts"));
+  const auto take_seed = [this](const std::string& text) {
+    destinations_seed_ =
+        to_integer("--random-destinations", text, 0, std::numeric_limits<std::int64_t>::max());
+  };
+  group(add_text(command, "--random-destinations", take_seed, "Random destinations from this seed"))
+      ->type_name("SEED");
+}
+
+void PlanOptions::add_schedule(CLI::App& command) {
+  const auto group = [](CLI::Option* option) { return option->group(schedule_group); };
+  group(add_enumerator(command, "--strategy", schedule_.strategy, "How it is overlapped"))
+      ->default_str("signal");
+  group(add_enumerator(command, "--layout", schedule_.layout, "Order of the result"))->default_str("natural");
+  const auto take_tile_text = [this](const std::string& text) { take_tile(text, schedule_); };
+  group(add_text(command, "--tile", take_tile_text, "Part of C that one thread block computes"))
+      ->type_name("ROWSxCOLS")
+      ->default_str("128x256");
+  group(
+      add_integer(command, "--cluster", schedule_.cluster_rows, "Tiles of a cluster, below each other", 1, 2))
+      ->default_str("1");
+  const auto take_multiprocessors = [this](const std::string& text) {
+    multiprocessors_ = static_cast<int>(to_integer("--multiprocessors", text, 1, 4096));
+  };
+  group(add_text(command, "--multiprocessors", take_multiprocessors,
+                 "Left to the GEMM; by default the machine's, less what communication occupies"))
+      ->type_name("N");
+  const auto take_comm_multiprocessors = [this](const std::string& text) {
+    comm_multiprocessors_ = static_cast<int>(to_integer("--comm-multiprocessors", text, 0, 4096));
+  };
+  group(add_text(command, "--comm-multiprocessors", take_comm_multiprocessors,
+                 "Cap on what communication occupies; by default the machine's"))
+      ->type_name("N");
+  group(add_integer(command, "--raster", schedule_.raster, "Row blocks walked together", 1, 1 << 20))
+      ->default_str("8");
+  group(
+      add_integer(command, "--waves-per-group", schedule_.waves_per_group, "Size of every group", 1, 1 << 20))
+      ->default_str("1");
+  const auto take_groups = [this](const std::string& text) {
+    schedule_.groups = to_integers("--groups", text, 1, 1 << 20);
+  };
+  group(add_text(command, "--groups", take_groups,
+                 "Sizes of the groups in waves, instead of --waves-per-group"))
+      ->type_name("N,N,...");
+  group(add_integer(command, "--rounds", schedule_.rounds,
+                    "Rounds of reduce-scatter and all-gather, gemm_all_reduce by copy, store or p2p", 1,
+                    1024))
+      ->default_str("1");
+  group(command.add_flag("--search", search_,
+                         "Take the groups that are predicted fastest (--strategy signal)"));
+}
+
+Machine PlanOptions::machine() const {
+  const auto presets = preset_names();
+  if (std::ranges::find(presets, machine_) != presets.end()) return preset(machine_);
+  require(std::filesystem::exists(machine_), "--machine", shown(machine_),
+          fmt::format("must be a file or one of {}", fmt::join(presets, ", ")));
+  return from_file("--machine", machine_, [](const std::string& text) { return machine_from_json(text); });
+}
+
+std::vector<Plan> PlanOptions::plans() const {
+  if (!plan_file_.empty()) return read_plans();
+  for (const std::string option : {"OPERATION", "--m", "--n", "--k", "--ranks"}) {
+    require(command_->count(option) > 0, option, "(missing)", "must be given");
+  }
+  const Problem problem = posed_problem();
+  return make_plans(problem, chosen_schedule(problem));
+}
+
+std::vector<Plan> PlanOptions::read_plans() const {
+  for (const CLI::Option* option : command_->get_options()) {
+    const bool asks_for_plans = option->get_group() == planned_group || option->get_group() == schedule_group;
+    require(!asks_for_plans || option->count() == 0, option->get_name(), "(given)",
+            "cannot be combined with --plan, which says it already");
+  }
+  return from_file("--plan", plan_file_, [](const std::string& text) { return plans_from_json(text); });
+}
+
+Problem PlanOptions::posed_problem() const {
+  Problem problem = problem_;
+  if (!destinations_file_.empty()) {
+    require(!destinations_seed_, "--random-destinations", *destinations_seed_,
+            "cannot be combined with --destinations");
+    problem.destinations = from_file("--destinations", destinations_file_, read_destinations);
+  } else if (destinations_seed_) {
+    problem.destinations = random_destinations(problem, *destinations_seed_);
+  }
+  check(problem);
+  return problem;
+}
+
+Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
+  Schedule schedule = schedule_;
+  const Machine target = machine();
+  share_multiprocessors(schedule, problem.operation, target);
+  if (comm_multiprocessors_) schedule.comm_multiprocessors = *comm_multiprocessors_;
+  if (multiprocessors_) schedule.multiprocessors = *multiprocessors_;
+  check(schedule);
+  check_size(problem, schedule);
+  if (search_) schedule.groups = searched_groups(problem, schedule, target);
+  return schedule;
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,47 @@
+/// The options that say what is planned, which `plan`, `check` and `timeline` share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flashoverlap/machine.hpp"
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap::cli {
+
+class PlanOptions {
+ public:
+  /// Adds the options to a subcommand; with `reads_plans` also --plan FILE in their place.
+  PlanOptions(CLI::App& command, bool reads_plans);
+  PlanOptions(const PlanOptions&) = delete;
+  PlanOptions& operator=(const PlanOptions&) = delete;
+
+  /// --machine.
+  Machine machine() const;
+
+  /// The plans of all ranks: made from the options, or read from --plan. Not yet validated.
+  std::vector<Plan> plans() const;
+
+ private:
+  void add_problem(CLI::App& command);
+  void add_schedule(CLI::App& command);
+  std::vector<Plan> read_plans() const;
+  Problem posed_problem() const;
+  Schedule chosen_schedule(const Problem& problem) const;
+
+  CLI::App* command_;
+  std::string plan_file_;
+  std::string machine_ = "h200-nvlink";
+  Problem problem_;
+  Schedule schedule_;
+  std::optional<int> multiprocessors_;
+  std::optional<int> comm_multiprocessors_;
+  std::string destinations_file_;
+  std::optional<std::uint64_t> destinations_seed_;
+  bool search_ = false;
+};
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,193 @@
+#include "cli/plan_summary.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <type_traits>
+#include <vector>
+
+#include "cli/format.hpp"
+#include "plan/plan_keys.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+/// What differs between ranks: "16" or "12 to 19".
+struct Span {
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+
+  std::string text() const {
+    if (least == most) return grouped_digits(least);
+    return grouped_digits(least) + " to " + grouped_digits(most);
+  }
+};
+
+template <typename Count>
+Span over_ranks(std::span<const Plan> plans, const Count& count) {
+  std::vector<std::int64_t> counts;
+  for (const Plan& plan : plans) counts.push_back(static_cast<std::int64_t>(count(plan)));
+  const auto [least, most] = std::ranges::minmax(counts);
+  return {least, most};
+}
+
+std::int64_t wave_count(const Plan& plan) {
+  const std::int64_t width = workers(plan.schedule);
+  return (std::ssize(plan.tiles) + width - 1) / width;
+}
+
+std::int64_t tile_count(const Plan& plan) {
+  return std::ssize(plan.tiles);
+}
+
+std::int64_t counter_count(const Plan& plan) {
+  return std::ssize(plan.counters);
+}
+
+double size_of_buffer(const Plan& plan, BufferRole role) {
+  const Buffer& buffer = plan.buffer(role);
+  return static_cast<double>(buffer.rows) * static_cast<double>(buffer.cols) *
+         size_of(plan.problem.data_type);
+}
+
+std::map<MessageKind, Span> message_counts(std::span<const Plan> plans) {
+  std::map<MessageKind, Span> counts;
+  for (const MessageKind kind : enumerators<MessageKind>) {
+    const Span span = over_ranks(
+        plans, [kind](const Plan& plan) { return std::ranges::count(plan.messages, kind, &Message::kind); });
+    if (span.most > 0) counts[kind] = span;
+  }
+  return counts;
+}
+
+/// ", of 1, 2, 4 waves"; empty where all have the same size.
+std::string listed_sizes(const Schedule& schedule) {
+  if (schedule.groups.empty()) return "";
+  return fmt::format(", of {} waves", fmt::join(schedule.groups, ", "));
+}
+
+/// The rank's plan whose buffer is the largest.
+const Plan& largest(std::span<const Plan> plans, BufferRole role) {
+  return *std::ranges::max_element(plans, {},
+                                   [role](const Plan& plan) { return size_of_buffer(plan, role); });
+}
+
+/// Enumerators by name, numbers as they are; destinations, which can be millions, are left out.
+class KeyCollector {
+ public:
+  nlohmann::ordered_json json;
+
+  void operator()(std::string_view key, const auto& field) {
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(field)>>) {
+      json[std::string(key)] = name(field);
+    } else {
+      json[std::string(key)] = field;
+    }
+  }
+  void unless_none(std::string_view /*key*/, const auto& /*field*/) {}
+};
+
+nlohmann::ordered_json keys_of(const auto& fields) {
+  KeyCollector collector;
+  visit_keys(collector, fields);
+  return collector.json;
+}
+
+nlohmann::ordered_json span_json(const Span& span) {
+  return {{"least", span.least}, {"most", span.most}};
+}
+
+}  // namespace
+
+std::string describe_shape(const Problem& problem) {
+  return fmt::format("m {}, n {}, k {}, {} ranks, {}", problem.m, problem.n, problem.k, problem.ranks,
+                     name(problem.data_type));
+}
+
+std::string describe(const Problem& problem) {
+  std::string text = fmt::format("{}, {}", name(problem.operation), describe_shape(problem));
+  if (problem.operation == Operation::all_gather_gemm)
+    text += fmt::format(", gathers {}", name(problem.gathered));
+  if (problem.operation == Operation::gemm_all_to_all || problem.operation == Operation::all_to_all_gemm) {
+    text += fmt::format(", exchanges {}", name(problem.exchange));
+  }
+  return text;
+}
+
+std::string describe(const Schedule& schedule) {
+  return fmt::format("{}, {}, tiles of {}x{}, {} multiprocessors", name(schedule.strategy),
+                     name(schedule.layout), entry_rows(schedule), schedule.tile_cols,
+                     schedule.multiprocessors);
+}
+
+int group_count(const Plan& plan) {
+  std::int32_t last = none;
+  for (const Tile& tile : plan.tiles) last = std::max(last, tile.group);
+  for (const Message& message : plan.messages) last = std::max(last, message.group);
+  return last + 1;
+}
+std::string summary_text(std::span<const Plan> plans) {
+  const Plan& first = plans.front();
+  std::string text;
+  const auto line = [&text](std::string_view label, std::string_view value) {
+    text += fmt::format("{:<10} {}\n", label, value);
+  };
+  line("problem", describe(first.problem));
+  line("schedule", describe(first.schedule));
+  line("tiles", over_ranks(plans, tile_count).text() + " on each rank");
+  line("waves", fmt::format("{} of {} tiles", over_ranks(plans, wave_count).text(), workers(first.schedule)));
+  line("groups", over_ranks(plans, group_count).text() + listed_sizes(first.schedule));
+  for (const auto& [kind, count] : message_counts(plans)) {
+    line("messages", fmt::format("{} {}", count.text(), name(kind)));
+  }
+  line("counters", over_ranks(plans, counter_count).text());
+  for (const BufferRole role : enumerators<BufferRole>) {
+    const Buffer& buffer = largest(plans, role).buffer(role);
+    if (buffer == Buffer{}) continue;
+    line("buffer", fmt::format("{}: {} x {}, {}{}", name(role), buffer.rows, buffer.cols,
+                               bytes(size_of_buffer(largest(plans, role), role)),
+                               buffer.peer_written ? ", written by peers" : ""));
+  }
+  return text;
+}
+
+nlohmann::ordered_json summary_json(std::span<const Plan> plans) {
+  const Plan& first = plans.front();
+  nlohmann::ordered_json json;
+  json["problem"] = keys_of(first.problem);
+  json["schedule"] = keys_of(first.schedule);
+  json["tiles"] = span_json(over_ranks(plans, tile_count));
+  json["waves"] = span_json(over_ranks(plans, wave_count));
+  json["groups"] = span_json(over_ranks(plans, group_count));
+  json["counters"] = span_json(over_ranks(plans, counter_count));
+  auto& messages = json["messages"] = nlohmann::ordered_json::object();
+  for (const auto& [kind, count] : message_counts(plans))
+    messages[std::string(name(kind))] = span_json(count);
+  auto& buffers = json["largest_buffers"] = nlohmann::ordered_json::object();
+  for (const BufferRole role : enumerators<BufferRole>) {
+    const Buffer& buffer = largest(plans, role).buffer(role);
+    if (buffer != Buffer{}) buffers[std::string(name(role))] = keys_of(buffer);
+  }
+  return json;
+}
+
+void print_prediction(std::span<const Plan> plans, const Prediction& prediction, const Machine& machine,
+                      bool as_json) {
+  if (as_json) {
+    auto json = summary_json(plans);
+    json["prediction"] = {{"machine", machine.name},
+                          {"latency_us", prediction.simulation.latency_us},
+                          {"gemm_us", prediction.simulation.gemm_us},
+                          {"sequential_us", prediction.sequential_us},
+                          {"bound_us", prediction.bound_us},
+                          {"speed_up", prediction.speed_up()}};
+    fmt::print("{}\n", json.dump(2));
+    return;
+  }
+  fmt::print("{}{:<10} {} on {}: {:.2f} times as fast as sequential ({}); bound {}\n", summary_text(plans),
+             "predicted", microseconds(prediction.simulation.latency_us), machine.name, prediction.speed_up(),
+             microseconds(prediction.sequential_us), microseconds(prediction.bound_us));
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,25 @@
+/// What a plan is predicted to take on a machine, beside what it is measured by.
+#pragma once
+
+#include <span>
+
+#include "flashoverlap/machine.hpp"
+#include "flashoverlap/plan.hpp"
+#include "flashoverlap/simulate.hpp"
+
+namespace flashoverlap::cli {
+
+/// Divides the machine's multiprocessors between the GEMM and the communication of the schedule's strategy.
+void share_multiprocessors(Schedule& schedule, Operation operation, const Machine& machine);
+
+struct Prediction {
+  Simulation simulation;
+  double sequential_us = 0;  ///< the same problem without overlap, on all multiprocessors
+  double bound_us = 0;  ///< the longer of its GEMM and its communication: what perfect overlap would take
+
+  double speed_up() const { return sequential_us / simulation.latency_us; }
+};
+
+Prediction predict(std::span<const Plan> plans, const Machine& machine);
+
+}  // namespace flashoverlap::cli

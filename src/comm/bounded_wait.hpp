@@ -1,0 +1,52 @@
+/// Waiting that always ends: when the condition holds, when a limit passes, or when everyone is told to stop.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace flashoverlap {
+
+/// Thrown out of a wait because another thread failed; that thread's error is the one to report.
+struct Stopped {};
+
+/// A condition variable with its mutex.
+class BoundedWait {
+ public:
+  explicit BoundedWait(std::chrono::milliseconds limit) : limit_(limit) {}
+
+  std::chrono::milliseconds limit() const { return limit_; }
+  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+  /// With the lock held. False: the limit passed and `condition` does not hold.
+  template <typename Condition>
+  bool wait(std::unique_lock<std::mutex>& lock, Condition condition) {
+    const bool holds = changed_.wait_for(lock, limit_, [&] { return stopped_ || condition(); });
+    if (stopped_) throw Stopped();
+    return holds;
+  }
+
+  /// Whoever waits looks at its condition again. What the condition reads must have changed before the lock
+  /// was last held, or while it is held.
+  void notify() { changed_.notify_all(); }
+
+  /// Ends every wait, present and future, by `Stopped`.
+  void stop() { set_stopped(true); }
+  void restart() { set_stopped(false); }
+
+ private:
+  void set_stopped(bool stopped) {
+    {
+      const auto held = lock();
+      stopped_ = stopped;
+    }
+    changed_.notify_all();
+  }
+
+  const std::chrono::milliseconds limit_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+};
+
+}  // namespace flashoverlap

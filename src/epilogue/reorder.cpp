@@ -1,0 +1,49 @@
+#include "flashoverlap/reorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "epilogue/row_pieces.hpp"
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+
+void require_readable(const Output& output, const Matrix& out) {
+  const Reorder& reorder = output.reorder;
+  const std::string shape = fmt::format("{} x {}", out.rows(), out.cols());
+  if (reorder.first_row.empty()) {
+    require(out.rows() == output.rows && out.cols() == output.cols, "out", shape,
+            fmt::format("must be {} x {}", output.rows, output.cols));
+    return;
+  }
+  require(reorder.block_rows >= 1, "block_rows", reorder.block_rows, "must be at least 1");
+  require(reorder.block_cols >= 1, "block_cols", reorder.block_cols, "must be at least 1");
+  const std::int64_t row_blocks = (output.rows + reorder.block_rows - 1) / reorder.block_rows;
+  const std::int64_t column_blocks = (output.cols + reorder.block_cols - 1) / reorder.block_cols;
+  require(std::ssize(reorder.first_row) == row_blocks * column_blocks, "first_row.size()",
+          reorder.first_row.size(), fmt::format("must be {} x {} blocks", row_blocks, column_blocks));
+  require(out.cols() >= std::min<std::int64_t>(reorder.block_cols, output.cols), "out", shape,
+          fmt::format("must have the columns of a block, {}", reorder.block_cols));
+  for (std::size_t block = 0; block < reorder.first_row.size(); ++block) {
+    const std::int64_t first = static_cast<std::int64_t>(block) / column_blocks * reorder.block_rows;
+    const std::int64_t rows = std::min<std::int64_t>(reorder.block_rows, output.rows - first);
+    require(reorder.first_row[block] >= 0 && reorder.first_row[block] <= out.rows() - rows,
+            fmt::format("first_row[{}]", block), reorder.first_row[block],
+            fmt::format("{} rows from there must lie in the buffer's {}", rows, out.rows()));
+  }
+}
+
+Matrix natural_result(const Output& output, const Matrix& out) {
+  require_readable(output, out);
+  const auto element_size = size_of(out.data_type());
+  Matrix result(out.data_type(), output.rows, output.cols);
+  for (std::int64_t row = 0; row < output.rows; ++row) {
+    for_each_piece(output, row, [&](std::int64_t buffer_row, std::int64_t col, std::int64_t count) {
+      std::copy_n(out.row(buffer_row), count * element_size, result.row(row) + col * element_size);
+    });
+  }
+  return result;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,114 @@
+// The problem's definition in fp64, by whole matrices: no tile, message or counter is looked at.
+#include <cblas.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/host_executor.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// A row-major matrix that grows row by row or is filled in place.
+struct Values {
+  std::int64_t cols = 0;
+  std::vector<double> elements;
+
+  double* row(std::int64_t row) { return elements.data() + row * cols; }
+  const double* row(std::int64_t row) const { return elements.data() + row * cols; }
+};
+
+void append_row(const Matrix& matrix, std::int64_t row, Values& values) {
+  std::vector<float> elements(static_cast<std::size_t>(matrix.cols()));
+  matrix.read(row, 0, elements);
+  values.elements.insert(values.elements.end(), elements.begin(), elements.end());
+}
+
+void append(const Matrix& matrix, Values& values) {
+  for (std::int64_t row = 0; row < matrix.rows(); ++row) append_row(matrix, row, values);
+}
+
+/// Rows of every rank's A that are meant for `rank`, in rank order.
+Values received_rows(const Problem& problem, std::span<const Matrix> a, int rank) {
+  Values values{problem.k, {}};
+  for (int source = 0; source < problem.ranks; ++source) {
+    for (std::int64_t row = 0; row < problem.m; ++row) {
+      if (destination(problem, source, row) == rank)
+        append_row(a[static_cast<std::size_t>(source)], row, values);
+    }
+  }
+  return values;
+}
+
+/// Column block s comes from rank s, which holds it as its row block `rank`.
+Values received_heads(const Problem& problem, std::span<const Matrix> a, int rank) {
+  const std::int64_t block_cols = problem.k / problem.ranks;
+  Values values{problem.k, std::vector<double>(static_cast<std::size_t>(problem.m * problem.k))};
+  std::vector<float> elements(static_cast<std::size_t>(block_cols));
+  for (int source = 0; source < problem.ranks; ++source) {
+    for (std::int64_t row = 0; row < problem.m; ++row) {
+      a[static_cast<std::size_t>(source)].read(rank * problem.m + row, 0, elements);
+      std::ranges::copy(elements, values.row(row) + source * block_cols);
+    }
+  }
+  return values;
+}
+
+/// Operand A of the GEMM of `rank`.
+Values operand_a(const Problem& problem, std::span<const Matrix> a, int rank) {
+  if (problem.operation == Operation::all_to_all_gemm) {
+    return problem.exchange == Exchange::rows ? received_rows(problem, a, rank)
+                                              : received_heads(problem, a, rank);
+  }
+  Values values{problem.k, {}};
+  if (problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::a) {
+    for (const Matrix& shard : a) append(shard, values);
+  } else {
+    append(a[static_cast<std::size_t>(rank)], values);
+  }
+  return values;
+}
+
+/// Operand B of the GEMM of `rank`.
+Values operand_b(const Problem& problem, std::span<const Matrix> b, int rank) {
+  Values values{problem.k, {}};
+  if (problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b) {
+    for (const Matrix& shard : b) append(shard, values);
+  } else {
+    append(b[static_cast<std::size_t>(rank)], values);
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<double> reference_result(const Problem& problem, const Output& output, std::span<const Matrix> a,
+                                     std::span<const Matrix> b, int rank) {
+  const Shape shape = out_shape(problem, rank);
+  require(output.rows == shape.rows && output.cols == shape.cols, "output",
+          fmt::format("{} x {}", output.rows, output.cols),
+          fmt::format("must be {} x {} on rank {}", shape.rows, shape.cols, rank));
+  Values result{output.cols, std::vector<double>(static_cast<std::size_t>(output.rows * output.cols))};
+  for (int source = 0; source < problem.ranks; ++source) {
+    const auto takes_part = [&](const RowOrigin& origin) {
+      return origin.rank == none || origin.rank == source;
+    };
+    if (std::ranges::none_of(output.origins, takes_part)) continue;
+    const Values a_values = operand_a(problem, a, source);
+    const Values b_values = operand_b(problem, b, source);
+    std::int64_t row = 0;
+    for (const RowOrigin& origin : output.origins) {
+      if (takes_part(origin)) {
+        const auto k = static_cast<blasint>(problem.k);
+        const auto cols = static_cast<blasint>(output.cols);
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, origin.rows, cols, k, 1.0,
+                    a_values.row(origin.row), k, b_values.row(origin.col), k, 1.0, result.row(row), cols);
+      }
+      row += origin.rows;
+    }
+  }
+  return std::move(result.elements);
+}
+
+}  // namespace flashoverlap

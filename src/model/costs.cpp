@@ -1,0 +1,82 @@
+#include "model/costs.hpp"
+
+#include <algorithm>
+
+namespace flashoverlap {
+
+namespace {
+
+double bytes_between_ranks(const Plan& plan, const std::vector<Part>& parts) {
+  double bytes = 0;
+  for (const Part& part : parts) {
+    if (part.peer != plan.rank) bytes += bytes_of(plan, part.region);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  const double operations = 2.0 * schedule.tile_rows * schedule.tile_cols * static_cast<double>(problem.k);
+  const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
+  return operations / operations_per_microsecond + machine.tile_microseconds;
+}
+
+int collective_multiprocessors(const Schedule& schedule, const Machine& machine) {
+  const int cap = schedule.comm_multiprocessors;
+  return cap > 0 ? std::min(cap, machine.comm_multiprocessors) : machine.comm_multiprocessors;
+}
+
+double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
+                                      const Machine& machine, MessageKind kind, double bytes) {
+  const double slower =
+      static_cast<double>(machine.comm_multiprocessors) / collective_multiprocessors(schedule, machine);
+  return slower * machine.collective_microseconds(kind, problem.ranks, bytes);
+}
+
+bool runs_on_multiprocessors(MessageKind kind) {
+  return kind != MessageKind::copy && kind != MessageKind::signal;
+}
+
+double bytes_of(const Plan& plan, const Region& region) {
+  return static_cast<double>(region.rows) * static_cast<double>(plan.buffer(region.buffer).cols) *
+         size_of(plan.problem.data_type);
+}
+
+double transferred_bytes(const Plan& plan, const Message& message) {
+  switch (message.kind) {
+    case MessageKind::all_reduce:
+    case MessageKind::reduce_scatter:
+    case MessageKind::copy:
+    case MessageKind::store:
+      return bytes_of(plan, message.source);
+    case MessageKind::all_gather:
+      return bytes_of(plan, message.destination);
+    case MessageKind::exchange:
+      return std::max(bytes_between_ranks(plan, message.sends), bytes_between_ranks(plan, message.receives));
+    case MessageKind::signal:
+      return 0;
+  }
+  return 0;
+}
+
+double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine) {
+  const double bytes = transferred_bytes(plan, message);
+  const int ranks = plan.problem.ranks;
+  if (bytes == 0) return 0;
+  switch (message.kind) {
+    case MessageKind::copy:
+    case MessageKind::store:
+      if (message.peer == plan.rank) return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
+      return message.kind == MessageKind::copy ? machine.copy_microseconds(ranks, bytes)
+                                               : machine.store_microseconds(ranks, bytes);
+    case MessageKind::exchange:
+      // An all-to-all of a matrix moves all of it but the part that a rank keeps.
+      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
+                                            bytes * ranks / (ranks - 1));
+    default:
+      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes);
+  }
+}
+
+}  // namespace flashoverlap

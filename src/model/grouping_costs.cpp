@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <memory>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+#include "model/costs.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+MessageKind collective_after_gemm(Operation operation) {
+  switch (operation) {
+    case Operation::gemm_all_reduce:
+      return MessageKind::all_reduce;
+    case Operation::gemm_reduce_scatter:
+      return MessageKind::reduce_scatter;
+    case Operation::gemm_all_to_all:
+      return MessageKind::exchange;
+    case Operation::all_gather_gemm:
+    case Operation::all_to_all_gemm:
+      break;
+  }
+  throw InvalidArgument("operation", name(operation), "must communicate after the GEMM to be predicted");
+}
+
+/// bytes[w]: of C in the first w waves.
+std::vector<double> bytes_before_wave(const Plan& plan) {
+  std::vector<double> bytes{0};
+  double sum = 0;
+  for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
+    const Tile& tile = plan.tiles[i];
+    sum += static_cast<double>(tile.rows) * tile.cols * size_of(plan.problem.data_type);
+    const bool ends_wave = (i + 1) % static_cast<std::size_t>(workers(plan.schedule)) == 0;
+    if (ends_wave || i + 1 == plan.tiles.size()) bytes.push_back(sum);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  check(machine);
+  const MessageKind kind = collective_after_gemm(problem.operation);
+  Schedule single_waves = schedule;
+  single_waves.strategy = Strategy::signal;
+  single_waves.groups.clear();
+  single_waves.waves_per_group = 1;
+  const auto bytes = bytes_before_wave(make_plan(problem, single_waves, 0));
+
+  GroupingCosts costs;
+  costs.waves = grouped_waves(problem, single_waves);
+  costs.wave_us = tile_entry_microseconds(problem, schedule, machine);
+  costs.communication_us = [=](int first, int count) {
+    const double group_bytes =
+        bytes[static_cast<std::size_t>(first + count)] - bytes[static_cast<std::size_t>(first)];
+    return machine.signal_microseconds + machine.launch_microseconds +
+           capped_collective_microseconds(problem, schedule, machine, kind, group_bytes);
+  };
+  return costs;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,359 @@
+#include "flashoverlap/simulate.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <queue>
+#include <tuple>
+
+#include "flashoverlap/error.hpp"
+#include "model/costs.hpp"
+#include "model/rendezvous.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+/// What happens to a tile or, last two, to the message that a rank's communication stream has come to.
+enum class Step : std::uint8_t { compute, computed, store, stored, message, transferred };
+
+struct Event {
+  double time_us = 0;
+  std::int32_t rank = 0;
+  Step step = Step::compute;
+  std::int32_t tile = none;
+  std::int64_t order = 0;  ///< among events of the same time: first come, first served
+
+  bool operator>(const Event& other) const {
+    return std::tie(time_us, order) > std::tie(other.time_us, other.order);
+  }
+};
+
+struct CounterState {
+  std::int32_t value = 0;
+  double reached_us = 0;
+  std::vector<Event> waiting;
+};
+
+struct MessageState {
+  std::vector<MessagePlace> partners;
+  std::size_t missing = 0;  ///< partners that have not arrived
+  bool arrived = false;
+};
+
+struct RankState {
+  const Plan* plan = nullptr;
+  std::vector<CounterState> counters;
+  std::vector<MessageState> messages;
+  bool room_for_collectives = true;  ///< beside the GEMM
+  std::size_t next_tile = 0;
+  std::size_t tiles_done = 0;
+  std::size_t next_message = 0;
+  bool message_waits_for_tiles = false;
+  double link_free_us = 0;  ///< of the outgoing link, for tiles that are stored on peers
+  double gemm_end_us = 0;
+  double end_us = 0;
+  std::map<std::int32_t, Interval> groups;
+  std::vector<Interval> transfers;
+
+  bool all_tiles_done() const { return tiles_done == plan->tiles.size(); }
+  const Message& message() const { return plan->messages[next_message]; }
+};
+
+std::string readable_size(double bytes) {
+  if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
+  if (bytes < 1e6) return fmt::format("{:.1f} kB", bytes / 1e3);
+  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
+  return fmt::format("{:.1f} GB", bytes / 1e9);
+}
+
+bool writes_to_peer(const Plan& plan, const Message& message) {
+  return (message.kind == MessageKind::copy || message.kind == MessageKind::store) &&
+         message.peer != plan.rank;
+}
+
+std::string label(const Plan& plan, const Message& message) {
+  const std::string target = writes_to_peer(plan, message) ? fmt::format(" to rank {}", message.peer) : "";
+  return fmt::format("{}{} {}", name(message.kind), target, readable_size(transferred_bytes(plan, message)));
+}
+
+/// Bytes of a tile that other ranks receive.
+double bytes_to_peers(const Plan& plan, const Tile& tile) {
+  std::int64_t rows = 0;
+  if (tile.row_map != none) {
+    for (std::int32_t row = 0; row < tile.rows; ++row) rows += stored_at(plan, tile, row).rank != plan.rank;
+  } else if (tile.rank == every_rank) {
+    rows = std::int64_t{tile.rows} * (plan.problem.ranks - 1);
+  } else if (tile.rank != plan.rank) {
+    rows = tile.rows;
+  }
+  return static_cast<double>(rows * tile.cols * size_of(plan.problem.data_type));
+}
+
+class Simulator {
+ public:
+  Simulator(std::span<const Plan> plans, const Machine& machine)
+      : machine_(machine),
+        schedule_(plans.front().schedule),
+        tile_us_(tile_entry_microseconds(plans.front().problem, schedule_, machine)) {
+    auto partners = find_partners(plans);
+    for (std::size_t rank = 0; rank < plans.size(); ++rank) add_rank(plans[rank], partners[rank]);
+  }
+
+  Simulation run() {
+    for (RankState& rank : ranks_) {
+      for (int worker = 0; worker < gemm_workers(); ++worker) claim_tile(rank, machine_.launch_microseconds);
+      push({0, rank.plan->rank, Step::message});
+    }
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      handle(event);
+    }
+    check_finished();
+    return result();
+  }
+
+ private:
+  void add_rank(const Plan& plan, std::vector<std::vector<MessagePlace>>& partners) {
+    RankState& rank = ranks_.emplace_back();
+    rank.plan = &plan;
+    rank.counters.resize(plan.counters.size());
+    for (auto& places : partners) rank.messages.push_back({places, places.size(), false});
+    const std::int64_t blocks =
+        std::min<std::int64_t>(gemm_workers(), std::ssize(plan.tiles)) * schedule_.cluster_rows;
+    rank.room_for_collectives =
+        blocks + collective_multiprocessors(schedule_, machine_) <= machine_.multiprocessors;
+  }
+
+  /// Thread blocks beyond the machine's multiprocessors find no place.
+  int gemm_workers() const {
+    return std::min(workers(schedule_), machine_.multiprocessors / schedule_.cluster_rows);
+  }
+
+  RankState& rank_of(const Event& event) { return ranks_[static_cast<std::size_t>(event.rank)]; }
+
+  void push(Event event) {
+    event.order = next_order_++;
+    events_.push(event);
+  }
+
+  void handle(const Event& event) {
+    RankState& rank = rank_of(event);
+    switch (event.step) {
+      case Step::compute:
+        return compute(rank, event);
+      case Step::computed:
+        return push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(event.tile)].store_wait,
+                                 {event.time_us, event.rank, Step::store, event.tile});
+      case Step::store:
+        return store(rank, event);
+      case Step::stored:
+        return finish_tile(rank, event);
+      case Step::message:
+        return take_message(rank, event);
+      case Step::transferred:
+        return finish_message(rank, event.time_us);
+    }
+  }
+
+  // Counters
+
+  bool is_reached(const RankState& rank, std::int32_t counter) const {
+    const auto index = static_cast<std::size_t>(counter);
+    return rank.counters[index].value >= rank.plan->counters[index].target;
+  }
+
+  /// When what waited for a counter can go on. `sequential` waits for the end of a kernel, not for a signal.
+  double released_us(const RankState& rank, std::int32_t counter, Step waiting) const {
+    const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
+    if (schedule_.strategy != Strategy::sequential) return reached_us + machine_.signal_microseconds;
+    return waiting == Step::message ? reached_us : reached_us + machine_.launch_microseconds;
+  }
+
+  void push_when_reached(RankState& rank, std::int32_t counter, Event event) {
+    if (counter != none) {
+      if (!is_reached(rank, counter)) {
+        rank.counters[static_cast<std::size_t>(counter)].waiting.push_back(event);
+        return;
+      }
+      event.time_us = std::max(event.time_us, released_us(rank, counter, event.step));
+    }
+    push(event);
+  }
+
+  void raise(const Raise& raise, std::int32_t times, double time_us) {
+    if (raise.rank == none) return;
+    RankState& owner = ranks_[static_cast<std::size_t>(raise.rank)];
+    CounterState& counter = owner.counters[static_cast<std::size_t>(raise.counter)];
+    counter.value += times;
+    counter.reached_us = time_us;
+    if (!is_reached(owner, raise.counter)) return;
+    for (const Event& event : std::exchange(counter.waiting, {}))
+      push_when_reached(owner, raise.counter, event);
+  }
+
+  // Tiles
+
+  void claim_tile(RankState& rank, double time_us) {
+    if (rank.next_tile == rank.plan->tiles.size()) return;
+    const auto tile = static_cast<std::int32_t>(rank.next_tile++);
+    push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(tile)].start_wait,
+                      {time_us, rank.plan->rank, Step::compute, tile});
+  }
+
+  void compute(RankState& rank, const Event& event) {
+    const std::int32_t group = rank.plan->tiles[static_cast<std::size_t>(event.tile)].group;
+    if (!rank.groups.contains(group)) {
+      rank.groups[group] = {.rank = event.rank,
+                            .lane = Lane::gemm,
+                            .group = group,
+                            .label = fmt::format("group {}", group),
+                            .start_us = event.time_us};
+    }
+    push({event.time_us + tile_us_, event.rank, Step::computed, event.tile});
+  }
+
+  void store(RankState& rank, const Event& event) {
+    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.tile)];
+    const double bytes = bytes_to_peers(*rank.plan, tile);
+    if (bytes == 0) return finish_tile(rank, event);
+    require_peer_access();
+    constexpr double large = 1e9;
+    const double link_us = bytes * machine_.store_microseconds(rank.plan->problem.ranks, large) / large;
+    rank.link_free_us = std::max(rank.link_free_us, event.time_us) + link_us;
+    push({rank.link_free_us, event.rank, Step::stored, event.tile});
+  }
+
+  void finish_tile(RankState& rank, const Event& event) {
+    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.tile)];
+    rank.groups.at(tile.group).end_us = event.time_us;
+    rank.gemm_end_us = event.time_us;
+    ++rank.tiles_done;
+    raise(tile.raise, schedule_.cluster_rows, event.time_us);
+    claim_tile(rank, event.time_us);
+    if (rank.all_tiles_done() && rank.message_waits_for_tiles)
+      push({event.time_us, event.rank, Step::message});
+  }
+
+  // Messages
+
+  void take_message(RankState& rank, const Event& event) {
+    if (rank.next_message == rank.plan->messages.size()) return;
+    const Message& message = rank.message();
+    double ready_us = event.time_us;
+    for (const Wait& wait : message.waits) {
+      if (!is_reached(rank, wait.counter)) return push_when_reached(rank, wait.counter, event);
+      ready_us = std::max(ready_us, released_us(rank, wait.counter, event.step));
+    }
+    if (ready_us > event.time_us) return push({ready_us, event.rank, Step::message});
+    rank.message_waits_for_tiles = !rank.all_tiles_done() && runs_after_gemm(rank, message);
+    if (!rank.message_waits_for_tiles) meet_partners(rank, event.time_us);
+  }
+
+  /// Whether a message that is ready must still wait for the last tile: because it says so, because
+  /// `sequential` computes all tiles in one kernel, or because its collective finds no multiprocessor before.
+  bool runs_after_gemm(const RankState& rank, const Message& message) const {
+    const Plan& plan = *rank.plan;
+    if (message.after_tiles) return true;
+    if (schedule_.strategy == Strategy::sequential) {
+      return std::ranges::any_of(message.waits, [&](const Wait& wait) {
+        return plan.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
+      });
+    }
+    return !rank.room_for_collectives && runs_on_multiprocessors(message.kind) &&
+           transferred_bytes(plan, message) > 0;
+  }
+
+  void meet_partners(RankState& rank, double time_us) {
+    MessageState& own = rank.messages[rank.next_message];
+    own.arrived = true;
+    for (const MessagePlace& place : own.partners) {
+      RankState& partner = ranks_[static_cast<std::size_t>(place.rank)];
+      MessageState& theirs = partner.messages[place.index];
+      --theirs.missing;
+      if (theirs.arrived && theirs.missing == 0) transfer(partner, time_us);
+    }
+    if (own.missing == 0) transfer(rank, time_us);
+  }
+
+  void transfer(RankState& rank, double time_us) {
+    const Message& message = rank.message();
+    if (writes_to_peer(*rank.plan, message)) require_peer_access();
+    double end_us = time_us;
+    if (const double duration_us = transfer_microseconds(*rank.plan, message, machine_); duration_us > 0) {
+      const double start_us = time_us + machine_.launch_microseconds;
+      end_us = start_us + duration_us;
+      rank.transfers.push_back({.rank = rank.plan->rank,
+                                .lane = Lane::communication,
+                                .group = message.group,
+                                .label = label(*rank.plan, message),
+                                .start_us = start_us,
+                                .end_us = end_us});
+    }
+    push({end_us, rank.plan->rank, Step::transferred});
+  }
+
+  void finish_message(RankState& rank, double time_us) {
+    for (const Raise& each : rank.message().raises) raise(each, 1, time_us);
+    ++rank.next_message;
+    rank.end_us = time_us;
+    push({time_us, rank.plan->rank, Step::message});
+  }
+
+  // The end
+
+  void check_finished() const {
+    for (const RankState& rank : ranks_) {
+      if (!rank.message_waits_for_tiles || rank.room_for_collectives || rank.all_tiles_done()) continue;
+      throw InvalidArgument(
+          "multiprocessors", schedule_.multiprocessors,
+          fmt::format("must leave {} of the {} of {} to the collectives that tiles wait for",
+                      collective_multiprocessors(schedule_, machine_), machine_.multiprocessors,
+                      machine_.name));
+    }
+    for (const RankState& rank : ranks_) {
+      if (rank.all_tiles_done() && rank.next_message == rank.plan->messages.size()) continue;
+      throw InvalidPlan(fmt::format("rank {} stops after {} of {} tiles and {} of {} messages",
+                                    rank.plan->rank, rank.tiles_done, rank.plan->tiles.size(),
+                                    rank.next_message, rank.plan->messages.size()));
+    }
+  }
+
+  Simulation result() const {
+    Simulation simulation;
+    for (const RankState& rank : ranks_) {
+      simulation.gemm_us = std::max(simulation.gemm_us, rank.gemm_end_us);
+      simulation.latency_us = std::max({simulation.latency_us, rank.gemm_end_us, rank.end_us});
+      const auto first = std::ssize(simulation.timeline);
+      for (const auto& [group, interval] : rank.groups) simulation.timeline.push_back(interval);
+      std::ranges::stable_sort(simulation.timeline.begin() + first, simulation.timeline.end(), {},
+                               &Interval::start_us);
+      std::ranges::copy(rank.transfers, std::back_inserter(simulation.timeline));
+    }
+    return simulation;
+  }
+
+  void require_peer_access() const {
+    require(machine_.peer_access, "machine", machine_.name,
+            "has no peer access, which copies and stores between ranks need");
+  }
+
+  const Machine& machine_;
+  const Schedule& schedule_;
+  double tile_us_;
+  std::vector<RankState> ranks_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::int64_t next_order_ = 0;
+};
+
+}  // namespace
+
+Simulation simulate(std::span<const Plan> plans, const Machine& machine) {
+  check(machine);
+  require(!plans.empty() && std::cmp_equal(plans.size(), plans.front().problem.ranks), "plans", plans.size(),
+          "must be the plans of all ranks");
+  return Simulator(plans, machine).run();
+}
+
+}  // namespace flashoverlap

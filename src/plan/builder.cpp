@@ -1,0 +1,125 @@
+#include "plan/builder.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+
+PlanBuilder::PlanBuilder(const Problem& problem, const Schedule& schedule, int rank)
+    : plan_{.problem = problem, .schedule = schedule, .rank = rank}, gemm_(gemm_shape(problem, rank)) {
+  const Shape a = a_shape(problem, rank);
+  const Shape b = b_shape(problem, rank);
+  const Shape out = out_shape(problem, rank);
+  set_buffer(BufferRole::a, a.rows, a.cols);
+  set_buffer(BufferRole::b, b.rows, b.cols);
+  set_buffer(BufferRole::out, out.rows, out.cols);
+  plan_.output.rows = out.rows;
+  plan_.output.cols = out.cols;
+  for (std::int32_t peer = 0; peer < problem.ranks; ++peer) add_counter(CounterRole::credit, none, peer);
+}
+
+void PlanBuilder::set_buffer(BufferRole role, std::int64_t rows, std::int64_t cols, bool peer_written) {
+  require(rows <= std::numeric_limits<std::int32_t>::max(), fmt::format("rows of buffer {}", name(role)),
+          rows, "must fit 32 bits; take fewer rows or fewer ranks");
+  plan_.buffer(role) = {rows, cols, peer_written};
+}
+
+std::int32_t PlanBuilder::add_counter(CounterRole role, std::int32_t group, std::int32_t peer,
+                                      std::int64_t target) {
+  plan_.counters.push_back({role, group, peer, static_cast<std::int32_t>(target)});
+  reset_.push_back(false);
+  return static_cast<std::int32_t>(plan_.counters.size()) - 1;
+}
+
+std::vector<Wait> PlanBuilder::take_credit(std::int32_t peer) {
+  if (reset_[static_cast<std::size_t>(peer)]) return {};
+  plan_.counters[static_cast<std::size_t>(peer)].target = 1;
+  return {{.counter = peer, .reset = true}};
+}
+
+std::int32_t PlanBuilder::add_gate(const std::vector<std::int32_t>& peers) {
+  const std::int32_t gate = add_counter(CounterRole::credit, none, peers.size() == 1 ? peers.front() : none);
+  Message message{.kind = MessageKind::signal, .raises = {{rank(), gate}}};
+  for (const std::int32_t peer : peers) {
+    for (const Wait& credit : take_credit(peer)) message.waits.push_back(credit);
+  }
+  add_message(std::move(message));
+  return gate;
+}
+
+Tile PlanBuilder::area(Range rows, Range cols) const {
+  return {.row = rows.first,
+          .col = cols.first,
+          .rows = rows.count,
+          .cols = cols.count,
+          .a_row = rows.first,
+          .b_row = cols.first,
+          .rank = rank(),
+          .store_row = rows.first,
+          .store_col = cols.first};
+}
+
+void PlanBuilder::add_tiles(std::span<const Tile> areas) {
+  struct RowBlock {
+    const Tile* area;
+    std::int32_t offset;
+  };
+  const std::int32_t block_rows = entry_rows(schedule());
+  const std::int32_t block_cols = schedule().tile_cols;
+  std::vector<RowBlock> blocks;
+  for (const Tile& area : areas) {
+    for (std::int32_t offset = 0; offset < area.rows; offset += block_rows) blocks.push_back({&area, offset});
+  }
+  const auto band_blocks = static_cast<std::size_t>(schedule().raster);
+  for (std::size_t band = 0; band < blocks.size(); band += band_blocks) {
+    const std::size_t band_end = std::min(blocks.size(), band + band_blocks);
+    for (std::int32_t col = 0; col < areas.front().cols; col += block_cols) {
+      for (std::size_t block = band; block < band_end; ++block) {
+        const auto [area, row] = blocks[block];
+        Tile tile = *area;
+        tile.row += row;
+        tile.a_row += row;
+        tile.store_row += row;
+        if (tile.addend_row != none) tile.addend_row += row;
+        if (tile.row_map != none) tile.row_map += row;
+        tile.rows = std::min(block_rows, area->rows - row);
+        tile.col += col;
+        tile.b_row += col;
+        tile.store_col += col;
+        tile.cols = std::min(block_cols, area->cols - col);
+        add_entry(tile);
+      }
+    }
+  }
+}
+
+void PlanBuilder::add_entry(const Tile& tile) {
+  plan_.tiles.push_back(tile);
+  count_raise(tile.raise, schedule().cluster_rows);
+}
+
+void PlanBuilder::add_message(Message message) {
+  for (const Wait& wait : message.waits) {
+    if (wait.reset) reset_[static_cast<std::size_t>(wait.counter)] = true;
+  }
+  for (const Raise& raise : message.raises) count_raise(raise, 1);
+  plan_.messages.push_back(std::move(message));
+}
+
+void PlanBuilder::reset_counters() {
+  Message message{.kind = MessageKind::signal, .after_tiles = true};
+  for (std::size_t counter = 0; counter < reset_.size(); ++counter) {
+    if (!reset_[counter] && plan_.counters[counter].target > 0) {
+      message.waits.push_back({.counter = static_cast<std::int32_t>(counter), .reset = true});
+    }
+  }
+  if (!message.waits.empty()) add_message(std::move(message));
+}
+
+void PlanBuilder::count_raise(const Raise& raise, int times) {
+  if (raise.rank == rank()) plan_.counters[static_cast<std::size_t>(raise.counter)].target += times;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "flashoverlap/validate.hpp"
+
+namespace flashoverlap {
+
+/// What the passes of the validator have found, up to a limit.
+class Findings {
+ public:
+  explicit Findings(std::size_t limit) : limit_(limit) {}
+
+  template <typename... Args>
+  void add(Violation violation, fmt::format_string<Args...> format, Args&&... args) {
+    if (!full()) findings_.push_back({violation, fmt::format(format, std::forward<Args>(args)...)});
+  }
+
+  bool empty() const { return findings_.empty(); }
+  bool full() const { return findings_.size() >= limit_; }
+  std::vector<Finding> take() { return std::move(findings_); }
+
+ private:
+  std::size_t limit_;
+  std::vector<Finding> findings_;
+};
+
+// The passes of the validator, in order; each may rely on what the ones before it have shown.
+void find_structure_violations(std::span<const Plan> plans, Findings& findings);
+void find_coverage_violations(std::span<const Plan> plans, Findings& findings);
+void find_counter_violations(std::span<const Plan> plans, Findings& findings);
+/// Rows that the plans say they deliver against those that the problem asks for.
+void find_origin_violations(std::span<const Plan> plans, Findings& findings);
+
+}  // namespace flashoverlap

@@ -1,0 +1,59 @@
+#include "plan/grouping.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+
+std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols) {
+  return divide_up(rows, entry_rows(schedule)) * divide_up(cols, schedule.tile_cols);
+}
+
+Grouping::Grouping(const Schedule& schedule, std::int64_t entries)
+    : entries_(entries), workers_(workers(schedule)), waves_(static_cast<int>(divide_up(entries, workers_))) {
+  if (waves_ == 0) return;
+  if (schedule.strategy == Strategy::sequential) {
+    sizes_ = {waves_};
+  } else if (schedule.groups.empty()) {
+    const int size = std::min(schedule.waves_per_group, waves_);
+    sizes_.assign(static_cast<std::size_t>(divide_up(waves_, size)), size);
+  } else {
+    sizes_ = schedule.groups;
+    const std::int64_t sum = std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0});
+    require(sum == waves_, "groups", fmt::format("{}", fmt::join(sizes_, ",")),
+            fmt::format("must add up to {} waves, not {}", waves_, sum));
+  }
+}
+
+std::vector<Range> Grouping::entry_ranges() const {
+  std::vector<Range> ranges;
+  std::int64_t first = 0;
+  for (const int size : sizes_) {
+    const std::int64_t end = std::min(entries_, first + size * workers_);
+    ranges.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(end - first)});
+    first = end;
+  }
+  return ranges;
+}
+
+std::vector<Range> Grouping::ranges(std::int64_t extent, std::int64_t block) const {
+  const std::int64_t blocks = divide_up(extent, block);
+  std::vector<Range> ranges;
+  std::int64_t waves_done = 0;
+  std::int64_t first = 0;
+  for (const int size : sizes_) {
+    waves_done += size;
+    const std::int64_t end_block = divide_up(blocks * std::min(waves_done * workers_, entries_), entries_);
+    const std::int64_t end = std::min(extent, end_block * block);
+    if (end > first)
+      ranges.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(end - first)});
+    first = end;
+  }
+  return ranges;
+}
+
+}  // namespace flashoverlap

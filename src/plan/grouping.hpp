@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashoverlap/schedule.hpp"
+
+namespace flashoverlap {
+
+/// Rows or columns [first, first + count).
+struct Range {
+  std::int32_t first = 0;
+  std::int32_t count = 0;
+};
+
+constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+/// Tile entries of a rows × cols part of C.
+std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols);
+
+/// A schedule's groups over `entries` tile entries, and how they cut an extent of whole blocks (row blocks or
+/// column blocks): every group ends with the block in which its last wave ends.
+class Grouping {
+ public:
+  /// Throws `InvalidArgument` if the schedule lists groups that do not add up to the waves of `entries`.
+  Grouping(const Schedule& schedule, std::int64_t entries);
+
+  int waves() const { return waves_; }
+
+  /// Entries [first, first + count) of each group, cut at wave boundaries.
+  std::vector<Range> entry_ranges() const;
+
+  /// The extent's part of each group, without groups that are left empty.
+  std::vector<Range> ranges(std::int64_t extent, std::int64_t block) const;
+
+ private:
+  std::int64_t entries_;
+  std::int64_t workers_;
+  int waves_;
+  std::vector<int> sizes_;  // in waves
+};
+
+}  // namespace flashoverlap

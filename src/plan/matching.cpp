@@ -1,0 +1,105 @@
+#include "plan/matching.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+std::int64_t elements(const Plan& plan, const Region& region) {
+  return region.rows * plan.buffer(region.buffer).cols;
+}
+
+void match_collectives(std::span<const Plan> plans, Matching& matching, Findings& findings) {
+  std::vector<std::vector<std::int32_t>> by_rank;
+  for (const Plan& plan : plans) {
+    std::vector<std::int32_t>& indices = by_rank.emplace_back();
+    std::vector<std::int32_t>& of = matching.collective_of.emplace_back(plan.messages.size(), none);
+    for (std::size_t index = 0; index < plan.messages.size(); ++index) {
+      if (!is_collective(plan.messages[index].kind)) continue;
+      of[index] = static_cast<std::int32_t>(indices.size());
+      indices.push_back(static_cast<std::int32_t>(index));
+    }
+  }
+  for (std::size_t rank = 1; rank < plans.size(); ++rank) {
+    if (by_rank[rank].size() != by_rank[0].size()) {
+      findings.add(Violation::matching, "rank {} calls {} collectives, rank 0 calls {}", rank,
+                   by_rank[rank].size(), by_rank[0].size());
+      return;
+    }
+  }
+  for (std::size_t call = 0; call < by_rank[0].size(); ++call) {
+    std::vector<std::int32_t>& members = matching.collectives.emplace_back();
+    for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+      members.push_back(by_rank[rank][call]);
+      const Message& first = plans[0].messages[static_cast<std::size_t>(members[0])];
+      const Message& mine = plans[rank].messages[static_cast<std::size_t>(members[rank])];
+      const std::int64_t expected = elements(plans[0], first.source);
+      const std::int64_t actual = elements(plans[rank], mine.source);
+      if (mine.kind != first.kind || actual != expected || mine.source.rows != first.source.rows) {
+        findings.add(Violation::matching,
+                     "collective {}: rank 0 calls {} of {} elements, rank {} calls {} of {}", call,
+                     name(first.kind), expected, rank, name(mine.kind), actual);
+      }
+    }
+  }
+}
+
+struct Side {
+  std::int32_t message;
+  Region region;
+};
+
+void match_exchanges(std::span<const Plan> plans, Matching& matching, Findings& findings) {
+  std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::vector<Side>, std::vector<Side>>> pairs;
+  for (const Plan& plan : plans) {
+    matching.transfers_of.emplace_back(plan.messages.size());
+    for (std::int32_t index = 0; index < std::ssize(plan.messages); ++index) {
+      const Message& message = plan.messages[static_cast<std::size_t>(index)];
+      for (const Part& part : message.sends)
+        pairs[{plan.rank, part.peer}].first.push_back({index, part.region});
+      for (const Part& part : message.receives)
+        pairs[{part.peer, plan.rank}].second.push_back({index, part.region});
+    }
+  }
+  for (const auto& [ranks, sides] : pairs) {
+    const auto [source, target] = ranks;
+    const auto& [sends, receives] = sides;
+    if (sends.size() != receives.size()) {
+      findings.add(Violation::matching, "rank {} sends {} times to rank {}, which receives {} times", source,
+                   sends.size(), target, receives.size());
+      continue;
+    }
+    for (std::size_t index = 0; index < sends.size(); ++index) {
+      const std::int64_t sent = elements(plans[static_cast<std::size_t>(source)], sends[index].region);
+      const std::int64_t received = elements(plans[static_cast<std::size_t>(target)], receives[index].region);
+      if (sent != received || sends[index].region.rows != receives[index].region.rows) {
+        findings.add(
+            Violation::matching,
+            "transfer {} from rank {} (message {}) to rank {} (message {}): {} rows, {} elements sent, {} "
+            "rows, {} elements received",
+            index, source, sends[index].message, target, receives[index].message, sends[index].region.rows,
+            sent, receives[index].region.rows, received);
+        continue;
+      }
+      const std::size_t transfer = matching.transfers.size();
+      matching.transfers.push_back({source, target, sends[index].message, receives[index].message,
+                                    sends[index].region, receives[index].region});
+      auto& of = matching.transfers_of;
+      of[static_cast<std::size_t>(source)][static_cast<std::size_t>(sends[index].message)].push_back(
+          transfer);
+      if (source == target && sends[index].message == receives[index].message) continue;
+      of[static_cast<std::size_t>(target)][static_cast<std::size_t>(receives[index].message)].push_back(
+          transfer);
+    }
+  }
+}
+
+}  // namespace
+
+Matching match_messages(std::span<const Plan> plans, Findings& findings) {
+  Matching matching;
+  match_collectives(plans, matching, findings);
+  match_exchanges(plans, matching, findings);
+  return matching;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "plan/builder.hpp"
+
+namespace flashoverlap {
+
+// One planner per operation, in the file of its name. The problem and schedule have been checked.
+void plan_gemm_all_reduce(PlanBuilder& builder);
+void plan_gemm_reduce_scatter(PlanBuilder& builder);
+void plan_gemm_all_to_all(PlanBuilder& builder);
+void plan_all_gather_gemm(PlanBuilder& builder);
+void plan_all_to_all_gemm(PlanBuilder& builder);
+
+/// Tail-free sum of slices over all ranks (copy, store, p2p): slices[round][rank] are the rows of C that the
+/// rank owns. In each round every rank computes the others' slices first, starting with its neighbour's, and
+/// its own last: its epilogue adds what has arrived. With `gather` the owner then passes its rows of the sum
+/// on to everyone.
+void plan_reduce_slices(PlanBuilder& builder, const std::vector<std::vector<Range>>& slices, bool gather);
+
+/// A piece of an operand on its way from the rank that holds it.
+struct SourceSlice {
+  Range from;  ///< rows of buffer `a` (or `b`) of the source
+  Range to;    ///< rows (or columns) of C that are computed from it
+};
+
+/// Tail-free gathering of an operand (copy, store, p2p): slices[source][target]. Every rank computes from its
+/// own slice at once, and from the others in the order in which they arrive.
+void plan_gather_slices(PlanBuilder& builder, const std::vector<std::vector<SourceSlice>>& slices);
+
+/// Tile entries that the groups of strategy `signal` (and the single one of `sequential`) share out.
+std::int64_t signalled_entries(const Problem& problem, const Schedule& schedule);
+
+}  // namespace flashoverlap

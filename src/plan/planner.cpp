@@ -1,0 +1,112 @@
+#include "flashoverlap/planner.hpp"
+
+#include "flashoverlap/error.hpp"
+#include "plan/operations.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+constexpr std::int64_t max_entries = std::int64_t{1} << 22;
+
+bool is_tail_free(Strategy strategy) {
+  return strategy == Strategy::copy || strategy == Strategy::store || strategy == Strategy::p2p;
+}
+
+void check_together(const Problem& problem, const Schedule& schedule) {
+  require(supports(problem.operation, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
+          fmt::format("{} by {} leaves the result natural; tiled needs strategy signal and an operation that "
+                      "communicates after the GEMM",
+                      name(problem.operation), name(schedule.strategy)));
+  require(schedule.rounds == 1 ||
+              (problem.operation == Operation::gemm_all_reduce && is_tail_free(schedule.strategy)),
+          "rounds", schedule.rounds, "must be 1; only gemm_all_reduce by copy, store or p2p works in rounds");
+  require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
+          fmt::format("{} groups", schedule.groups.size()), "strategy sequential has a single group");
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const Shape gemm = gemm_shape(problem, rank);
+    const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);
+    require(entries <= max_entries, "tile_rows x tile_cols",
+            fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
+            fmt::format("cuts {} x {} into {} tiles; at most {} can be planned", gemm.rows, gemm.cols,
+                        entries, max_entries));
+  }
+}
+
+Plan plan_checked(const Problem& problem, const Schedule& schedule, int rank) {
+  PlanBuilder builder(problem, schedule, rank);
+  switch (problem.operation) {
+    case Operation::gemm_all_reduce:
+      plan_gemm_all_reduce(builder);
+      break;
+    case Operation::gemm_reduce_scatter:
+      plan_gemm_reduce_scatter(builder);
+      break;
+    case Operation::gemm_all_to_all:
+      plan_gemm_all_to_all(builder);
+      break;
+    case Operation::all_gather_gemm:
+      plan_all_gather_gemm(builder);
+      break;
+    case Operation::all_to_all_gemm:
+      plan_all_to_all_gemm(builder);
+      break;
+  }
+  return builder.finish();
+}
+
+void check_all(const Problem& problem, const Schedule& schedule) {
+  check(problem);
+  check(schedule);
+  check_together(problem, schedule);
+}
+
+}  // namespace
+
+std::int64_t signalled_entries(const Problem& problem, const Schedule& schedule) {
+  const std::int64_t ranks = problem.ranks;
+  const bool natural = schedule.layout == Layout::natural;
+  switch (problem.operation) {
+    case Operation::gemm_reduce_scatter:
+      if (natural) return ranks * entry_count(schedule, problem.m / ranks, problem.n);
+      break;
+    case Operation::all_gather_gemm:
+      return ranks * (problem.gathered == Operand::a ? entry_count(schedule, problem.m / ranks, problem.n)
+                                                     : entry_count(schedule, problem.m, problem.n / ranks));
+    case Operation::gemm_all_to_all:
+      if (problem.exchange == Exchange::heads)
+        return ranks * entry_count(schedule, problem.m, problem.n / ranks);
+      break;
+    case Operation::gemm_all_reduce:
+    case Operation::all_to_all_gemm:
+      break;
+  }
+  return entry_count(schedule, problem.m, problem.n);
+}
+
+bool supports(Operation operation, Strategy strategy, Layout layout) {
+  if (layout == Layout::natural) return true;
+  return strategy == Strategy::signal && operation != Operation::all_gather_gemm &&
+         operation != Operation::all_to_all_gemm;
+}
+
+std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {
+  check_all(problem, schedule);
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < problem.ranks; ++rank) plans.push_back(plan_checked(problem, schedule, rank));
+  return plans;
+}
+
+int grouped_waves(const Problem& problem, const Schedule& schedule) {
+  check_all(problem, schedule);
+  return static_cast<int>(divide_up(signalled_entries(problem, schedule), workers(schedule)));
+}
+
+Plan make_plan(const Problem& problem, const Schedule& schedule, int rank) {
+  check_all(problem, schedule);
+  require(rank >= 0 && rank < problem.ranks, "rank", rank,
+          fmt::format("must be between 0 and {}", problem.ranks - 1));
+  return plan_checked(problem, schedule, rank);
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,168 @@
+#include "flashoverlap/problem.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+// Rows and columns are 32-bit in plans; buffers hold up to `ranks` matrices below each other.
+constexpr std::int64_t max_extent = std::numeric_limits<std::int32_t>::max();
+
+bool routes_rows(const Problem& problem) {
+  return (problem.operation == Operation::gemm_all_to_all ||
+          problem.operation == Operation::all_to_all_gemm) &&
+         problem.exchange == Exchange::rows;
+}
+
+void check_divisible(std::int64_t value, int ranks, std::string_view field, std::string_view why) {
+  require(value % ranks == 0, field, value, fmt::format("must be a multiple of ranks = {} {}", ranks, why));
+}
+
+void check_destinations(const Problem& problem) {
+  if (problem.destinations.empty()) {
+    check_divisible(problem.m, problem.ranks, "m",
+                    "where every rank sends equal parts (no destinations given)");
+    return;
+  }
+  require(std::ssize(problem.destinations) == problem.ranks, "destinations",
+          fmt::format("{} lists", problem.destinations.size()),
+          fmt::format("must have one list for each of ranks = {}", problem.ranks));
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const auto& rows = problem.destinations[static_cast<std::size_t>(rank)];
+    const std::string field = fmt::format("destinations[{}]", rank);
+    require(std::ssize(rows) == problem.m, field, fmt::format("{} entries", rows.size()),
+            fmt::format("must have one entry for each of m = {} rows", problem.m));
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      require(rows[row] >= 0 && rows[row] < problem.ranks, fmt::format("{}[{}]", field, row), rows[row],
+              fmt::format("must be a rank between 0 and {}", problem.ranks - 1));
+      require(problem.operation == Operation::gemm_all_to_all || row == 0 || rows[row - 1] <= rows[row],
+              fmt::format("{}[{}]", field, row), rows[row],
+              "rows of all_to_all_gemm must be sorted by destination, as each part is sent as one piece");
+    }
+  }
+}
+
+}  // namespace
+
+void check(const Problem& problem) {
+  require(problem.ranks >= 1 && problem.ranks <= max_ranks, "ranks", problem.ranks,
+          fmt::format("must be between 1 and {}", max_ranks));
+  const std::int64_t largest = max_extent / problem.ranks;
+  const auto check_extent = [&](std::int64_t value, std::string_view field) {
+    require(value >= 1 && value <= largest, field, value,
+            fmt::format("must be between 1 and {} on {} ranks", largest, problem.ranks));
+  };
+  check_extent(problem.m, "m");
+  check_extent(problem.n, "n");
+  check_extent(problem.k, "k");
+  require(problem.destinations.empty() || routes_rows(problem), "destinations",
+          fmt::format("{} lists", problem.destinations.size()), "only all-to-all by rows takes destinations");
+  switch (problem.operation) {
+    case Operation::gemm_all_reduce:
+      break;
+    case Operation::gemm_reduce_scatter:
+      check_divisible(problem.m, problem.ranks, "m", "as every rank keeps the same number of rows");
+      break;
+    case Operation::all_gather_gemm:
+      if (problem.gathered == Operand::a) {
+        check_divisible(problem.m, problem.ranks, "m", "as every rank holds the same number of rows of A");
+      } else {
+        check_divisible(problem.n, problem.ranks, "n", "as every rank holds the same number of rows of B");
+      }
+      break;
+    case Operation::gemm_all_to_all:
+      if (problem.exchange == Exchange::rows) {
+        check_destinations(problem);
+      } else {
+        check_divisible(problem.n, problem.ranks, "n", "as every rank receives the same number of columns");
+      }
+      break;
+    case Operation::all_to_all_gemm:
+      if (problem.exchange == Exchange::rows) {
+        check_destinations(problem);
+      } else {
+        check_divisible(problem.k, problem.ranks, "k", "as every rank holds the same number of columns of A");
+      }
+      break;
+  }
+}
+
+std::int32_t destination(const Problem& problem, int source, std::int64_t row) {
+  if (problem.destinations.empty()) return static_cast<std::int32_t>(row / (problem.m / problem.ranks));
+  return problem.destinations[static_cast<std::size_t>(source)][static_cast<std::size_t>(row)];
+}
+
+std::int64_t rows_between(const Problem& problem, int source, int target) {
+  if (problem.destinations.empty()) return problem.m / problem.ranks;
+  const auto& rows = problem.destinations[static_cast<std::size_t>(source)];
+  return std::count(rows.begin(), rows.end(), target);
+}
+
+std::vector<std::vector<std::int64_t>> count_rows_between(const Problem& problem) {
+  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  std::vector<std::vector<std::int64_t>> counts(ranks, std::vector<std::int64_t>(ranks, 0));
+  for (std::size_t source = 0; source < ranks; ++source) {
+    if (problem.destinations.empty()) {
+      counts[source].assign(ranks, problem.m / problem.ranks);
+    } else {
+      for (const std::int32_t target : problem.destinations[source])
+        ++counts[source][static_cast<std::size_t>(target)];
+    }
+  }
+  return counts;
+}
+
+namespace {
+
+std::int64_t received_rows(const Problem& problem, int rank) {
+  std::int64_t rows = 0;
+  for (int source = 0; source < problem.ranks; ++source) rows += rows_between(problem, source, rank);
+  return rows;
+}
+
+}  // namespace
+
+Shape a_shape(const Problem& problem, int /*rank*/) {
+  if (problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::a) {
+    return {problem.m / problem.ranks, problem.k};
+  }
+  if (problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::heads) {
+    return {problem.m * problem.ranks, problem.k / problem.ranks};
+  }
+  return {problem.m, problem.k};
+}
+
+Shape b_shape(const Problem& problem, int /*rank*/) {
+  const bool sharded = problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b;
+  return {sharded ? problem.n / problem.ranks : problem.n, problem.k};
+}
+
+Shape gemm_shape(const Problem& problem, int rank) {
+  const bool received = problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::rows;
+  return {received ? received_rows(problem, rank) : problem.m, problem.n};
+}
+
+Shape out_shape(const Problem& problem, int rank) {
+  switch (problem.operation) {
+    case Operation::gemm_reduce_scatter:
+      return {problem.m / problem.ranks, problem.n};
+    case Operation::gemm_all_to_all:
+      if (problem.exchange == Exchange::rows) return {received_rows(problem, rank), problem.n};
+      return {problem.m * problem.ranks, problem.n / problem.ranks};
+    case Operation::gemm_all_reduce:
+    case Operation::all_gather_gemm:
+    case Operation::all_to_all_gemm:
+      return gemm_shape(problem, rank);
+  }
+  return {};
+}
+
+int size_of(DataType data_type) {
+  return data_type == DataType::fp32 ? 4 : 2;
+}
+
+}  // namespace flashoverlap

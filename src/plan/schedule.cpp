@@ -1,0 +1,27 @@
+#include "flashoverlap/schedule.hpp"
+
+#include <fmt/ranges.h>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+
+void check(const Schedule& schedule) {
+  const auto within = [](int value, int low, int high, std::string_view field) {
+    require(value >= low && value <= high, field, value, fmt::format("must be between {} and {}", low, high));
+  };
+  within(schedule.tile_rows, 1, 4096, "tile_rows");
+  within(schedule.tile_cols, 1, 4096, "tile_cols");
+  within(schedule.cluster_rows, 1, 2, "cluster_rows");
+  within(schedule.multiprocessors, schedule.cluster_rows, 4096, "multiprocessors");
+  within(schedule.comm_multiprocessors, 0, 4096, "comm_multiprocessors");
+  within(schedule.raster, 1, 1 << 20, "raster");
+  within(schedule.waves_per_group, 1, 1 << 20, "waves_per_group");
+  within(schedule.rounds, 1, 1024, "rounds");
+  for (const int waves : schedule.groups) {
+    require(waves >= 1 && waves <= 1 << 20, "groups", fmt::format("{}", fmt::join(schedule.groups, ",")),
+            "every group must have between 1 and 1048576 waves");
+  }
+}
+
+}  // namespace flashoverlap

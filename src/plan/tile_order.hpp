@@ -1,0 +1,22 @@
+#pragma once
+
+#include "plan/builder.hpp"
+
+namespace flashoverlap {
+
+// What the `tiled` layouts share: tile entries in an order of their own, and the table that finds them again.
+
+/// All entries of C in raster order, nothing but their place in C and their operands filled in. Entries never
+/// cross a multiple of `col_period` columns.
+std::vector<Tile> raster_order(const PlanBuilder& builder, std::int32_t col_period = 0);
+
+/// Columns of a buffer that holds tiles below each other.
+std::int32_t tile_pitch(const Schedule& schedule, std::int64_t cols);
+
+/// An empty table for a result of `shape` in blocks of `block_rows` rows and one tile's columns.
+Reorder tile_reorder(const Schedule& schedule, const Shape& shape, std::int32_t block_rows);
+
+/// The table's entry for a row block and the tile that begins at column `col`.
+std::int32_t& reorder_entry(Reorder& reorder, const Shape& shape, std::int64_t row_block, std::int64_t col);
+
+}  // namespace flashoverlap

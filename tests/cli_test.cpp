@@ -1,0 +1,384 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace flashoverlap {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int status = -1;  ///< -1: killed by a signal
+  std::string out;
+  std::string err;
+};
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The command in a folder of its own, which is removed afterwards.
+class Cli : public testing::Test {
+ protected:
+  Cli() {
+    std::string pattern = (fs::temp_directory_path() / "flashoverlap-cli-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~Cli() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  std::string path(const std::string& file) const { return (folder_ / file).string(); }
+
+  void write(const std::string& file, const std::string& text) const {
+    std::ofstream(folder_ / file) << text;
+  }
+
+  Outcome run(const std::vector<std::string>& arguments, const std::string& stdout_path = "") const {
+    const std::string out = stdout_path.empty() ? path(".out") : stdout_path;
+    const std::string err = path(".err");
+    std::vector<char*> argv{const_cast<char*>(FLASHOVERLAP_COMMAND)};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool ready = chdir(folder_.c_str()) == 0 &&
+                         dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO) >= 0 &&
+                         dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO) >= 0;
+      if (ready) execv(argv[0], argv.data());
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, stdout_path.empty() ? content(out) : "",
+            content(err)};
+  }
+
+  /// A command line in which spaces part the arguments.
+  Outcome run(const std::string& line) const {
+    std::istringstream words(line);
+    return run(std::vector<std::string>(std::istream_iterator<std::string>(words), {}));
+  }
+
+  void expect_refused(const std::vector<std::string>& arguments, const std::string& start) const {
+    const Outcome outcome = run(arguments);
+    std::string line;
+    for (const std::string& argument : arguments) line += argument.substr(0, 60) + ' ';
+    EXPECT_EQ(outcome.status, 2) << line << outcome.err;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_THAT(outcome.err, StartsWith("flashoverlap: " + start)) << line;
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << line << outcome.err;
+    EXPECT_EQ(outcome.err.back(), '\n') << line;
+    // "argument = value: rule"
+    const std::size_t value = outcome.err.find(" = ");
+    ASSERT_NE(value, std::string::npos) << line << outcome.err;
+    EXPECT_NE(outcome.err.find(": ", value), std::string::npos) << line << outcome.err;
+  }
+
+ private:
+  fs::path folder_;
+};
+
+const std::string small = "gemm_all_reduce --m 96 --n 80 --k 64 --ranks 2 --tile 16x16 --multiprocessors 4";
+
+TEST_F(Cli, SaysWhatItIs) {
+  EXPECT_THAT(run("--version").out, StartsWith("flashoverlap "));
+  EXPECT_EQ(run("--version").status, 0);
+  EXPECT_EQ(run("--help").status, 0);
+  for (const std::string command : {"demo", "plan", "check", "timeline"}) {
+    const Outcome help = run(command + " --help");
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(help.out, HasSubstr("flashoverlap " + command));
+    EXPECT_THAT(help.out, HasSubstr("Examples:"));
+    EXPECT_EQ(help.err, "");
+  }
+}
+
+TEST_F(Cli, DemoShowsEveryOperation) {
+  const Outcome demo = run("demo --output pictures --json");
+  ASSERT_EQ(demo.status, 0) << demo.err;
+  const json result = json::parse(demo.out);
+  std::set<std::string> operations;
+  for (const json& shown : result["cases"]) {
+    operations.insert(shown["operation"]);
+    EXPECT_LT(shown["error"], 1e-2) << shown;
+    EXPECT_GE(shown["groups"], 1) << shown;
+    EXPECT_GT(shown["speed_up"]["h200-nvlink"], 0) << shown;
+    const bool needs_peers = shown["strategy"] == "copy" || shown["strategy"] == "store";
+    EXPECT_EQ(shown["speed_up"]["rtx4090"].is_null(), needs_peers) << shown;
+    EXPECT_THAT(content(path(shown["timeline"])), HasSubstr("<svg")) << shown;
+  }
+  EXPECT_EQ(operations.size(), 5u);
+  EXPECT_GE(result["cases"].size(), 40u);
+}
+
+TEST_F(Cli, PlanPrintsASummary) {
+  const Outcome plan = run("plan " + small + " --waves-per-group 3");
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("gemm_all_reduce, m 96, n 80, k 64, 2 ranks, bf16"));
+  EXPECT_THAT(plan.out, HasSubstr("tiles      30 on each rank"));
+  EXPECT_THAT(plan.out, HasSubstr("all_reduce"));
+  EXPECT_THAT(plan.out, HasSubstr("predicted"));
+
+  const json as_json = json::parse(run("plan " + small + " --json").out);
+  EXPECT_EQ(as_json["tiles"]["most"], 30);
+  EXPECT_GT(as_json["prediction"]["latency_us"], 0);
+}
+
+TEST_F(Cli, SearchIsNeverSlowerThanEveryWaveByItself) {
+  const std::string problem = "plan gemm_all_reduce --m 4096 --n 4096 --k 4096 --ranks 4 --json";
+  const json searched = json::parse(run(problem + " --search").out);
+  const json equal = json::parse(run(problem).out);
+  EXPECT_FALSE(searched["schedule"]["groups"].empty());
+  EXPECT_LE(searched["prediction"]["latency_us"], equal["prediction"]["latency_us"].get<double>() * 1.02);
+}
+
+TEST_F(Cli, SavedPlansCanBeCheckedAndDrawn) {
+  ASSERT_EQ(run("plan " + small + " --strategy copy --save plans.json").status, 0);
+  const Outcome check = run("check --plan plans.json --runs 3 --delays 50 --seed 7 --workers 3");
+  EXPECT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("\nok\n"));
+
+  EXPECT_EQ(run("timeline --plan plans.json --svg plans.svg --trace plans.trace").status, 0);
+  EXPECT_THAT(content(path("plans.svg")), testing::AnyOf(StartsWith("<svg"), StartsWith("<?xml")));
+  EXPECT_NO_THROW({ EXPECT_FALSE(json::parse(content(path("plans.trace"))).empty()); });
+}
+
+TEST_F(Cli, CheckRunsEveryDataType) {
+  for (const std::string type : {"bf16", "fp16", "fp32"}) {
+    const Outcome check = run("check " + small + " --dtype " + type + " --json");
+    EXPECT_EQ(check.status, 0) << check.err;
+    const json verdict = json::parse(check.out);
+    EXPECT_TRUE(verdict["ok"]);
+    EXPECT_EQ(verdict["limit"], type == "fp32" ? 1e-5 : 1e-2);
+    EXPECT_LT(verdict["errors"][0], verdict["limit"]);
+  }
+}
+
+TEST_F(Cli, DestinationsComeFromAFileOrASeed) {
+  write("rows.json", "[[1,1,1,0],[0,1,0,0]]");
+  const std::string problem =
+      "check gemm_all_to_all --m 4 --n 6 --k 5 --ranks 2 --tile 2x2 --multiprocessors 2";
+  EXPECT_EQ(run(problem + " --destinations rows.json").status, 0);
+  EXPECT_EQ(run(problem + " --random-destinations 3").status, 0);
+}
+
+TEST_F(Cli, CheckReportsViolations) {
+  ASSERT_EQ(run("plan " + small + " --save plans.json").status, 0);
+  json document = json::parse(content(path("plans.json")));
+  document["plans"][0]["tiles"].erase(3);
+  write("plans.json", document.dump());
+  const Outcome check = run("check --plan plans.json --json");
+  EXPECT_EQ(check.status, 1);
+  const json verdict = json::parse(check.out);
+  EXPECT_FALSE(verdict["ok"]);
+  EXPECT_EQ(verdict["violations"][0]["kind"], "coverage");
+  EXPECT_EQ(run("timeline --plan plans.json --svg plans.svg").status, 1);
+}
+
+TEST_F(Cli, SaysWhenItCannotWrite) {
+  EXPECT_EQ(run({"--help"}, "/dev/full").status, 1);
+  expect_refused({"demo", "--output", "/dev/null/out"}, "--output = /dev/null/out: cannot be created: ");
+  std::istringstream words("plan " + small + " --save /dev/full");
+  const std::vector<std::string> save(std::istream_iterator<std::string>(words), {});
+  expect_refused(save, "--save = /dev/full: cannot be written: No space left");
+}
+
+/// Command lines that break one rule each, with how the refusal begins.
+TEST_F(Cli, WrongInputIsRefusedInOneLine) {
+  write("nonsense.json", "nonsense");
+  write("empty.json", "");
+  write("version.json", "{\"schema_version\":99}");
+  write("machine.json", "{\"schema_version\":1,\"name\":7}");
+  write("two_lists.json", "[[0,0],[0,0]]");
+  write("far_ranks.json", "[[0,64]]");
+  write("floats.json", "[[0,0.5]]");
+  std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "COMMAND = (missing)"},
+      {{""}, "ARGUMENT = "},
+      {{"destroy"}, "ARGUMENT = destroy"},
+      {{"--m", "5"}, "ARGUMENT = --m"},
+      {{"demo", "plan"}, "ARGUMENT = plan"},
+      {{"demo", "--output"}, "--output = (missing)"},
+      {{"demo", "--output", ""}, "--output = \"\""},
+      {{"demo", "--seed", "-1"}, "--seed = -1"},
+      {{"demo", "--fast"}, "ARGUMENT = --fast"},
+      {{"plan"}, "OPERATION = (missing)"},
+      {{"plan", "gemm"}, "OPERATION = gemm"},
+      {{"plan", ""}, "OPERATION = \"\""},
+      {{"plan", "gemm_all_reduce\n"}, "OPERATION = \"gemm_all_reduce\\n\""},
+      {{"plan", std::string(10'000, 'x')}, "OPERATION = "},
+      {{"check", "--plan", "absent.json"}, "--plan = absent.json: cannot be opened: No such file"},
+      {{"check", "--plan", "."}, "--plan = .: must be a file"},
+      {{"check", "--plan", ""}, "--plan = \"\""},
+      {{"check", "--plan", "nonsense.json"}, "--plan nonsense.json: plan = line 1, column 2: is not JSON"},
+      {{"check", "--plan", "empty.json"}, "--plan empty.json: plan = line 1, column 1: is not JSON"},
+      {{"check", "--plan", "version.json"}, "--plan version.json: schema_version = 99"},
+      {{"check", "--plan", "version.json", "--m", "5"}, "--m = (given)"},
+      {{"check", "--plan", "version.json", "--strategy", "copy"}, "--strategy = (given)"},
+      {{"check", "gemm_all_reduce", "--plan", "version.json"}, "OPERATION = (given)"},
+      {{"timeline", "--plan", "version.json"}, "--svg, --trace = (missing)"},
+      {{"timeline", "--plan", "version.json", "--svg", "a.svg"}, "--plan version.json: schema_version = 99"},
+  };
+
+  // A good command line after which one option goes wrong.
+  const std::vector<std::pair<std::string, std::vector<std::string>>> wrong_values{
+      {"--m",
+       {"0",
+        "-1",
+        "abc",
+        "12abc",
+        "1.5",
+        "1e3",
+        "",
+        " 5",
+        "5 ",
+        "+5",
+        "0x10",
+        "nan",
+        "inf",
+        "2147483648",
+        "9223372036854775808",
+        "99999999999999999999999",
+        "1,000",
+        "\x01",
+        "\xff\xfe",
+        "--n"}},
+      {"--n", {"0", "-7", "NaN", "18446744073709551617"}},
+      {"--k", {"0", "-7", "seven", "4294967296"}},
+      {"--ranks", {"0", "65", "-2", "two", "1000000000000"}},
+      {"--dtype", {"fp8", "BF16", "", "bf16,fp16"}},
+      {"--strategy", {"fast", "Signal", "", "0"}},
+      {"--layout", {"row", "", "naturaltiled"}},
+      {"--gather", {"c", "A", ""}},
+      {"--exchange", {"columns", ""}},
+      {"--tile",
+       {"64", "x", "64x", "x64", "0x64", "64x0", "-1x64", "64x64x64", "64*64", "5000x64", "64x99999999999",
+        ""}},
+      {"--cluster", {"0", "3", "-1", "two"}},
+      {"--multiprocessors", {"0", "-1", "5000", "many", ""}},
+      {"--comm-multiprocessors", {"-1", "5000", "few"}},
+      {"--raster", {"0", "-1", "1048577", "x"}},
+      {"--waves-per-group", {"0", "-1", "1048577", "0.5"}},
+      {"--groups", {"", ",", "1,", ",1", "1,,2", "0", "1,0", "-1", "1;2", "[1,2]", "99999999999", "1, 2"}},
+      {"--rounds", {"0", "-1", "1025", "x"}},
+      {"--destinations",
+       {"absent.json", ".", "nonsense.json", "empty.json", "far_ranks.json", "floats.json", ""}},
+      {"--random-destinations", {"-1", "x", "99999999999999999999", ""}},
+      {"--machine", {"h100", "", ".", "absent.json", "nonsense.json", "machine.json", "H200-NVLINK"}},
+      {"--save", {"", ".", "/absent/plans.json"}},
+  };
+  const auto words = [](const std::string& line) {
+    std::istringstream stream(line);
+    return std::vector<std::string>(std::istream_iterator<std::string>(stream), {});
+  };
+  for (const auto& [option, values] : wrong_values) {
+    std::vector<std::string> good{"plan", "gemm_all_reduce"};
+    for (const std::string& size : {"--m", "--n", "--k", "--ranks"}) {
+      if (size != option) good.insert(good.end(), {size, "64"});
+    }
+    for (const std::string& value : values) {
+      auto arguments = good;
+      arguments.insert(arguments.end(), {option, value});
+      cases.emplace_back(arguments, option);
+    }
+    good.push_back(option);
+    cases.emplace_back(good, option + " = (missing)");
+  }
+
+  // Shapes and schedules that cannot be planned, and options that do not go together.
+  const std::vector<std::pair<std::string, std::string>> lines{
+      {"plan gemm_reduce_scatter --m 7 --n 8 --k 9 --ranks 2", "--m = 7"},
+      {"plan all_gather_gemm --m 7 --n 8 --k 9 --ranks 2", "--m = 7"},
+      {"plan all_gather_gemm --m 8 --n 7 --k 9 --ranks 2 --gather b", "--n = 7"},
+      {"plan gemm_all_to_all --m 7 --n 8 --k 9 --ranks 2", "--m = 7"},
+      {"plan gemm_all_to_all --m 8 --n 7 --k 9 --ranks 2 --exchange heads", "--n = 7"},
+      {"plan all_to_all_gemm --m 8 --n 8 --k 9 --ranks 2 --exchange heads", "--k = 9"},
+      {"plan gemm_all_reduce --m 2147483647 --n 8 --k 9 --ranks 2", "--m = 2147483647"},
+      {"plan gemm_all_reduce --m 8 --n 2147483647 --k 9 --ranks 64", "--n = 2147483647"},
+      {"plan gemm_all_reduce --m 100000 --n 100000 --k 8 --ranks 2 --tile 1x1", "--tile = 1x1"},
+      {"plan gemm_all_reduce --m 8192 --n 8192 --k 8 --ranks 64 --multiprocessors 1 --tile 64x64",
+       "--waves-per-group = 1"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --groups 1,2", "--groups = 1,2"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --rounds 2", "--rounds = 2"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --cluster 2 --multiprocessors 1",
+       "--multiprocessors = 1"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --layout tiled --strategy copy",
+       "--layout = tiled"},
+      {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --layout tiled", "--layout = tiled"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --random-destinations 1", "--destinations = "},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --destinations two_lists.json", "--destinations"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 3 --destinations two_lists.json", "--destinations"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "
+       "--random-destinations 1",
+       "--random-destinations = 1"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --machine rtx4090 --strategy copy",
+       "--machine = rtx4090"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --strategy copy", "--search = copy"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --groups 1", "--search = (given)"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --m 64", "--m = (several)"},
+      {"plan gemm_all_reduce gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2", "ARGUMENT = gemm_all_reduce"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --plan plans.json", "ARGUMENT = "},
+      {"plan gemm_all_reduce --n 64 --k 8 --ranks 2", "--m = (missing)"},
+      {"plan gemm_all_reduce --m 64 --k 8 --ranks 2", "--n = (missing)"},
+      {"plan gemm_all_reduce --m 64 --n 64 --ranks 2", "--k = (missing)"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8", "--ranks = (missing)"},
+      {"check " + small + " --runs 0", "--runs = 0"},
+      {"check " + small + " --runs many", "--runs = many"},
+      {"check " + small + " --delays -1", "--delays = -1"},
+      {"check " + small + " --delays 1e9", "--delays = 1e9"},
+      {"check " + small + " --seed -1", "--seed = -1"},
+      {"check " + small + " --workers 0", "--workers = 0"},
+      {"check " + small + " --workers 257", "--workers = 257"},
+      {"check " + small + " --svg a.svg", "ARGUMENT = --svg"},
+      {"check gemm_all_reduce --m 1000000 --n 1000000 --k 100000 --ranks 2 --tile 4096x4096",
+       "--m, --n, --k = "},
+      {"timeline " + small, "--svg, --trace = (missing)"},
+      {"timeline " + small + " --svg .", "--svg = .: must be a file"},
+      {"timeline " + small + " --svg /absent/a.svg", "--svg = /absent/a.svg: cannot be created"},
+      {"timeline " + small + " --trace /absent/a.json", "--trace = /absent/a.json: cannot be created"},
+      {"timeline " + small + " --trace", "--trace = (missing)"},
+  };
+  for (const auto& [line, start] : lines) cases.emplace_back(words(line), start);
+
+  std::set<std::vector<std::string>> distinct;
+  for (const auto& [arguments, start] : cases) {
+    distinct.insert(arguments);
+    expect_refused(arguments, start);
+  }
+  EXPECT_EQ(distinct.size(), cases.size());
+  EXPECT_GE(distinct.size(), 200u);
+}
+
+/// A saved document with one number out of place, through the command.
+TEST_F(Cli, DamagedPlansAreRefusedByPath) {
+  ASSERT_EQ(run("plan " + small + " --save plans.json").status, 0);
+  const json document = json::parse(content(path("plans.json")));
+  for (const std::string place : {"/problem/m", "/schedule/raster", "/plans/1/rank", "/plans/1/tiles/2/row",
+                                  "/plans/0/messages/0/waits/0/counter", "/plans/0/output/rows"}) {
+    json damaged = document;
+    damaged[json::json_pointer(place)] = "seven";
+    write("damaged.json", damaged.dump());
+    expect_refused({"check", "--plan", "damaged.json"}, "--plan damaged.json: ");
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap

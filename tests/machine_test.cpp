@@ -1,0 +1,273 @@
+#include "flashoverlap/machine.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr double mib = 1 << 20;
+
+std::string refused_argument(const auto& action) {
+  try {
+    action();
+  } catch (const InvalidArgument& error) {
+    return error.argument();
+  }
+  return "(accepted)";
+}
+
+// Curves
+
+const Curve curve{{{100, 10}, {200, 14}, {400, 30}}};
+
+TEST(CurveTest, AnswersItsPointsExactly) {
+  for (const Curve::Point& point : curve.points)
+    EXPECT_EQ(curve.microseconds(point.bytes), point.microseconds);
+}
+
+TEST(CurveTest, IsLinearBetweenPoints) {
+  EXPECT_DOUBLE_EQ(curve.microseconds(150), 12);
+  EXPECT_DOUBLE_EQ(curve.microseconds(350), 26);
+}
+
+TEST(CurveTest, NeverGoesBelowTheFirstTime) {
+  EXPECT_EQ(curve.microseconds(0), 10);
+  EXPECT_EQ(curve.microseconds(99), 10);
+}
+
+TEST(CurveTest, KeepsTheLastTwoPointsBandwidthBeyondThem) {
+  EXPECT_DOUBLE_EQ(curve.microseconds(1400), 30 + 1000 * 16 / 200.0);
+}
+
+TEST(CurveTest, IsProportionalBeyondAnOnlyPoint) {
+  const Curve single{{{100, 10}}};
+  EXPECT_EQ(single.microseconds(50), 10);
+  EXPECT_DOUBLE_EQ(single.microseconds(300), 30);
+}
+
+TEST(CurveTest, RefusesToAnswerWithoutPoints) {
+  EXPECT_THROW(Curve{}.microseconds(1), InvalidArgument);
+}
+
+// World sizes
+
+Machine with_all_reduce(const CurvesByRanks& curves) {
+  Machine machine = preset("rtx4090");
+  machine.collectives[MessageKind::all_reduce] = curves;
+  machine.collectives[MessageKind::reduce_scatter] = curves;
+  return machine;
+}
+
+TEST(CollectiveTest, ReadsAMeasuredWorldSizeAsItIs) {
+  const Machine machine = with_all_reduce({{2, curve}, {8, {{{100, 50}, {200, 60}}}}});
+  EXPECT_EQ(machine.collective_microseconds(MessageKind::all_reduce, 2, 200), 14);
+  EXPECT_EQ(machine.collective_microseconds(MessageKind::all_reduce, 8, 200), 60);
+}
+
+// From 2 to 4 ranks, a rank's share of the traffic grows from 1/2 to 3/4 of the matrix (AllReduce: twice
+// that).
+TEST(CollectiveTest, TakesTheTimeOfEqualTrafficFromTheNearestMeasuredWorldSize) {
+  const Machine machine = with_all_reduce({{2, curve}, {16, {{{100, 50}}}}});
+  for (const MessageKind kind : {MessageKind::all_reduce, MessageKind::reduce_scatter}) {
+    EXPECT_DOUBLE_EQ(machine.collective_microseconds(kind, 4, 200), curve.microseconds(300));
+  }
+}
+
+TEST(CollectiveTest, PrefersTheSmallerOfTwoWorldSizesThatAreEquallyNear) {
+  const Machine machine = with_all_reduce({{2, {{{1, 5}, {1e9, 6}}}}, {6, {{{1, 100}, {1e9, 101}}}}});
+  EXPECT_LT(machine.collective_microseconds(MessageKind::all_reduce, 4, 100), 10);
+}
+
+TEST(CollectiveTest, CostsNothingOnOneRank) {
+  EXPECT_EQ(preset("a800").collective_microseconds(MessageKind::all_reduce, 1, 1e6), 0);
+}
+
+TEST(CopyTest, UsesTheCurveOfTheNearestWorldSize) {
+  const Machine machine = preset("h200-nvlink");
+  EXPECT_EQ(machine.copy_microseconds(8, 16 * mib), 103.6);
+  EXPECT_EQ(machine.copy_microseconds(16, 16 * mib), 103.6);
+  EXPECT_EQ(machine.copy_microseconds(2, 16 * mib), 46.2);
+  EXPECT_EQ(machine.store_microseconds(2, 16 * mib), 48.1);
+}
+
+// Presets
+
+TEST(PresetTest, HasTheFourMachines) {
+  EXPECT_THAT(preset_names(), ElementsAre("h200-nvlink", "h200-pcie", "a800", "rtx4090"));
+}
+
+TEST(PresetTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
+  try {
+    preset("h100");
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.argument(), "machine");
+    EXPECT_THAT(error.what(), HasSubstr("h200-nvlink, h200-pcie, a800, rtx4090"));
+  }
+}
+
+TEST(PresetTest, EveryPresetIsAMachineThatCanBe) {
+  for (const std::string& name : preset_names()) {
+    EXPECT_NO_THROW(check(preset(name))) << name;
+    EXPECT_EQ(preset(name).name, name);
+  }
+}
+
+TEST(PresetTest, EveryFigureSaysWhereItComesFrom) {
+  for (const std::string& name : preset_names()) {
+    std::string all;
+    for (const std::string& source : preset(name).sources) {
+      EXPECT_THAT(source, AnyOf(HasSubstr(": measured"), HasSubstr(": published"), HasSubstr(": datasheet"),
+                                HasSubstr(": derived")))
+          << name;
+      all += source.substr(0, source.find(": ")) + "; ";
+    }
+    for (const char* field : {"multiprocessors", "teraflops", "tile_microseconds", "launch_microseconds",
+                              "signal_microseconds", "memory_gigabytes_per_second", "comm_multiprocessors"}) {
+      EXPECT_THAT(all, HasSubstr(field)) << name;
+    }
+  }
+}
+
+double gemm_microseconds(const Machine& machine, int m, int n, int k) {
+  const double tile_us =
+      2.0 * 128 * 256 * k / (machine.teraflops * 1e6 / machine.multiprocessors) + machine.tile_microseconds;
+  return std::ceil(std::ceil(m / 128.0) * std::ceil(n / 256.0) / machine.multiprocessors) * tile_us;
+}
+
+TEST(PresetTest, H200MeetsItsSixMeasuredGemmsWithin8Percent) {
+  struct Gemm {
+    int m, n, k;
+    double microseconds;
+  };
+  for (const Gemm& gemm :
+       {Gemm{2048, 8192, 3584, 162}, Gemm{8192, 8192, 3584, 647}, Gemm{16384, 8192, 3584, 1284},
+        Gemm{8192, 16384, 6656, 2419}, Gemm{1024, 8192, 1024, 39}, Gemm{8192, 3584, 8192, 550}}) {
+    const double predicted = gemm_microseconds(preset("h200-nvlink"), gemm.m, gemm.n, gemm.k);
+    EXPECT_NEAR(predicted / gemm.microseconds, 1, 0.08) << gemm.m << " " << gemm.n << " " << gemm.k;
+  }
+}
+
+TEST(PresetTest, A800MeetsThePublishedGemmTimesWithin8Percent) {
+  EXPECT_NEAR(gemm_microseconds(preset("a800"), 8192, 8192, 4096) / 2361, 1, 0.08);
+  EXPECT_NEAR(gemm_microseconds(preset("a800"), 16384, 8192, 4096) / 4513, 1, 0.08);
+}
+
+TEST(PresetTest, H200CollectivesAreTheMeasuredOnes) {
+  const Machine machine = preset("h200-nvlink");
+  EXPECT_EQ(machine.collective_microseconds(MessageKind::all_reduce, 2, 256 * mib), 893);
+  EXPECT_EQ(machine.collective_microseconds(MessageKind::reduce_scatter, 8, 134.2e6), 385);
+  EXPECT_EQ(preset("h200-pcie").collective_microseconds(MessageKind::all_reduce, 4, 64 * mib), 4076);
+}
+
+TEST(PresetTest, OneTileReaches13PercentOfTheBandwidthOnFourRtx4090) {
+  const Machine machine = preset("rtx4090");
+  const double tile = 192 * 1024;
+  const double whole = 256 * mib;
+  const double tile_rate = tile / machine.collective_microseconds(MessageKind::all_reduce, 4, tile);
+  const double whole_rate = whole / machine.collective_microseconds(MessageKind::all_reduce, 4, whole);
+  EXPECT_NEAR(tile_rate / whole_rate, 0.13, 0.001);
+}
+
+// JSON
+
+TEST(MachineJsonTest, ReadsBackWhatItWrote) {
+  for (const std::string& name : preset_names()) {
+    const Machine machine = preset(name);
+    EXPECT_EQ(machine_from_json(machine_to_json(machine)), machine) << name;
+  }
+}
+
+/// The preset "a800" as JSON with one value replaced, or removed where `value` is discarded.
+std::string changed(const std::string& pointer, const nlohmann::json& value) {
+  nlohmann::json document = nlohmann::json::parse(machine_to_json(preset("a800")));
+  document[nlohmann::json::json_pointer(pointer)] = value;
+  return document.dump();
+}
+
+std::string without(const std::string& key) {
+  nlohmann::json document = nlohmann::json::parse(machine_to_json(preset("a800")));
+  document.erase(key);
+  return document.dump();
+}
+
+TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
+  struct Case {
+    const char* pointer;
+    nlohmann::json value;
+    const char* argument;
+  };
+  const nlohmann::json point = {{"bytes", 1}, {"microseconds", 1}};
+  const std::vector<Case> cases = {
+      {"/schema_version", 2, "schema_version"},
+      {"/schema_version", "1", "schema_version"},
+      {"/name", "", "name"},
+      {"/name", 5, "name"},
+      {"/sources", "measured", "sources"},
+      {"/sources/0", 1, "sources[0]"},
+      {"/multiprocessors", 0, "multiprocessors"},
+      {"/multiprocessors", -1, "multiprocessors"},
+      {"/multiprocessors", 108.5, "multiprocessors"},
+      {"/multiprocessors", 1e30, "multiprocessors"},
+      {"/teraflops", 0, "teraflops"},
+      {"/teraflops", "NaN", "teraflops"},
+      {"/teraflops", nullptr, "teraflops"},
+      {"/tile_microseconds", -0.5, "tile_microseconds"},
+      {"/launch_microseconds", 0, "launch_microseconds"},
+      {"/signal_microseconds", true, "signal_microseconds"},
+      {"/memory_gigabytes_per_second", -1, "memory_gigabytes_per_second"},
+      {"/comm_multiprocessors", 0, "comm_multiprocessors"},
+      {"/comm_multiprocessors", 108, "comm_multiprocessors"},
+      {"/peer_access", 1, "peer_access"},
+      {"/peer_access", false, "copy_engine"},
+      {"/collectives", nlohmann::json::array(), "collectives"},
+      {"/collectives/copy", {{"2", {point}}}, "collectives"},
+      {"/collectives/broadcast", {{"2", {point}}}, "collectives.broadcast"},
+      {"/collectives/all_gather", nlohmann::json::object(), "collectives.all_gather"},
+      {"/collectives/all_reduce/1", {point}, "collectives.all_reduce.1"},
+      {"/collectives/all_reduce/65", {point}, "collectives.all_reduce.65"},
+      {"/collectives/all_reduce/02", {point}, "collectives.all_reduce.02"},
+      {"/collectives/all_reduce/two", {point}, "collectives.all_reduce.two"},
+      {"/collectives/all_reduce/2", nlohmann::json::array(), "collectives.all_reduce.2"},
+      {"/collectives/all_reduce/2", 3, "collectives.all_reduce.2"},
+      {"/collectives/all_reduce/2/0/bytes", 0, "collectives.all_reduce.2[0].bytes"},
+      {"/collectives/all_reduce/2/1/bytes", 1, "collectives.all_reduce.2[1].bytes"},
+      {"/collectives/all_reduce/2/0/microseconds", -1, "collectives.all_reduce.2[0].microseconds"},
+      {"/collectives/all_reduce/2/2/microseconds", 740, "collectives.all_reduce.2[2].microseconds"},
+      {"/collectives/all_reduce/2/0/milliseconds", 1, "collectives.all_reduce.2[0].milliseconds"},
+      {"/copy_engine", nlohmann::json::object(), "copy_engine"},
+      {"/store/2", {{{"bytes", 1}}}, "store.2[0].microseconds"},
+      {"/colour", "green", "colour"},
+  };
+  for (const Case& each : cases) {
+    EXPECT_EQ(refused_argument([&] { machine_from_json(changed(each.pointer, each.value)); }), each.argument)
+        << each.pointer << " = " << each.value;
+  }
+}
+
+TEST(MachineJsonTest, NamesAKeyThatIsMissing) {
+  const nlohmann::json document = nlohmann::json::parse(machine_to_json(preset("a800")));
+  for (const auto& [key, value] : document.items()) {
+    EXPECT_EQ(refused_argument([&] { machine_from_json(without(key)); }), key);
+  }
+}
+
+TEST(MachineJsonTest, RefusesWhatIsNotAMachine) {
+  for (const char* text :
+       {"", "{", "[]", "null", "{} {}", "{\"teraflops\": NaN}", "\xff", "{\"name\":\"a\",\"name\":\"b\"}"}) {
+    EXPECT_THROW(machine_from_json(text), InvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap

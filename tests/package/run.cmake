@@ -1,0 +1,15 @@
+# Installs the build in BUILD_DIR below WORK_DIR, then builds and runs the consumer in SOURCE_DIR against it.
+# The compiler and its flags are the library's, as sanitizers must match.
+set(prefix ${WORK_DIR}/prefix)
+set(consumer ${WORK_DIR}/consumer)
+file(REMOVE_RECURSE ${prefix} ${consumer})
+
+function(run)
+  execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${consumer} -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix}
+    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_BUILD_TYPE=${BUILD_TYPE})
+run(${CMAKE_COMMAND} --build ${consumer})
+run(${consumer}/consumer)
