@@ -291,7 +291,7 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
   };
   for (const auto& [option, values] : wrong_values) {
     std::vector<std::string> good{"plan", "gemm_all_reduce"};
-    for (const std::string& size : {"--m", "--n", "--k", "--ranks"}) {
+    for (const std::string size : {"--m", "--n", "--k", "--ranks"}) {
       if (size != option) good.insert(good.end(), {size, "64"});
     }
     for (const std::string& value : values) {

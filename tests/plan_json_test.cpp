@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
+#include "flashoverlap/validate.hpp"
 #include "plan/enumerators.hpp"
 
 namespace flashoverlap {
@@ -100,7 +104,7 @@ TEST(PlanJson, PlannedProblemsSurvive) {
             problem.exchange = exchange;
             problem.gathered = gathered;
             const Schedule schedule{
-                .strategy = strategy, .layout = layout, .tile_rows = 8, .tile_cols = 8, .multiprocessors = 5};
+                .strategy = strategy, .layout = layout, .tile_rows = 6, .tile_cols = 8, .multiprocessors = 5};
             const auto plans = make_plans(problem, schedule);
             EXPECT_TRUE(plans_from_json(plans_to_json(plans)) == plans)
                 << name(operation) << ' ' << name(strategy) << ' ' << name(layout);
@@ -109,6 +113,18 @@ TEST(PlanJson, PlannedProblemsSurvive) {
       }
     }
   }
+}
+
+// tests/fuzz/make_corpus.sh writes them anew when the format changes.
+TEST(PlanJson, FuzzSeedsAreRightPlans) {
+  int seeds = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FLASHOVERLAP_FUZZ_CORPUS)) {
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_NO_THROW(validate(plans_from_json(text))) << entry.path();
+    ++seeds;
+  }
+  EXPECT_GE(seeds, 10);
 }
 
 TEST(PlanJson, RefusesPlansThatDoNotBelongTogether) {

@@ -130,6 +130,12 @@ TEST(RmsNorm, RefusesWrongOperands) {
   EXPECT_THROW(rms_norm(output, Matrix(DataType::bf16, 3, 3), std::vector<float>(3), 0.0f), InvalidArgument);
 }
 
+TEST(NaturalResult, OfNoRowsIsEmptyInEitherLayout) {
+  const Matrix empty(DataType::bf16, 0, 12);
+  EXPECT_EQ(natural_result({.rows = 0, .cols = 12}, empty), empty);
+  EXPECT_EQ(natural_result({.rows = 0, .cols = 12, .reorder = {4, 8}}, Matrix(DataType::bf16, 0, 8)), empty);
+}
+
 TEST(NaturalResult, RefusesABufferThatTheReorderDoesNotFit) {
   const Reordered data = reorder_randomly(DataType::fp16, 9, 13, 4, 4, 1);
   const auto refuses = [](const Output& output, const Matrix& out, std::string_view argument) {

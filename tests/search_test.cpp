@@ -59,7 +59,7 @@ TEST(SearchTest, KeepsOneGroupWhereEveryCallIsExpensive) {
 }
 
 TEST(SearchTest, HandlesASingleWave) {
-  const Grouping best = best_grouping(affine_costs(1, 10, 5, 4));
+  const PredictedGrouping best = best_grouping(affine_costs(1, 10, 5, 4));
   EXPECT_THAT(best.groups, ElementsAre(1));
   EXPECT_DOUBLE_EQ(best.latency_us, 19);
 }
@@ -79,8 +79,8 @@ TEST(SearchTest, DynamicProgrammeEqualsExhaustiveSearchOnRandomCosts) {
           waves, time(random), [&](int first, int count) {
             return communication[static_cast<std::size_t>(first)][static_cast<std::size_t>(count)];
           }};
-      const Grouping found = best_grouping(costs);
-      const Grouping best = best_grouping_exhaustive(costs);
+      const PredictedGrouping found = best_grouping(costs);
+      const PredictedGrouping best = best_grouping_exhaustive(costs);
       EXPECT_NEAR(found.latency_us, best.latency_us, 1e-9) << waves << " waves";
       EXPECT_NEAR(predict_latency(costs, found.groups), found.latency_us, 1e-9) << waves << " waves";
     }
@@ -168,7 +168,7 @@ TEST(PredictorTest, AgreesWithTheSimulatorWithin3PercentOnTiledPlans) {
         Schedule schedule{.strategy = Strategy::signal,
                           .layout = Layout::tiled,
                           .multiprocessors = machine.multiprocessors - machine.comm_multiprocessors};
-        const Grouping best = best_grouping(grouping_costs(problem, schedule, machine));
+        const PredictedGrouping best = best_grouping(grouping_costs(problem, schedule, machine));
         schedule.groups = best.groups;
         const double simulated = simulate(make_plans(problem, schedule), machine).latency_us;
         EXPECT_NEAR(simulated / best.latency_us, 1, 0.03)
@@ -187,7 +187,7 @@ TEST(PredictorTest, AgreesWithTheSimulatorWithin10PercentOnNaturalPlans) {
       const Problem problem{.operation = operation, .m = 8192, .n = 8192, .k = 3584, .ranks = 8};
       Schedule schedule{.strategy = Strategy::signal,
                         .multiprocessors = machine.multiprocessors - machine.comm_multiprocessors};
-      const Grouping best = best_grouping(grouping_costs(problem, schedule, machine));
+      const PredictedGrouping best = best_grouping(grouping_costs(problem, schedule, machine));
       schedule.groups = best.groups;
       const double simulated = simulate(make_plans(problem, schedule), machine).latency_us;
       EXPECT_NEAR(simulated / best.latency_us, 1, 0.10) << name << " " << flashoverlap::name(operation);

@@ -199,6 +199,42 @@ TEST(SimulateMessagesTest, OfASequentialPlanFollowTheGemmAfterOneLaunch) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 11 + 1 + 30);
 }
 
+TEST(SimulateMessagesTest, OfASequentialPlanFollowTheWholeGemmWhateverTheyWaitFor) {
+  auto plans = plans_of(2, 8);
+  for (Plan& plan : plans) {
+    plan.schedule.strategy = Strategy::sequential;
+    plan.messages = {all_reduce({{add_tile_counter(plan, 4), true}}, 3)};
+  }
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 21 + 1 + 30);
+}
+
+TEST(SimulateMessagesTest, OfASequentialPlanPrecedeTheGemmByOneLaunch) {
+  auto plans = plans_of(2, 5);
+  for (Plan& plan : plans) {
+    plan.schedule.strategy = Strategy::sequential;
+    plan.schedule.multiprocessors = 5;  // no room is needed: the collective has ended when the GEMM starts
+    const std::int32_t arrival = add_counter(plan, 1);
+    for (Tile& tile : plan.tiles) tile.start_wait = arrival;
+    plan.messages = {all_reduce({}, 3)};
+    plan.messages[0].raises = {{plan.rank, arrival}};
+  }
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 30 + 1 + 10);
+}
+
+// The first copy ends at 12; the counter was reached at 11 and is seen at 13.
+TEST(SimulateMessagesTest, SeeACounterNoSoonerWhenTheyComeToItLate) {
+  auto plans = plans_of(2, 4);
+  const std::int32_t done = add_tile_counter(plans[0], 4);
+  plans[0].messages = {copy(1, 1), copy(1, 1)};
+  plans[0].messages[1].waits = {{done, true}};
+  Machine machine = round_machine();
+  machine.copy_engine = {{2, {{{10, 11}}}}};
+  const auto transfers = lane(simulate(plans, machine), 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_DOUBLE_EQ(transfers[0].end_us, 12);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, 13 + 1);
+}
+
 TEST(SimulateMessagesTest, CollectivesStartWhenTheLastRankIsReady) {
   std::vector<Plan> plans{plan_of(0, 2, 4), plan_of(1, 2, 8)};
   plans[0].messages = {all_reduce({{add_tile_counter(plans[0], 4), true}}, 1)};

@@ -1,8 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "flashoverlap/plan.hpp"
 #include "flashoverlap/simulate.hpp"
@@ -12,6 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 Simulation two_ranks() {
   Simulation simulation{.latency_us = 100, .gemm_us = 80};
@@ -24,28 +26,39 @@ Simulation two_ranks() {
   return simulation;
 }
 
-std::size_t count(const std::string& text, const std::string& pattern) {
-  const std::regex regex(pattern);
-  return static_cast<std::size_t>(std::distance(std::sregex_iterator(text.begin(), text.end(), regex), {}));
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t times = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+  return times;
 }
 
-/// Whether every element is closed, in the order in which elements were opened.
+/// Whether the text is elements, closed in the reverse of the order in which they were opened, and text
+/// between them.
 bool is_well_formed(const std::string& xml) {
-  static const std::regex tag("<(/?)([a-z]+)([^<>]*?)(/?)>");
   std::vector<std::string> open;
-  std::string rest = std::regex_replace(xml, tag, "");
-  if (rest.find_first_of("<>") != std::string::npos) return false;
-  for (auto match = std::sregex_iterator(xml.begin(), xml.end(), tag); match != std::sregex_iterator();
-       ++match) {
-    const std::string element = (*match)[2];
-    if ((*match)[1] == "/") {
-      if (open.empty() || open.back() != element) return false;
+  for (std::size_t at = 0; (at = xml.find_first_of("<>", at)) != std::string::npos;) {
+    const std::size_t end = xml.find_first_of("<>", at + 1);
+    if (xml[at] == '>' || end == std::string::npos || xml[end] == '<') return false;
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    if (tag.starts_with('/')) {
+      if (open.empty() || open.back() != tag.substr(1)) return false;
       open.pop_back();
-    } else if ((*match)[4] != "/") {
-      open.push_back(element);
+    } else if (!tag.ends_with('/')) {
+      open.push_back(tag.substr(0, tag.find(' ')));
     }
+    at = end + 1;
   }
   return open.empty();
+}
+
+/// An attribute of the block whose tooltip begins like this.
+std::string block_attribute(const std::string& svg, const std::string& tooltip,
+                            const std::string& attribute) {
+  const std::size_t title = svg.find("<title>" + tooltip);
+  if (title == std::string::npos) return "no such block";
+  const std::string begin = " " + attribute + "=\"";
+  const std::size_t value = svg.find(begin, svg.find("<rect", title)) + begin.size();
+  return svg.substr(value, svg.find('"', value) - value);
 }
 
 TEST(TimelineSvgTest, DrawsEveryIntervalWithItsTimes) {
@@ -81,26 +94,16 @@ TEST(TimelineSvgTest, EscapesTitleAndLabels) {
 
 TEST(TimelineSvgTest, DrawsOverlappingGroupsBelowEachOther) {
   const std::string svg = timeline_svg(two_ranks(), "");
-  std::smatch first;
-  std::smatch second;
-  ASSERT_TRUE(std::regex_search(
-      svg, first, std::regex("group 0, group 0:[^<]*</title><rect x=\"[0-9.]+\" y=\"([0-9.]+)\"")));
-  ASSERT_TRUE(std::regex_search(
-      svg, second, std::regex("group 1, group 1:[^<]*</title><rect x=\"[0-9.]+\" y=\"([0-9.]+)\"")));
-  EXPECT_GT(std::stod(second[1]), std::stod(first[1]));
+  EXPECT_GT(std::stod(block_attribute(svg, "rank 0, group 1, group 1", "y")),
+            std::stod(block_attribute(svg, "rank 0, group 0, group 0", "y")));
 }
 
 TEST(TimelineSvgTest, GivesTilesAndCommunicationOfAGroupTheSameColour) {
   const std::string svg = timeline_svg(two_ranks(), "");
-  const auto fill_after = [&](const std::string& title) {
-    std::smatch match;
-    EXPECT_TRUE(
-        std::regex_search(svg, match, std::regex(title + ":[^<]*</title><rect[^>]*fill=\"(#[0-9a-f]+)\"")))
-        << title;
-    return match[1].str();
-  };
-  EXPECT_EQ(fill_after("rank 0, group 0, group 0"), fill_after("rank 0, group 0, all_reduce 8.4 MB"));
-  EXPECT_NE(fill_after("rank 0, group 0, group 0"), fill_after("rank 0, group 1, group 1"));
+  const std::string tiles = block_attribute(svg, "rank 0, group 0, group 0", "fill");
+  EXPECT_THAT(tiles, StartsWith("#"));
+  EXPECT_EQ(block_attribute(svg, "rank 0, group 0, all_reduce 8.4 MB", "fill"), tiles);
+  EXPECT_NE(block_attribute(svg, "rank 0, group 1, group 1", "fill"), tiles);
 }
 
 TEST(TimelineSvgTest, LeavesOutLabelsThatDoNotFit) {

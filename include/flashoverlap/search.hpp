@@ -23,17 +23,17 @@ struct GroupingCosts {
 /// communication. Throws `InvalidArgument` if the groups are not waves ≥ 1 that add up to `costs.waves`.
 double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups);
 
-struct Grouping {
+struct PredictedGrouping {
   std::vector<int> groups;
   double latency_us = 0;
 };
 
 /// The predictor's optimum, by a dynamic programme over the waves done: O(waves²), no pruning. Of groupings
 /// that are equally good, one with a larger last group.
-Grouping best_grouping(const GroupingCosts& costs);
+PredictedGrouping best_grouping(const GroupingCosts& costs);
 
 /// The same by trying all 2^(waves−1) partitions; throws `InvalidArgument` above 24 waves.
-Grouping best_grouping_exhaustive(const GroupingCosts& costs);
+PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs);
 
 /// Costs of a problem under a schedule by strategy `signal`, on a machine; `schedule.strategy` and its groups
 /// do not matter. Throws `InvalidArgument` for operations whose communication comes before the GEMM, which

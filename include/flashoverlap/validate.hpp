@@ -9,7 +9,7 @@
 
 namespace flashoverlap {
 
-/// The kinds of fault a set of plans can have, in the order in which they are looked for.
+/// The kinds of fault a set of plans can have.
 enum class Violation {
   structure,    ///< an index, region, shape or peer outside what it refers to; plans that do not belong
                 ///< together
@@ -29,9 +29,9 @@ struct Finding {
 
 std::string_view name(Violation violation);
 
-/// Findings of the first kind that has any (later kinds rest on earlier ones), at most `limit`; empty: the
-/// plans are right. `plans` holds every rank's plan in rank order. Holds for any number of workers >= 1 per
-/// rank and any latency.
+/// Findings of the first pass that has any, at most `limit`: structure, coverage, counters, matching,
+/// deadlock, and at last race, credit and wrong value together. Empty: the plans are right, for any number of
+/// workers >= 1 per rank and any latency. `plans` holds every rank's plan in rank order.
 std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit = 8);
 
 /// Throws `InvalidPlan` with the first finding.

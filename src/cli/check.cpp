@@ -49,7 +49,8 @@ struct Verdict {
   }
 };
 
-Verdict judge(const std::vector<Plan>& plans, const Arguments& arguments) {
+Verdict judge(const std::vector<Plan>& plans, const Arguments& arguments, Progress& progress) {
+  progress.step("proving");
   Verdict verdict{find_violations(plans), {}, error_limit(plans.front().problem.data_type)};
   if (!verdict.findings.empty()) return verdict;
 
@@ -58,7 +59,6 @@ Verdict judge(const std::vector<Plan>& plans, const Arguments& arguments) {
   options.max_delay = std::chrono::microseconds(arguments.delays);
   options.delay_seed = static_cast<std::uint64_t>(arguments.seed);
   Comparison comparison(plans, options);
-  Progress progress(arguments.runs);
   for (int run = 0; run < arguments.runs; ++run) {
     progress.step("running on the host");
     verdict.errors.push_back(
@@ -92,8 +92,11 @@ void print_json(const std::vector<Plan>& plans, const Verdict& verdict) {
 }
 
 int run(const Arguments& arguments) {
+  Progress progress(2 + arguments.runs);
+  progress.step("planning");
   const auto plans = arguments.what.plans();
-  const Verdict verdict = judge(plans, arguments);
+  const Verdict verdict = judge(plans, arguments, progress);
+  progress.finish();
   if (arguments.json) {
     print_json(plans, verdict);
   } else {

@@ -157,6 +157,8 @@ int run(const Arguments& arguments) {
     progress.step(demo_case.file_name());
     results.push_back(demonstrate(demo_case, arguments));
   }
+  progress.finish();
+
   const double limit = error_limit(DemoCase{}.small_problem(0).data_type);
   if (arguments.json) {
     print_json(results, limit);

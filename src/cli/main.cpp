@@ -66,7 +66,7 @@ int run(int argc, char** argv) {
   CLI::App app("Hides communication behind computation on several GPUs.", "flashoverlap");
   app.set_version_flag("--version", "flashoverlap " FLASHOVERLAP_VERSION);
   app.require_subcommand(0, 1);
-  app.footer("Each command has its own --help with examples. Try: flashoverlap demo");
+  app.footer("Each command has its own --help with examples. Try: flashoverlap demo\n");
   const std::array commands{demo_command(app), plan_command(app), check_command(app), timeline_command(app)};
   try {
     app.parse(argc, argv);

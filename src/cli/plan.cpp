@@ -5,6 +5,7 @@
 #include "cli/files.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/plan_summary.hpp"
+#include "cli/progress.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/validate.hpp"
 
@@ -24,11 +25,16 @@ struct Arguments {
 
 int run(const Arguments& arguments) {
   const Machine machine = arguments.what.machine();
+  Progress progress(4);
+  progress.step("planning");
   const auto plans = arguments.what.plans();
+  progress.step("proving");
   validate(plans);
+  progress.step("simulating");
   const Prediction prediction = predict(plans, machine);
+  progress.step("writing");
   if (!arguments.save.empty()) write_file("--save", arguments.save, plans_to_json(plans));
-
+  progress.finish();
   print_prediction(plans, prediction, machine, arguments.json);
   return exit_success;
 }

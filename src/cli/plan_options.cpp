@@ -32,13 +32,12 @@ void take_tile(const std::string& text, Schedule& schedule) {
   schedule.tile_cols = static_cast<int>(to_integer("--tile", text.substr(cross + 1), 1, 4096));
 }
 
-/// Keeps a slip of the keyboard from filling the memory.
+/// Keeps a slip of the keyboard from filling the memory. Counts m rows on each rank, which is the average
+/// where rows have any destination.
 void check_size(const Problem& problem, const Schedule& schedule) {
-  const bool routes_rows =
-      problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::rows;
-  const std::int64_t m = problem.m * (routes_rows ? problem.ranks : 1);
   const auto divide_up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
-  const std::int64_t tiles = divide_up(m, entry_rows(schedule)) * divide_up(problem.n, schedule.tile_cols);
+  const std::int64_t tiles =
+      divide_up(problem.m, entry_rows(schedule)) * divide_up(problem.n, schedule.tile_cols);
   require(tiles <= most_entries / problem.ranks, "--tile",
           fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
           fmt::format("makes {} tiles on each of {} ranks, and at most {} in all are planned", tiles,

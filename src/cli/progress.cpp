@@ -4,25 +4,48 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 namespace flashoverlap::cli {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr auto* clear_line = "\r\033[K";
 
+}  // namespace
+
+Progress::Progress(int steps) : steps_(steps) {
+  if (isatty(STDERR_FILENO) == 1) painter_ = std::thread(&Progress::show_until_finished, this);
 }
 
-Progress::Progress(int steps) : steps_(steps), terminal_(isatty(STDERR_FILENO) == 1) {}
-
-Progress::~Progress() {
-  if (shown_) std::fputs(clear_line, stderr);
+void Progress::step(std::string what) {
+  const std::lock_guard lock(mutex_);
+  ++step_;
+  what_ = std::move(what);
 }
 
-void Progress::step(std::string_view what) {
-  ++done_;
-  if (!terminal_ || std::chrono::steady_clock::now() - begin_ < std::chrono::seconds(1)) return;
-  shown_ = true;
-  std::fputs(fmt::format("{}[{}/{}] {}", clear_line, done_, steps_, what).c_str(), stderr);
+void Progress::finish() {
+  if (!painter_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+  }
+  changed_.notify_one();
+  painter_.join();
+}
+
+void Progress::show_until_finished() {
+  std::unique_lock lock(mutex_);
+  const auto is_finished = [this] { return finished_; };
+  if (changed_.wait_for(lock, 1s, is_finished)) return;
+  do {
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_);
+    fmt::print(stderr, "{}[{}/{}] {}, {} s", clear_line, step_, steps_, what_, seconds.count());
+    std::fflush(stderr);
+  } while (!changed_.wait_for(lock, 200ms, is_finished));
+  fmt::print(stderr, "{}", clear_line);
 }
 
 }  // namespace flashoverlap::cli

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <string_view>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
 
 namespace flashoverlap::cli {
 
@@ -10,19 +13,27 @@ namespace flashoverlap::cli {
 class Progress {
  public:
   explicit Progress(int steps);
-  ~Progress();
+  ~Progress() { finish(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   /// The next step begins.
-  void step(std::string_view what);
+  void step(std::string what);
+
+  /// Clears the line; to be called before anything else is printed.
+  void finish();
 
  private:
-  int steps_;
-  int done_ = 0;
-  bool terminal_;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  void show_until_finished();
+
+  const int steps_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int step_ = 0;
+  std::string what_;
+  bool finished_ = false;
+  std::thread painter_;
 };
 
 }  // namespace flashoverlap::cli

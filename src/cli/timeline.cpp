@@ -7,6 +7,7 @@
 #include "cli/files.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/plan_summary.hpp"
+#include "cli/progress.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/simulate.hpp"
 #include "flashoverlap/validate.hpp"
@@ -31,15 +32,21 @@ int run(const Arguments& arguments) {
   require(!arguments.svg.empty() || !arguments.trace.empty(), "--svg, --trace", "(missing)",
           "at least one of them must be given");
   const Machine machine = arguments.what.machine();
+  Progress progress(4);
+  progress.step("planning");
   const auto plans = arguments.what.plans();
+  progress.step("proving");
   validate(plans);
+  progress.step("simulating");
   const Prediction prediction = predict(plans, machine);
   const std::string title = fmt::format("{}; {}; {}", describe(plans.front().problem),
                                         describe(plans.front().schedule), machine.name);
+  progress.step("drawing");
   if (!arguments.svg.empty()) write_file("--svg", arguments.svg, timeline_svg(prediction.simulation, title));
   if (!arguments.trace.empty())
     write_file("--trace", arguments.trace, chrome_trace(prediction.simulation, title));
 
+  progress.finish();
   print_prediction(plans, prediction, machine, arguments.json);
   return exit_success;
 }

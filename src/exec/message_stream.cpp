@@ -73,7 +73,7 @@ void run_message(HostRanks& ranks, int rank, std::size_t index) {
   ranks.sleep(rank, DelayPoint::message_begin, index);
   if (message.after_tiles) wait_for_tiles(own, step);
   for (const Wait& wait : message.waits) {
-    ranks.wait(rank, wait.counter, [&] { return step; });
+    ranks.wait(rank, wait.counter, [&]() -> const std::string& { return step; });
     if (wait.reset) own.counters().reset(wait.counter);
   }
   transfer(ranks, rank, message, step);

@@ -43,6 +43,23 @@ double bytes_of(const Plan& plan, const Region& region) {
          size_of(plan.problem.data_type);
 }
 
+double bytes_to_peers(const Plan& plan, const Tile& tile) {
+  std::int64_t rows = 0;
+  if (tile.row_map != none) {
+    for (std::int32_t row = 0; row < tile.rows; ++row) rows += stored_at(plan, tile, row).rank != plan.rank;
+  } else if (tile.rank == every_rank) {
+    rows = std::int64_t{tile.rows} * (plan.problem.ranks - 1);
+  } else if (tile.rank != plan.rank) {
+    rows = tile.rows;
+  }
+  return static_cast<double>(rows * tile.cols * size_of(plan.problem.data_type));
+}
+
+bool writes_to_peer(const Plan& plan, const Message& message) {
+  return (message.kind == MessageKind::copy || message.kind == MessageKind::store) &&
+         message.peer != plan.rank;
+}
+
 double transferred_bytes(const Plan& plan, const Message& message) {
   switch (message.kind) {
     case MessageKind::all_reduce:

@@ -22,6 +22,12 @@ bool runs_on_multiprocessors(MessageKind kind);
 /// Bytes of rows of one of the plan's buffers.
 double bytes_of(const Plan& plan, const Region& region);
 
+/// Bytes of a tile that other ranks receive.
+double bytes_to_peers(const Plan& plan, const Tile& tile);
+
+/// Whether a message is a copy or store into the memory of another rank.
+bool writes_to_peer(const Plan& plan, const Message& message);
+
 /// What a message is measured by: the full matrix of a collective, what a copy or store moves, the larger of
 /// what an exchange sends to and receives from other ranks. 0 for messages without data.
 double transferred_bytes(const Plan& plan, const Message& message);

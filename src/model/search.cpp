@@ -50,7 +50,7 @@ double predict_latency(const GroupingCosts& costs, const std::vector<int>& group
 // The formula says of a group only that its communication starts when it is computed and the one before has
 // ended. So of the first `done` waves nothing matters later but when their communication ends, and the sooner
 // the better.
-Grouping best_grouping(const GroupingCosts& costs) {
+PredictedGrouping best_grouping(const GroupingCosts& costs) {
   check_waves(costs, std::numeric_limits<int>::max());
   const auto waves = static_cast<std::size_t>(costs.waves);
   std::vector<double> end_us(waves + 1, 0);
@@ -66,7 +66,7 @@ Grouping best_grouping(const GroupingCosts& costs) {
       }
     }
   }
-  Grouping best{{}, end_us.back()};
+  PredictedGrouping best{{}, end_us.back()};
   for (int done = costs.waves; done > 0; done -= best.groups.back()) {
     best.groups.push_back(last_group[static_cast<std::size_t>(done)]);
   }
@@ -74,9 +74,9 @@ Grouping best_grouping(const GroupingCosts& costs) {
   return best;
 }
 
-Grouping best_grouping_exhaustive(const GroupingCosts& costs) {
+PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs) {
   check_waves(costs, most_exhaustive_waves);
-  Grouping best{{}, std::numeric_limits<double>::infinity()};
+  PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
   std::vector<int> groups;
   for (std::uint32_t ends = 0; ends < 1U << (costs.waves - 1); ++ends) {
     groups_of(ends, costs.waves, groups);

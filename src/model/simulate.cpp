@@ -1,64 +1,19 @@
 #include "flashoverlap/simulate.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <map>
 #include <queue>
-#include <tuple>
+#include <utility>
 
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
+#include "model/rank_progress.hpp"
 #include "model/rendezvous.hpp"
 
 namespace flashoverlap {
 
 namespace {
 
-/// What happens to a tile or, last two, to the message that a rank's communication stream has come to.
-enum class Step : std::uint8_t { compute, computed, store, stored, message, transferred };
-
-struct Event {
-  double time_us = 0;
-  std::int32_t rank = 0;
-  Step step = Step::compute;
-  std::int32_t tile = none;
-  std::int64_t order = 0;  ///< among events of the same time: first come, first served
-
-  bool operator>(const Event& other) const {
-    return std::tie(time_us, order) > std::tie(other.time_us, other.order);
-  }
-};
-
-struct CounterState {
-  std::int32_t value = 0;
-  double reached_us = 0;
-  std::vector<Event> waiting;
-};
-
-struct MessageState {
-  std::vector<MessagePlace> partners;
-  std::size_t missing = 0;  ///< partners that have not arrived
-  bool arrived = false;
-};
-
-struct RankState {
-  const Plan* plan = nullptr;
-  std::vector<CounterState> counters;
-  std::vector<MessageState> messages;
-  bool room_for_collectives = true;  ///< beside the GEMM
-  std::size_t next_tile = 0;
-  std::size_t tiles_done = 0;
-  std::size_t next_message = 0;
-  bool message_waits_for_tiles = false;
-  double link_free_us = 0;  ///< of the outgoing link, for tiles that are stored on peers
-  double gemm_end_us = 0;
-  double end_us = 0;
-  std::map<std::int32_t, Interval> groups;
-  std::vector<Interval> transfers;
-
-  bool all_tiles_done() const { return tiles_done == plan->tiles.size(); }
-  const Message& message() const { return plan->messages[next_message]; }
-};
+using Step = SimulationStep;
 
 std::string readable_size(double bytes) {
   if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
@@ -67,27 +22,9 @@ std::string readable_size(double bytes) {
   return fmt::format("{:.1f} GB", bytes / 1e9);
 }
 
-bool writes_to_peer(const Plan& plan, const Message& message) {
-  return (message.kind == MessageKind::copy || message.kind == MessageKind::store) &&
-         message.peer != plan.rank;
-}
-
 std::string label(const Plan& plan, const Message& message) {
   const std::string target = writes_to_peer(plan, message) ? fmt::format(" to rank {}", message.peer) : "";
   return fmt::format("{}{} {}", name(message.kind), target, readable_size(transferred_bytes(plan, message)));
-}
-
-/// Bytes of a tile that other ranks receive.
-double bytes_to_peers(const Plan& plan, const Tile& tile) {
-  std::int64_t rows = 0;
-  if (tile.row_map != none) {
-    for (std::int32_t row = 0; row < tile.rows; ++row) rows += stored_at(plan, tile, row).rank != plan.rank;
-  } else if (tile.rank == every_rank) {
-    rows = std::int64_t{tile.rows} * (plan.problem.ranks - 1);
-  } else if (tile.rank != plan.rank) {
-    rows = tile.rows;
-  }
-  return static_cast<double>(rows * tile.cols * size_of(plan.problem.data_type));
 }
 
 class Simulator {
@@ -101,12 +38,12 @@ class Simulator {
   }
 
   Simulation run() {
-    for (RankState& rank : ranks_) {
+    for (RankProgress& rank : ranks_) {
       for (int worker = 0; worker < gemm_workers(); ++worker) claim_tile(rank, machine_.launch_microseconds);
       push({0, rank.plan->rank, Step::message});
     }
     while (!events_.empty()) {
-      const Event event = events_.top();
+      const SimulationEvent event = events_.top();
       events_.pop();
       handle(event);
     }
@@ -116,7 +53,7 @@ class Simulator {
 
  private:
   void add_rank(const Plan& plan, std::vector<std::vector<MessagePlace>>& partners) {
-    RankState& rank = ranks_.emplace_back();
+    RankProgress& rank = ranks_.emplace_back();
     rank.plan = &plan;
     rank.counters.resize(plan.counters.size());
     for (auto& places : partners) rank.messages.push_back({places, places.size(), false});
@@ -131,15 +68,15 @@ class Simulator {
     return std::min(workers(schedule_), machine_.multiprocessors / schedule_.cluster_rows);
   }
 
-  RankState& rank_of(const Event& event) { return ranks_[static_cast<std::size_t>(event.rank)]; }
+  RankProgress& rank_of(const SimulationEvent& event) { return ranks_[static_cast<std::size_t>(event.rank)]; }
 
-  void push(Event event) {
+  void push(SimulationEvent event) {
     event.order = next_order_++;
     events_.push(event);
   }
 
-  void handle(const Event& event) {
-    RankState& rank = rank_of(event);
+  void handle(const SimulationEvent& event) {
+    RankProgress& rank = rank_of(event);
     switch (event.step) {
       case Step::compute:
         return compute(rank, event);
@@ -159,19 +96,19 @@ class Simulator {
 
   // Counters
 
-  bool is_reached(const RankState& rank, std::int32_t counter) const {
+  bool is_reached(const RankProgress& rank, std::int32_t counter) const {
     const auto index = static_cast<std::size_t>(counter);
     return rank.counters[index].value >= rank.plan->counters[index].target;
   }
 
   /// When what waited for a counter can go on. `sequential` waits for the end of a kernel, not for a signal.
-  double released_us(const RankState& rank, std::int32_t counter, Step waiting) const {
+  double released_us(const RankProgress& rank, std::int32_t counter, Step waiting) const {
     const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
     if (schedule_.strategy != Strategy::sequential) return reached_us + machine_.signal_microseconds;
     return waiting == Step::message ? reached_us : reached_us + machine_.launch_microseconds;
   }
 
-  void push_when_reached(RankState& rank, std::int32_t counter, Event event) {
+  void push_when_reached(RankProgress& rank, std::int32_t counter, SimulationEvent event) {
     if (counter != none) {
       if (!is_reached(rank, counter)) {
         rank.counters[static_cast<std::size_t>(counter)].waiting.push_back(event);
@@ -184,25 +121,25 @@ class Simulator {
 
   void raise(const Raise& raise, std::int32_t times, double time_us) {
     if (raise.rank == none) return;
-    RankState& owner = ranks_[static_cast<std::size_t>(raise.rank)];
-    CounterState& counter = owner.counters[static_cast<std::size_t>(raise.counter)];
+    RankProgress& owner = ranks_[static_cast<std::size_t>(raise.rank)];
+    CounterProgress& counter = owner.counters[static_cast<std::size_t>(raise.counter)];
     counter.value += times;
     counter.reached_us = time_us;
     if (!is_reached(owner, raise.counter)) return;
-    for (const Event& event : std::exchange(counter.waiting, {}))
+    for (const SimulationEvent& event : std::exchange(counter.waiting, {}))
       push_when_reached(owner, raise.counter, event);
   }
 
   // Tiles
 
-  void claim_tile(RankState& rank, double time_us) {
+  void claim_tile(RankProgress& rank, double time_us) {
     if (rank.next_tile == rank.plan->tiles.size()) return;
     const auto tile = static_cast<std::int32_t>(rank.next_tile++);
     push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(tile)].start_wait,
                       {time_us, rank.plan->rank, Step::compute, tile});
   }
 
-  void compute(RankState& rank, const Event& event) {
+  void compute(RankProgress& rank, const SimulationEvent& event) {
     const std::int32_t group = rank.plan->tiles[static_cast<std::size_t>(event.tile)].group;
     if (!rank.groups.contains(group)) {
       rank.groups[group] = {.rank = event.rank,
@@ -214,7 +151,7 @@ class Simulator {
     push({event.time_us + tile_us_, event.rank, Step::computed, event.tile});
   }
 
-  void store(RankState& rank, const Event& event) {
+  void store(RankProgress& rank, const SimulationEvent& event) {
     const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.tile)];
     const double bytes = bytes_to_peers(*rank.plan, tile);
     if (bytes == 0) return finish_tile(rank, event);
@@ -225,7 +162,7 @@ class Simulator {
     push({rank.link_free_us, event.rank, Step::stored, event.tile});
   }
 
-  void finish_tile(RankState& rank, const Event& event) {
+  void finish_tile(RankProgress& rank, const SimulationEvent& event) {
     const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.tile)];
     rank.groups.at(tile.group).end_us = event.time_us;
     rank.gemm_end_us = event.time_us;
@@ -238,7 +175,7 @@ class Simulator {
 
   // Messages
 
-  void take_message(RankState& rank, const Event& event) {
+  void take_message(RankProgress& rank, const SimulationEvent& event) {
     if (rank.next_message == rank.plan->messages.size()) return;
     const Message& message = rank.message();
     double ready_us = event.time_us;
@@ -253,7 +190,7 @@ class Simulator {
 
   /// Whether a message that is ready must still wait for the last tile: because it says so, because
   /// `sequential` computes all tiles in one kernel, or because its collective finds no multiprocessor before.
-  bool runs_after_gemm(const RankState& rank, const Message& message) const {
+  bool runs_after_gemm(const RankProgress& rank, const Message& message) const {
     const Plan& plan = *rank.plan;
     if (message.after_tiles) return true;
     if (schedule_.strategy == Strategy::sequential) {
@@ -265,19 +202,19 @@ class Simulator {
            transferred_bytes(plan, message) > 0;
   }
 
-  void meet_partners(RankState& rank, double time_us) {
-    MessageState& own = rank.messages[rank.next_message];
+  void meet_partners(RankProgress& rank, double time_us) {
+    MessageProgress& own = rank.messages[rank.next_message];
     own.arrived = true;
     for (const MessagePlace& place : own.partners) {
-      RankState& partner = ranks_[static_cast<std::size_t>(place.rank)];
-      MessageState& theirs = partner.messages[place.index];
+      RankProgress& partner = ranks_[static_cast<std::size_t>(place.rank)];
+      MessageProgress& theirs = partner.messages[place.index];
       --theirs.missing;
       if (theirs.arrived && theirs.missing == 0) transfer(partner, time_us);
     }
     if (own.missing == 0) transfer(rank, time_us);
   }
 
-  void transfer(RankState& rank, double time_us) {
+  void transfer(RankProgress& rank, double time_us) {
     const Message& message = rank.message();
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
@@ -294,7 +231,7 @@ class Simulator {
     push({end_us, rank.plan->rank, Step::transferred});
   }
 
-  void finish_message(RankState& rank, double time_us) {
+  void finish_message(RankProgress& rank, double time_us) {
     for (const Raise& each : rank.message().raises) raise(each, 1, time_us);
     ++rank.next_message;
     rank.end_us = time_us;
@@ -304,7 +241,7 @@ class Simulator {
   // The end
 
   void check_finished() const {
-    for (const RankState& rank : ranks_) {
+    for (const RankProgress& rank : ranks_) {
       if (!rank.message_waits_for_tiles || rank.room_for_collectives || rank.all_tiles_done()) continue;
       throw InvalidArgument(
           "multiprocessors", schedule_.multiprocessors,
@@ -312,7 +249,7 @@ class Simulator {
                       collective_multiprocessors(schedule_, machine_), machine_.multiprocessors,
                       machine_.name));
     }
-    for (const RankState& rank : ranks_) {
+    for (const RankProgress& rank : ranks_) {
       if (rank.all_tiles_done() && rank.next_message == rank.plan->messages.size()) continue;
       throw InvalidPlan(fmt::format("rank {} stops after {} of {} tiles and {} of {} messages",
                                     rank.plan->rank, rank.tiles_done, rank.plan->tiles.size(),
@@ -322,7 +259,7 @@ class Simulator {
 
   Simulation result() const {
     Simulation simulation;
-    for (const RankState& rank : ranks_) {
+    for (const RankProgress& rank : ranks_) {
       simulation.gemm_us = std::max(simulation.gemm_us, rank.gemm_end_us);
       simulation.latency_us = std::max({simulation.latency_us, rank.gemm_end_us, rank.end_us});
       const auto first = std::ssize(simulation.timeline);
@@ -342,8 +279,8 @@ class Simulator {
   const Machine& machine_;
   const Schedule& schedule_;
   double tile_us_;
-  std::vector<RankState> ranks_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<RankProgress> ranks_;
+  std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;
   std::int64_t next_order_ = 0;
 };
 

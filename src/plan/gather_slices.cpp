@@ -102,10 +102,9 @@ class GatherSlices {
   void push_to(std::int32_t target) {
     const SourceSlice& ours = slice(builder_.rank(), target);
     std::int32_t arrival = first_arrival(builder_.rank(), target);
-    std::int32_t index = 0;
     for (const Range group : groups(ours)) {
       builder_.add_message({.kind = strategy_ == Strategy::copy ? MessageKind::copy : MessageKind::store,
-                            .group = index++,
+                            .group = next_message_group_++,
                             .waits = builder_.take_credit(target),
                             .source = {operand_, ours.from.first + group.first, group.count},
                             .destination = {BufferRole::gathered, ours.to.first + group.first, group.count},
@@ -123,7 +122,7 @@ class GatherSlices {
     const std::vector<Range> sent = groups(ours);
     const std::vector<Range> received = groups(theirs);
     for (std::size_t group = 0; group < std::max(sent.size(), received.size()); ++group) {
-      Message message{.kind = MessageKind::exchange, .group = static_cast<std::int32_t>(group)};
+      Message message{.kind = MessageKind::exchange, .group = next_message_group_++};
       if (group < sent.size()) {
         message.sends = {{target, {operand_, ours.from.first + sent[group].first, sent[group].count}}};
       }
@@ -143,6 +142,7 @@ class GatherSlices {
   bool by_rows_;
   BufferRole operand_;
   std::int32_t next_group_ = 0;
+  std::int32_t next_message_group_ = 1;  // as its receiver numbers it: the own slice is group 0
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols);
 
 /// A schedule's groups over `entries` tile entries, and how they cut an extent of whole blocks (row blocks or
-/// column blocks): every group ends with the block in which its last wave ends.
+/// column blocks): every group ends with the block whose end is nearest to that of its last wave.
 class Grouping {
  public:
   /// Throws `InvalidArgument` if the schedule lists groups that do not add up to the waves of `entries`.

@@ -128,6 +128,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, std::string_view document) {
+  // The parser takes a null byte for the end and would ignore what follows it.
+  if (const std::size_t end = text.find('\0'); end != std::string_view::npos) {
+    throw InvalidArgument(document, place(text, end), "is not JSON: holds a null byte");
+  }
   Builder builder(text, document);
   nlohmann::json::sax_parse(text, &builder);
   return builder.take();

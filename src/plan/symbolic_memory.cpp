@@ -142,6 +142,10 @@ void SymbolicMemory::read(Cell& cell, const Event& reader, const Knowledge& know
   if (!is_known(cell.writer, knowledge, plans_, numbers_)) {
     findings_.add(Violation::race, "{} reads {}, which {} may not have written yet", describe(reader, plans_),
                   place(rank, buffer, row), describe(cell.writer, plans_));
+  } else if (reader.is_tile && cell.value.content == Content::garbage) {
+    // Messages may: columns of a ragged tile that nobody has written travel with the others.
+    findings_.add(Violation::race, "{} reads {}, which may not be written yet", describe(reader, plans_),
+                  place(rank, buffer, row));
   }
   if (!remember) return;
   reads_.push_back({reader, cell.last_read});
@@ -213,7 +217,7 @@ void SymbolicMemory::check_operand(std::int32_t rank, std::int32_t index, const 
       const bool right = cell.value.content == content && cell.value.ranks == bit(source) &&
                          cell.value.row == source_row && cell.value.col == cells.first_col(column) &&
                          expected(first + last) == std::pair{source, source_row + last - begin};
-      if (right) continue;
+      if (right || cell.value.content == Content::garbage) continue;
       findings_.add(Violation::wrong_value,
                     "rank {}'s tile {} reads {}, which does not hold rows {} to {} of {} of rank {}", rank,
                     index, place(rank, buffer, cells.first_row(band)), source_row, source_row + last - begin,
@@ -238,7 +242,7 @@ std::uint64_t SymbolicMemory::add_partials(std::int32_t rank, std::int32_t index
         read(cell, {rank, index, true}, knowledge, rank, BufferRole::inbox, inbox.first_row(band));
         const Value expected{bit(source), tile.row + inbox.first_row(band) - row, inbox.first_col(column),
                              Content::partial};
-        if (cell.value == expected) continue;
+        if (cell.value == expected || cell.value.content == Content::garbage) continue;
         findings_.add(Violation::wrong_value,
                       "rank {}'s tile {} adds {}, which does not hold rank {}'s part of rows {} on", rank,
                       index, place(rank, BufferRole::inbox, inbox.first_row(band)), source, expected.row);
@@ -302,7 +306,6 @@ SymbolicMemory::Value SymbolicMemory::sum(std::span<Cell* const> cells, std::int
   Value total = cells[0]->value;
   for (const Cell* cell : cells.subspan(1)) {
     const Value& value = cell->value;
-    // Columns of a ragged tile that nobody has written are summed too, and never read.
     if (value.content == Content::garbage || total.content == Content::garbage) return {};
     if (value.content != Content::partial || total.content != Content::partial || value.row != total.row ||
         value.col != total.col || (value.ranks & total.ranks) != 0) {

@@ -6,12 +6,16 @@ namespace flashoverlap {
 
 std::vector<Tile> raster_order(const PlanBuilder& builder, std::int32_t col_period) {
   const Shape gemm = builder.gemm();
-  const Range all_rows{0, static_cast<std::int32_t>(gemm.rows)};
+  const auto rows = static_cast<std::int32_t>(gemm.rows);
   const auto cols = static_cast<std::int32_t>(gemm.cols);
+  const std::int64_t band_rows = std::int64_t{builder.schedule().raster} * entry_rows(builder.schedule());
   if (col_period == 0) col_period = cols;
   PlanBuilder scratch = builder;
-  for (std::int32_t col = 0; col < cols; col += col_period) {
-    scratch.add_tiles({scratch.area(all_rows, {col, col_period})});
+  for (std::int64_t row = 0; row < rows; row += band_rows) {
+    const auto first = static_cast<std::int32_t>(row);
+    const Range band{first, static_cast<std::int32_t>(std::min<std::int64_t>(band_rows, rows - row))};
+    for (std::int32_t col = 0; col < cols; col += col_period)
+      scratch.add_tiles({scratch.area(band, {col, col_period})});
   }
   return std::move(scratch.plan().tiles);
 }

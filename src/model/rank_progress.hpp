@@ -1,0 +1,60 @@
+/// How far a rank has come in a simulation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "flashoverlap/simulate.hpp"
+#include "model/rendezvous.hpp"
+
+namespace flashoverlap {
+
+/// What happens to a tile or, last two, to the message that a rank's communication stream has come to.
+enum class SimulationStep : std::uint8_t { compute, computed, store, stored, message, transferred };
+
+struct SimulationEvent {
+  double time_us = 0;
+  std::int32_t rank = 0;
+  SimulationStep step = SimulationStep::compute;
+  std::int32_t tile = none;
+  std::int64_t order = 0;  ///< among events of the same time: first come, first served
+
+  bool operator>(const SimulationEvent& other) const {
+    return std::tie(time_us, order) > std::tie(other.time_us, other.order);
+  }
+};
+
+struct CounterProgress {
+  std::int32_t value = 0;
+  double reached_us = 0;
+  std::vector<SimulationEvent> waiting;
+};
+
+struct MessageProgress {
+  std::vector<MessagePlace> partners;
+  std::size_t missing = 0;  ///< partners that have not arrived
+  bool arrived = false;
+};
+
+struct RankProgress {
+  const Plan* plan = nullptr;
+  std::vector<CounterProgress> counters;
+  std::vector<MessageProgress> messages;
+  bool room_for_collectives = true;  ///< beside the GEMM
+  std::size_t next_tile = 0;
+  std::size_t tiles_done = 0;
+  std::size_t next_message = 0;
+  bool message_waits_for_tiles = false;
+  double link_free_us = 0;  ///< of the outgoing link, for tiles that are stored on peers
+  double gemm_end_us = 0;
+  double end_us = 0;
+  std::map<std::int32_t, Interval> groups;
+  std::vector<Interval> transfers;
+
+  bool all_tiles_done() const { return tiles_done == plan->tiles.size(); }
+  const Message& message() const { return plan->messages[next_message]; }
+};
+
+}  // namespace flashoverlap

@@ -1,0 +1,138 @@
+// Random problems and schedules for property tests, reproducible from a seed.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/planner.hpp"
+
+namespace flashoverlap::testing {
+
+/// Fresh for every run of the tests; FLASHOVERLAP_SEED repeats one.
+inline std::uint64_t base_seed() {
+  if (const char* seed = std::getenv("FLASHOVERLAP_SEED")) return std::strtoull(seed, nullptr, 10);
+  return std::random_device{}();
+}
+
+struct Case {
+  Problem problem;
+  Schedule schedule;
+};
+
+/// What a failing case prints: enough to pose it again.
+inline std::string describe(const Case& drawn) {
+  const auto& [p, s] = drawn;
+  std::string groups;
+  for (const int waves : s.groups) groups += std::to_string(waves) + " ";
+  return fmt::format(
+      "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} destinations={} tile={}x{} cluster={} "
+      "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={}",
+      name(p.operation), name(s.strategy), name(s.layout), p.m, p.n, p.k, p.ranks, name(p.data_type),
+      name(p.gathered), name(p.exchange), p.destinations.empty() ? "equal" : "routed", s.tile_rows,
+      s.tile_cols, s.cluster_rows, s.multiprocessors, s.raster, s.waves_per_group, groups, s.rounds);
+}
+
+class RandomCases {
+ public:
+  explicit RandomCases(std::uint64_t seed) : engine_(seed) {}
+
+  /// A case that can be planned, of at most `largest` rows, columns and depth.
+  Case next(int largest = 72) {
+    for (;;) {
+      Case drawn{.problem = problem(largest), .schedule = {}};
+      drawn.schedule = schedule(drawn.problem);
+      if (plannable(drawn)) return drawn;
+    }
+  }
+
+  int between(int low, int high) { return std::uniform_int_distribution(low, high)(engine_); }
+
+ private:
+  template <typename T>
+  T pick(std::initializer_list<T> choices) {
+    return *(choices.begin() + between(0, static_cast<int>(choices.size()) - 1));
+  }
+
+  Problem problem(int largest) {
+    Problem problem{.operation = pick({Operation::gemm_all_reduce, Operation::gemm_reduce_scatter,
+                                       Operation::gemm_all_to_all, Operation::all_gather_gemm,
+                                       Operation::all_to_all_gemm}),
+                    .m = between(1, largest),
+                    .n = between(1, largest),
+                    .k = between(1, largest),
+                    .ranks = between(1, 8),
+                    .data_type = pick({DataType::bf16, DataType::fp16, DataType::fp32}),
+                    .gathered = pick({Operand::a, Operand::b}),
+                    .exchange = pick({Exchange::rows, Exchange::heads})};
+    const auto round_up = [&](std::int64_t& extent) {
+      extent = (extent + problem.ranks - 1) / problem.ranks * problem.ranks;
+    };
+    if (problem.operation == Operation::gemm_all_reduce) return problem;
+    const bool routed = (problem.operation == Operation::gemm_all_to_all ||
+                         problem.operation == Operation::all_to_all_gemm) &&
+                        problem.exchange == Exchange::rows && between(0, 2) > 0;
+    if (!routed) {
+      round_up(problem.m);
+      round_up(problem.n);
+      round_up(problem.k);
+      return problem;
+    }
+    const bool sorted = problem.operation == Operation::all_to_all_gemm || between(0, 1) == 0;
+    const int most = between(0, problem.ranks - 1);  // some ranks may receive nothing
+    for (int source = 0; source < problem.ranks; ++source) {
+      std::vector<std::int32_t>& rows = problem.destinations.emplace_back();
+      for (std::int64_t row = 0; row < problem.m; ++row) rows.push_back(between(0, most));
+      if (sorted) std::sort(rows.begin(), rows.end());
+    }
+    return problem;
+  }
+
+  Schedule schedule(const Problem& problem) {
+    Schedule schedule{.strategy = pick({Strategy::sequential, Strategy::signal, Strategy::copy,
+                                        Strategy::store, Strategy::p2p}),
+                      .layout = pick({Layout::natural, Layout::tiled}),
+                      .tile_rows = between(1, 24),
+                      .tile_cols = between(1, 24),
+                      .cluster_rows = between(1, 2),
+                      .multiprocessors = between(2, 12),
+                      .raster = between(1, 5),
+                      .waves_per_group = between(1, 4)};
+    if (!supports(problem.operation, schedule.strategy, schedule.layout)) schedule.layout = Layout::natural;
+    if (schedule.layout == Layout::tiled && problem.operation == Operation::gemm_reduce_scatter) {
+      schedule.tile_rows = problem.ranks * between(1, 3);
+    }
+    const bool rounds = problem.operation == Operation::gemm_all_reduce &&
+                        schedule.strategy != Strategy::sequential && schedule.strategy != Strategy::signal;
+    if (rounds) schedule.rounds = between(1, 4);
+    if (schedule.strategy == Strategy::signal && between(0, 1) == 0)
+      schedule.groups = partition(problem, schedule);
+    return schedule;
+  }
+
+  std::vector<int> partition(const Problem& problem, const Schedule& schedule) {
+    std::vector<int> groups;
+    try {
+      for (int left = grouped_waves(problem, schedule); left > 0; left -= groups.back())
+        groups.push_back(between(1, left));
+    } catch (const InvalidArgument&) {  // `plannable` will refuse the case
+    }
+    return groups;
+  }
+
+  static bool plannable(const Case& drawn) {
+    try {
+      make_plan(drawn.problem, drawn.schedule, 0);
+      return true;
+    } catch (const InvalidArgument&) {
+      return false;
+    }
+  }
+
+  std::mt19937_64 engine_;
+};
+
+}  // namespace flashoverlap::testing

@@ -1,0 +1,359 @@
+// Every kind of fault is planted in plans that were right, and must be reported as what it is.
+#include "flashoverlap/validate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/planner.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using ::testing::HasSubstr;
+using Plans = std::vector<Plan>;
+
+Plans plans_for(Operation operation, Strategy strategy, Layout layout = Layout::natural, int ranks = 3) {
+  const Problem problem{
+      .operation = operation, .m = 8 * ranks, .n = 12 * ranks, .k = 4 * ranks, .ranks = ranks};
+  const Schedule schedule{.strategy = strategy,
+                          .layout = layout,
+                          .tile_rows = layout == Layout::tiled ? ranks : 4,
+                          .tile_cols = 6,
+                          .multiprocessors = 6,
+                          .raster = 2};
+  return make_plans(problem, schedule);
+}
+
+void expect_violation(const Plans& plans, Violation violation, const std::string& detail) {
+  const std::vector<Finding> findings = find_violations(plans);
+  ASSERT_FALSE(findings.empty()) << "nothing was found";
+  EXPECT_EQ(name(findings[0].violation), name(violation)) << findings[0].detail;
+  EXPECT_THAT(findings[0].detail, HasSubstr(detail));
+}
+
+Message& first_message(Plan& plan, MessageKind kind) {
+  return *std::find_if(plan.messages.begin(), plan.messages.end(),
+                       [&](const Message& message) { return message.kind == kind; });
+}
+
+TEST(Validate, FindsNothingInPlansOfEveryOperationStrategyAndLayout) {
+  for (const Operation operation :
+       {Operation::gemm_all_reduce, Operation::gemm_reduce_scatter, Operation::gemm_all_to_all,
+        Operation::all_gather_gemm, Operation::all_to_all_gemm}) {
+    for (const Strategy strategy :
+         {Strategy::sequential, Strategy::signal, Strategy::copy, Strategy::store, Strategy::p2p}) {
+      for (const Layout layout : {Layout::natural, Layout::tiled}) {
+        if (!supports(operation, strategy, layout)) continue;
+        EXPECT_THAT(find_violations(plans_for(operation, strategy, layout)), ::testing::IsEmpty())
+            << name(operation) << " " << name(strategy) << " " << name(layout);
+      }
+    }
+  }
+}
+
+TEST(Validate, ThrowsTheFirstFinding) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  EXPECT_NO_THROW(validate(plans));
+  plans[1].tiles.pop_back();
+  EXPECT_THROW(validate(plans), InvalidPlan);
+}
+
+TEST(Validate, ReportsNoMoreThanTheLimit) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  for (Tile& tile : plans[0].tiles) tile.row = 1000;
+  EXPECT_EQ(find_violations(plans, 2).size(), 2u);
+}
+
+TEST(ValidateStructure, RefusesNoPlansAtAll) {
+  expect_violation({}, Violation::structure, "no plans");
+}
+
+TEST(ValidateStructure, RefusesAMissingRank) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans.pop_back();
+  expect_violation(plans, Violation::structure, "2 plans for 3 ranks");
+}
+
+TEST(ValidateStructure, RefusesPlansOfDifferentProblems) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[2].problem.k = 99;
+  expect_violation(plans, Violation::structure, "different problems");
+}
+
+TEST(ValidateStructure, RefusesATileOutsideC) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[1].tiles[3].col = 35;
+  expect_violation(plans, Violation::structure, "rank 1: tile 3: it lies outside C");
+}
+
+TEST(ValidateStructure, RefusesATileStoredOutsideItsBuffer) {
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::signal);
+  plans[0].tiles[2].store_row = 22;
+  expect_violation(plans, Violation::structure, "rank 0: tile 2: it is stored outside rank 0's staging");
+}
+
+TEST(ValidateStructure, RefusesAStoreToAPeersPrivateBuffer) {
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::store);
+  for (Plan& plan : plans) plan.buffer(BufferRole::inbox).peer_written = false;
+  expect_violation(plans, Violation::structure, "not peer memory");
+}
+
+TEST(ValidateStructure, RefusesACounterThatDoesNotExist) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].messages[0].waits[0].counter = 77;
+  expect_violation(plans, Violation::structure, "rank 0: message 0 (all_reduce): it waits for counter 77");
+}
+
+TEST(ValidateStructure, RefusesARegionOutsideItsBuffer) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].messages[0].source.rows = 25;
+  expect_violation(plans, Violation::structure, "source lies outside");
+}
+
+TEST(ValidateStructure, RefusesAMessageThatWritesAnOperand) {
+  Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
+  first_message(plans[0], MessageKind::copy).destination.buffer = BufferRole::a;
+  expect_violation(plans, Violation::structure, "it writes an operand");
+}
+
+TEST(ValidateStructure, RefusesAReorderThatPointsOutsideTheBuffer) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal, Layout::tiled);
+  plans[0].output.reorder.first_row[1] = 1'000'000;
+  expect_violation(plans, Violation::structure, "entry 1 of the reorder");
+}
+
+TEST(ValidateCoverage, FindsAnElementThatIsNeverComputed) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[2].tiles.erase(plans[2].tiles.begin() + 4);
+  expect_violation(plans, Violation::coverage, "rank 2: the tiles compute 840 elements of C, which has 864");
+}
+
+TEST(ValidateCoverage, FindsAnElementThatIsComputedTwice) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].tiles[1].row = plans[0].tiles[0].row + 1;
+  plans[0].tiles[1].col = plans[0].tiles[0].col;
+  expect_violation(plans, Violation::coverage, "overlap");
+}
+
+TEST(ValidateCounters, FindsATargetThatIsNotReached) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[1].counters[3].target += 1;
+  expect_violation(plans, Violation::counter, "rank 1's counter 3 (tiles, group 0) is raised");
+}
+
+TEST(ValidateCounters, FindsATargetThatIsPassed) {
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::copy);
+  plans[0].counters[3].target -= 1;
+  expect_violation(plans, Violation::counter, "its target is");
+}
+
+TEST(ValidateCounters, FindsACounterThatIsNotResetToZero) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].messages[1].waits[0].reset = false;
+  expect_violation(plans, Violation::counter, "reset 0 times");
+}
+
+TEST(ValidateCounters, FindsACounterThatIsResetTwice) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].messages[1].waits.push_back(plans[0].messages[0].waits[0]);
+  expect_violation(plans, Violation::counter, "reset 2 times");
+}
+
+TEST(ValidateCounters, FindsAWaitForWhatNobodyRaises) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].tiles[0].start_wait = 0;  // a credit that strategy signal does not use
+  expect_violation(plans, Violation::counter, "nothing raises it");
+}
+
+TEST(ValidateMatching, FindsCollectivesOfDifferentKinds) {
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::signal);
+  Message& message = plans[1].messages[0];
+  message.kind = MessageKind::all_reduce;
+  message.destination = message.source;
+  expect_violation(plans, Violation::matching, "rank 1 calls all_reduce");
+}
+
+TEST(ValidateMatching, FindsCollectivesOfDifferentSizes) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  Message& message = plans[2].messages[0];
+  message.source.rows -= 1;
+  message.destination.rows -= 1;
+  expect_violation(plans, Violation::matching, "collective 0");
+}
+
+TEST(ValidateMatching, FindsAMissingCollective) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  Message& last = plans[1].messages.back();
+  last.kind = MessageKind::signal;
+  last.source = last.destination = {};
+  expect_violation(plans, Violation::matching, "rank 1 calls");
+}
+
+TEST(ValidateMatching, FindsASendWithoutAReceive) {
+  Plans plans = plans_for(Operation::gemm_all_to_all, Strategy::p2p);
+  first_message(plans[0], MessageKind::exchange).receives.clear();
+  expect_violation(plans, Violation::matching, "which receives");
+}
+
+TEST(ValidateMatching, FindsTransfersInAnotherOrder) {
+  // Ranks 0 and 2 exchange two groups of different height; one side turns them round.
+  Problem problem{.operation = Operation::gemm_reduce_scatter, .m = 18, .n = 6, .k = 4, .ranks = 3};
+  Plans plans =
+      make_plans(problem, {.strategy = Strategy::p2p, .tile_rows = 4, .tile_cols = 6, .multiprocessors = 1});
+  Plan& plan = plans[0];
+  ASSERT_EQ(plan.messages[0].sends[0].peer, plan.messages[1].sends[0].peer);
+  std::swap(plan.messages[0].sends, plan.messages[1].sends);
+  expect_violation(plans, Violation::matching, "rows");
+}
+
+TEST(ValidateDeadlock, FindsATileThatWaitsForWhatALaterTileMustSend) {
+  // Every rank computes its own slice first: its epilogue waits for the others, and they wait for it.
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::p2p);
+  for (Plan& plan : plans) {
+    std::stable_partition(plan.tiles.begin(), plan.tiles.end(),
+                          [](const Tile& tile) { return tile.store_wait != none; });
+  }
+  expect_violation(plans, Violation::deadlock, "rank 0's tile 0 waits for ever");
+}
+
+TEST(ValidateDeadlock, FindsRanksThatMeetInDifferentOrder) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::p2p);
+  // The first exchange of rank 1 moves behind the one that passes its finished rows on.
+  std::rotate(plans[1].messages.begin(), plans[1].messages.begin() + 1, plans[1].messages.end() - 1);
+  expect_violation(plans, Violation::deadlock, "waits for ever");
+}
+
+TEST(ValidateRace, FindsAMessageThatReadsRowsItsCounterDoesNotCover) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  for (Plan& plan : plans) std::swap(plan.messages[0].waits, plan.messages[1].waits);
+  expect_violation(plans, Violation::race, "message 0 (all_reduce)");
+}
+
+TEST(ValidateRace, FindsATileThatReadsAnOperandBeforeItHasArrived) {
+  Plans plans = plans_for(Operation::all_gather_gemm, Strategy::p2p);
+  for (Tile& tile : plans[1].tiles) tile.start_wait = none;
+  expect_violation(plans, Violation::race, "reads rank 1's gathered");
+}
+
+TEST(ValidateRace, FindsAddendsThatAreReadBeforeTheyHaveArrived) {
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::store);
+  for (Tile& tile : plans[0].tiles) {
+    if (tile.addend_row != none) tile.store_wait = none;
+  }
+  expect_violation(plans, Violation::race, "reads rank 0's inbox");
+}
+
+TEST(ValidateRace, FindsACounterThatIsResetWhileTilesMayWaitForIt) {
+  Plans plans = plans_for(Operation::all_gather_gemm, Strategy::p2p);
+  for (Plan& plan : plans) plan.messages.back().after_tiles = false;
+  expect_violation(plans, Violation::race, "may still be waiting");
+}
+
+TEST(ValidateRace, FindsDataThatMayArriveAfterTheRunIsOver) {
+  // Rank 0 does not wait for the rows that the others store in its result, but for its own tiles.
+  Plans plans = plans_for(Operation::gemm_all_to_all, Strategy::copy);
+  for (Plan& plan : plans) {
+    for (Message& message : plan.messages) {
+      if (message.kind != MessageKind::copy || message.peer != 0) continue;
+      message.raises.clear();
+    }
+  }
+  for (Counter& counter : plans[0].counters) {
+    if (counter.role == CounterRole::arrival) counter.target = 0;
+  }
+  plans[0].messages.back().waits.erase(plans[0].messages.back().waits.begin());
+  expect_violation(plans, Violation::race, "when the rank's run is over");
+}
+
+TEST(ValidateCredit, FindsAWriteToAPeerThatMayNotHaveBegun) {
+  Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
+  // Nobody asks for rank 0's credit any more.
+  plans[0].messages[0].raises.clear();
+  for (Plan& plan : plans) {
+    plan.counters[0].target = 0;
+    for (Message& message : plan.messages)
+      std::erase_if(message.waits, [](const Wait& wait) { return wait.counter == 0; });
+  }
+  expect_violation(plans, Violation::credit, "before rank 0 has begun its run");
+}
+
+TEST(ValidateCredit, FindsACreditThatANextRunCouldRaiseBeforeItIsReset) {
+  // Tiles that store into a peer wait for its credit itself, and it is reset when all tiles are done: the
+  // peer may by then have all it needs, begin its next run, and raise the credit again.
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::store);
+  for (Plan& plan : plans) {
+    for (Tile& tile : plan.tiles) {
+      if (tile.store_wait == none || tile.addend_row != none) continue;
+      const std::int32_t gate = tile.store_wait;
+      tile.store_wait = plan.counters[static_cast<std::size_t>(gate)].peer;
+    }
+    Message& last = plan.messages.back();
+    for (Message& message : plan.messages) {
+      if (message.raises.size() != 1 || message.raises[0].rank != plan.rank) continue;
+      plan.counters[static_cast<std::size_t>(message.raises[0].counter)].target = 0;
+      std::erase_if(last.waits, [&](const Wait& wait) { return wait.counter == message.raises[0].counter; });
+      last.waits.push_back(message.waits[0]);
+      message.waits.clear();
+      message.raises.clear();
+    }
+  }
+  expect_violation(plans, Violation::credit, "in the next run before it is reset in this one");
+}
+
+TEST(ValidateValues, FindsATileThatReadsTheWrongRowsOfA) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[1].tiles[0].a_row += 1;
+  expect_violation(plans, Violation::wrong_value,
+                   "rank 1's tile 0 reads rank 1's a at row 1, which does not hold rows 0");
+}
+
+TEST(ValidateValues, FindsTilesStoredInEachOthersPlace) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  for (Plan& plan : plans) std::swap(plan.tiles[0].store_col, plan.tiles[2].store_col);
+  expect_violation(plans, Violation::wrong_value,
+                   "rank 0's out at row 0 does not hold row 0, column 0 of the sum");
+}
+
+TEST(ValidateValues, FindsRanksThatAddDifferentTiles) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  std::swap(plans[1].tiles[0].store_col, plans[1].tiles[2].store_col);
+  expect_violation(plans, Violation::wrong_value, "adds different parts");
+}
+
+TEST(ValidateValues, FindsPartialResultsInTheWrongOrder) {
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::copy);
+  // Ranks 1 and 2 leave their parts in each other's place in rank 0's inbox.
+  Message& first = first_message(plans[1], MessageKind::copy);
+  for (Message& message : plans[1].messages) {
+    if (message.kind == MessageKind::copy && message.peer == 0) message.destination.row += 8;
+  }
+  for (Message& message : plans[2].messages) {
+    if (message.kind == MessageKind::copy && message.peer == 0) message.destination.row -= 8;
+  }
+  ASSERT_EQ(first.kind, MessageKind::copy);
+  expect_violation(plans, Violation::wrong_value, "does not hold rank 1's part");
+}
+
+TEST(ValidateValues, FindsAReorderThatNamesTheWrongTile) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal, Layout::tiled);
+  std::swap(plans[2].output.reorder.first_row[0], plans[2].output.reorder.first_row[1]);
+  expect_violation(plans, Violation::wrong_value, "rank 2's out");
+}
+
+TEST(ValidateValues, FindsRowsDeliveredToTheWrongTarget) {
+  Plans plans = plans_for(Operation::gemm_all_to_all, Strategy::signal);
+  for (Plan& plan : plans) plan.problem.destinations.assign(3, std::vector<std::int32_t>(24, 0));
+  expect_violation(plans, Violation::structure, "buffer out");
+}
+
+TEST(ValidateValues, FindsOutputRowsThatTheOperationDoesNotDeliver) {
+  Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::signal, Layout::tiled);
+  std::swap(plans[0].output, plans[1].output);
+  expect_violation(plans, Violation::wrong_value, "rank 0's out");
+}
+
+}  // namespace
+}  // namespace flashoverlap
