@@ -67,6 +67,12 @@ TEST(Validate, ReportsNoMoreThanTheLimit) {
   EXPECT_EQ(find_violations(plans, 2).size(), 2u);
 }
 
+TEST(Validate, NeedsMemoryForThePlanAndNotForItsBuffers) {
+  const Schedule schedule{.tile_rows = 4096};
+  EXPECT_NO_THROW(validate(make_plans({.m = 8, .n = 8, .k = 1'000'000'000, .ranks = 2}, schedule)));
+  EXPECT_NO_THROW(validate(make_plans({.m = 100'000'000, .n = 8, .k = 8, .ranks = 2}, schedule)));
+}
+
 TEST(ValidateStructure, RefusesNoPlansAtAll) {
   expect_violation({}, Violation::structure, "no plans");
 }

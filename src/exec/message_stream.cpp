@@ -67,7 +67,7 @@ void transfer(HostRanks& ranks, int rank, const Message& message, const std::str
 void run_message(HostRanks& ranks, int rank, std::size_t index) {
   HostRank& own = ranks.at(rank);
   const Message& message = own.plan().messages[index];
-  const std::string step = describe(rank, index, message);
+  std::string step = describe(rank, index, message);
 
   ranks.throw_if_stopped();
   ranks.sleep(rank, DelayPoint::message_begin, index);

@@ -59,7 +59,8 @@ class Pieces {
   Piece piece(std::int32_t source, std::int32_t target) const {
     const auto n = static_cast<std::int32_t>(builder_.problem().n);
     if (!heads_) {
-      return {routes_.run(source, target), {0, n}, routes_.first_out_row(source, target)};
+      const RowRoutes::Run run = routes_.run(source, target);
+      return {{run.first, run.rows}, {0, n}, run.out_row};
     }
     const auto m = static_cast<std::int32_t>(builder_.problem().m);
     const std::int32_t width = n / builder_.ranks();
@@ -122,9 +123,13 @@ class Pieces {
 
   void exchange_with_all() {
     const std::int32_t rank = builder_.rank();
+    std::vector<std::vector<Range>> sent;      // [target]
+    std::vector<std::vector<Range>> arriving;  // [source]
     std::size_t most = 0;
     for (std::int32_t peer = 0; peer < builder_.ranks(); ++peer) {
-      most = std::max({most, groups(piece(rank, peer)).size(), groups(piece(peer, rank)).size()});
+      sent.push_back(groups(piece(rank, peer)));
+      arriving.push_back(groups(piece(peer, rank)));
+      most = std::max({most, sent.back().size(), arriving.back().size()});
     }
     for (std::size_t index = 0; index < most; ++index) {
       const auto group = static_cast<std::int32_t>(index);
@@ -133,21 +138,20 @@ class Pieces {
       std::vector<Tile> areas;
       for (int distance = 1; distance <= builder_.ranks(); ++distance) {
         const std::int32_t target = builder_.neighbour(distance % builder_.ranks());
-        const Piece ours = piece(rank, target);
-        const std::vector<Range> parts = groups(ours);
-        if (index < parts.size()) {
-          areas.push_back(target == rank ? own_area(parts[index]) : staged_area(ours, target, parts[index]));
+        const std::vector<Range>& ours = sent[static_cast<std::size_t>(target)];
+        if (index < ours.size()) {
+          const Piece whole = piece(rank, target);
+          areas.push_back(target == rank ? own_area(ours[index]) : staged_area(whole, target, ours[index]));
           areas.back().group = group;
           if (target != rank) {
             areas.back().raise = {rank, done};
-            message.sends.push_back({target, staged(ours, target, parts[index])});
+            message.sends.push_back({target, staged(whole, target, ours[index])});
           }
         }
         const std::int32_t source = builder_.neighbour(-distance % builder_.ranks());
-        const Piece theirs = piece(source, rank);
-        const std::vector<Range> arriving = groups(theirs);
-        if (source != rank && index < arriving.size()) {
-          message.receives.push_back({source, received(theirs, arriving[index])});
+        const std::vector<Range>& theirs = arriving[static_cast<std::size_t>(source)];
+        if (source != rank && index < theirs.size()) {
+          message.receives.push_back({source, received(piece(source, rank), theirs[index])});
         }
       }
       if (!areas.empty()) builder_.add_tiles(areas);
@@ -251,8 +255,9 @@ void set_origins(PlanBuilder& builder, const RowRoutes& routes) {
       const auto width = static_cast<std::int32_t>(problem.n / problem.ranks);
       origins.push_back({source, 0, static_cast<std::int32_t>(problem.m), builder.rank() * width});
     } else {
-      for (const Range run : routes.rows_for(source, builder.rank()))
-        origins.push_back({source, run.first, run.count, 0});
+      for (const RowRoutes::Run& run : routes.runs(source)) {
+        if (run.target == builder.rank()) origins.push_back({source, run.first, run.rows, 0});
+      }
     }
   }
 }

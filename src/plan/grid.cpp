@@ -2,12 +2,48 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "flashoverlap/error.hpp"
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
 
 namespace {
+
+constexpr std::size_t max_cells = 200'000'000;
+
+/// Positions at which an extent is cut, sorted. What is added counts from the next `settle` on.
+class CutList {
+ public:
+  void add(std::int32_t position) {
+    // Tiles name the same columns again and again.
+    if (added_.size() > 1024 && added_.size() > 2 * positions_.size()) settle();
+    added_.push_back(position);
+  }
+
+  void settle() {
+    if (added_.empty()) return;
+    const auto settled = static_cast<std::ptrdiff_t>(positions_.size());
+    std::sort(added_.begin(), added_.end());
+    positions_.insert(positions_.end(), added_.begin(), added_.end());
+    std::inplace_merge(positions_.begin(), positions_.begin() + settled, positions_.end());
+    positions_.erase(std::unique(positions_.begin(), positions_.end()), positions_.end());
+    added_.clear();
+  }
+
+  /// The cuts in [first, first + count], as far as they are settled.
+  std::span<const std::int32_t> within(std::int32_t first, std::int32_t count) const {
+    const auto begin = std::lower_bound(positions_.begin(), positions_.end(), first);
+    const auto end = std::upper_bound(begin, positions_.end(), first + count);
+    return {begin, end};
+  }
+  const std::vector<std::int32_t>& positions() const { return positions_; }
+
+ private:
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> added_;
+};
 
 /// Cuts of all buffers: rows for each buffer by itself, columns for all buffers of one width together, as
 /// rows are only ever moved whole.
@@ -15,52 +51,55 @@ class Cuts {
  public:
   explicit Cuts(std::span<const Plan> plans) : plans_(plans) {
     for (const Plan& plan : plans) {
-      auto& rows = rows_.emplace_back();
+      rows_.emplace_back();
       for (std::size_t role = 0; role < buffer_count; ++role) {
         const Buffer& buffer = plan.buffers[role];
-        rows[role].assign(static_cast<std::size_t>(buffer.rows) + 1, 0);
         cut_rows(plan.rank, static_cast<BufferRole>(role), 0, static_cast<std::int32_t>(buffer.rows));
-        columns_[buffer.cols].resize(static_cast<std::size_t>(buffer.cols) + 1, 0);
         cut_columns(buffer.cols, 0, static_cast<std::int32_t>(buffer.cols));
       }
     }
   }
 
   void cut_rows(std::int32_t rank, BufferRole role, std::int32_t first, std::int32_t count) {
-    std::vector<char>& cuts = rows(rank, role);
-    cuts[static_cast<std::size_t>(first)] = 1;
-    cuts[static_cast<std::size_t>(first + count)] = 1;
+    CutList& cuts = rows(rank, role);
+    cuts.add(first);
+    cuts.add(first + count);
   }
   void cut_region(std::int32_t rank, const Region& region) {
     cut_rows(rank, region.buffer, region.row, region.rows);
   }
   void cut_columns(std::int64_t width, std::int32_t first, std::int32_t count) {
-    std::vector<char>& cuts = columns_[width];
-    cuts[static_cast<std::size_t>(first)] = 1;
-    cuts[static_cast<std::size_t>(first + count)] = 1;
+    CutList& cuts = columns_[width];
+    cuts.add(first);
+    cuts.add(first + count);
   }
 
-  /// Carries cuts from one region to another and back; whether there was one to carry.
-  bool share(std::int32_t from_rank, const Region& from, std::int32_t to_rank, const Region& to) {
-    std::vector<char>& source = rows(from_rank, from.buffer);
-    std::vector<char>& target = rows(to_rank, to.buffer);
-    const auto first = source.begin() + from.row;
-    if (std::equal(first, first + from.rows + 1, target.begin() + to.row)) return false;
-    for (std::int32_t row = 0; row <= from.rows; ++row) {
-      char& here = source[static_cast<std::size_t>(from.row + row)];
-      char& there = target[static_cast<std::size_t>(to.row + row)];
-      here = there = here | there;
+  void settle() {
+    for (auto& buffers : rows_) {
+      for (CutList& cuts : buffers) cuts.settle();
     }
+    for (auto& [width, cuts] : columns_) cuts.settle();
+  }
+
+  /// Carries cuts from one region to another and back; whether there was one to carry. Both lists must be
+  /// settled.
+  bool share(const RowLink& link) {
+    CutList& source = rows(link.from_rank, link.from.buffer);
+    CutList& target = rows(link.to_rank, link.to.buffer);
+    const std::int32_t shift = link.to.row - link.from.row;
+    const auto here = source.within(link.from.row, link.from.rows);
+    const auto there = target.within(link.to.row, link.to.rows);
+    const auto same = [shift](std::int32_t a, std::int32_t b) { return a + shift == b; };
+    if (std::equal(here.begin(), here.end(), there.begin(), there.end(), same)) return false;
+    for (const std::int32_t position : there) source.add(position - shift);
+    for (const std::int32_t position : here) target.add(position + shift);
     return true;
   }
 
-  const std::vector<char>& rows(std::int32_t rank, BufferRole role) const {
+  const CutList& columns(std::int64_t width) const { return columns_.at(width); }
+  CutList& rows(std::int32_t rank, BufferRole role) {
     return rows_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
   }
-  std::vector<char>& rows(std::int32_t rank, BufferRole role) {
-    return rows_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
-  }
-  const std::vector<char>& columns(std::int64_t width) const { return columns_.at(width); }
 
   void cut_tile(const Plan& plan, const Tile& tile) {
     for_each_stored_piece(plan, tile,
@@ -103,23 +142,17 @@ class Cuts {
 
  private:
   std::span<const Plan> plans_;
-  std::vector<std::array<std::vector<char>, buffer_count>> rows_;
-  std::map<std::int64_t, std::vector<char>> columns_;
+  std::vector<std::array<CutList, buffer_count>> rows_;
+  std::map<std::int64_t, CutList> columns_;
 };
 
 }  // namespace
 
-Grid::Grid(const std::vector<char>& row_cuts, const std::vector<char>& col_cuts) {
-  const auto number = [](const std::vector<char>& cuts, std::vector<std::int32_t>& of,
-                         std::vector<std::int32_t>& starts) {
-    for (std::size_t position = 0; position < cuts.size(); ++position) {
-      if (cuts[position]) starts.push_back(static_cast<std::int32_t>(position));
-      of.push_back(static_cast<std::int32_t>(starts.size()) - 1);
-    }
-  };
-  number(row_cuts, band_of_row_, row_of_band_);
-  number(col_cuts, column_of_col_, col_of_column_);
-  cells_.resize(bands() * columns());
+Grid::Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts)
+    : row_cuts_(std::move(row_cuts)), col_cuts_(std::move(col_cuts)), cells_(bands() * columns()) {}
+
+std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t cut) {
+  return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
 }
 
 std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links) {
@@ -132,16 +165,25 @@ std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const Ro
     cuts.cut_region(link.from_rank, link.from);
     cuts.cut_region(link.to_rank, link.to);
   }
+  cuts.settle();
   for (bool moved = true; moved;) {
     moved = false;
-    for (const RowLink& link : links) moved |= cuts.share(link.from_rank, link.from, link.to_rank, link.to);
+    for (const RowLink& link : links) moved |= cuts.share(link);
+    cuts.settle();
   }
   std::vector<RankGrids> all;
+  std::size_t cells = 0;
   for (const Plan& plan : plans) {
     RankGrids& grids = all.emplace_back();
     for (std::size_t role = 0; role < buffer_count; ++role) {
-      grids[role] =
-          Grid(cuts.rows(plan.rank, static_cast<BufferRole>(role)), cuts.columns(plan.buffers[role].cols));
+      const auto& rows = cuts.rows(plan.rank, static_cast<BufferRole>(role)).positions();
+      const auto& cols = cuts.columns(plan.buffers[role].cols).positions();
+      cells += (rows.size() - 1) * (cols.size() - 1);
+      if (cells > max_cells) {
+        throw InvalidPlan(fmt::format(
+            "the plans cut their buffers into more than {} pieces, too many to follow", max_cells));
+      }
+      grids[role] = Grid(rows, cols);
     }
   }
   return all;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -31,26 +32,23 @@ class Grid {
     std::int32_t last_read = none;  ///< index into the list of reads since the last write
   };
 
-  Grid() = default;
-  Grid(const std::vector<char>& row_cuts, const std::vector<char>& col_cuts);
+  Grid() : Grid({0}, {0}) {}
+  Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts);
 
-  std::size_t band(std::int32_t row) const {
-    return static_cast<std::size_t>(band_of_row_[static_cast<std::size_t>(row)]);
-  }
-  std::size_t column(std::int32_t col) const {
-    return static_cast<std::size_t>(column_of_col_[static_cast<std::size_t>(col)]);
-  }
-  std::int32_t first_row(std::size_t band) const { return row_of_band_[band]; }
-  std::int32_t first_col(std::size_t column) const { return col_of_column_[column]; }
-  std::size_t bands() const { return row_of_band_.size() - 1; }
-  std::size_t columns() const { return col_of_column_.size() - 1; }
+  /// The band of rows that begins at `row`, the column of cells that begins at `col`: both must be cuts.
+  std::size_t band(std::int32_t row) const { return position(row_cuts_, row); }
+  std::size_t column(std::int32_t col) const { return position(col_cuts_, col); }
+  std::int32_t first_row(std::size_t band) const { return row_cuts_[band]; }
+  std::int32_t first_col(std::size_t column) const { return col_cuts_[column]; }
+  std::size_t bands() const { return row_cuts_.size() - 1; }
+  std::size_t columns() const { return col_cuts_.size() - 1; }
   Cell& cell(std::size_t band, std::size_t column) { return cells_[band * columns() + column]; }
 
  private:
-  std::vector<std::int32_t> band_of_row_;
-  std::vector<std::int32_t> row_of_band_;
-  std::vector<std::int32_t> column_of_col_;
-  std::vector<std::int32_t> col_of_column_;
+  static std::size_t position(const std::vector<std::int32_t>& cuts, std::int32_t cut);
+
+  std::vector<std::int32_t> row_cuts_;
+  std::vector<std::int32_t> col_cuts_;
   std::vector<Cell> cells_;
 };
 
@@ -64,15 +62,19 @@ struct RowLink {
 
 using RankGrids = std::array<Grid, buffer_count>;  // by role
 
-/// The grids of all ranks' buffers. Regions that are linked are cut alike.
+/// The grids of all ranks' buffers. Regions that are linked are cut alike. Throws `InvalidPlan` where memory
+/// for the cells would be out of all proportion.
 std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links);
 
 /// Calls visit(first row of the tile, target rank, row of the buffer, rows) for each piece of a tile that is
 /// stored in one piece. `every_rank` is passed on as it is.
 template <typename Visit>
 void for_each_stored_piece(const Plan& plan, const Tile& tile, Visit&& visit) {
-  if (tile.row_map == none && tile.part_rows == none) {
-    visit(0, tile.rank, tile.store_row, tile.rows);
+  if (tile.row_map == none) {
+    const std::int32_t piece = tile.part_rows == none ? tile.rows : tile.part_rows;
+    for (std::int32_t first = 0; first < tile.rows; first += piece) {
+      visit(first, tile.rank, stored_at(plan, tile, first).row, std::min(piece, tile.rows - first));
+    }
     return;
   }
   std::int32_t first = 0;

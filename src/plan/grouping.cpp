@@ -47,7 +47,8 @@ std::vector<Range> Grouping::ranges(std::int64_t extent, std::int64_t block) con
   std::int64_t first = 0;
   for (const int size : sizes_) {
     waves_done += size;
-    const std::int64_t end_block = (blocks * std::min(waves_done * workers_, entries_) + entries_ / 2) / entries_;
+    const std::int64_t end_block =
+        (blocks * std::min(waves_done * workers_, entries_) + entries_ / 2) / entries_;
     const std::int64_t end = std::min(extent, end_block * block);
     if (end > first)
       ranges.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(end - first)});

@@ -107,7 +107,7 @@ class ReduceSlices {
         std::int64_t target = 0;
         if (strategy_ == Strategy::copy) target = peers;
         if (strategy_ == Strategy::store) {
-          target = peers * builder_.schedule().cluster_rows *
+          target = std::int64_t{peers} * builder_.schedule().cluster_rows *
                    entry_count(builder_.schedule(), group.count, all_cols_.count);
         }
         builder_.add_counter(CounterRole::arrival, next_arrival_group_++, none, target);

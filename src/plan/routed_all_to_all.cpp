@@ -50,9 +50,9 @@ class RoutedRows {
     for (std::int32_t source = 0; source < builder.ranks(); ++source) {
       GroupCounts& counts = counts_.emplace_back(groups_.size(), builder.ranks());
       for (std::size_t group = 0; group < groups_.size(); ++group) {
-        for (std::int32_t row = groups_[group].first; row < groups_[group].first + groups_[group].count;
-             ++row) {
-          ++counts.at(group, routes.target(source, row));
+        for (const RowRoutes::Run& run :
+             routes.runs_within(source, groups_[group].first, groups_[group].count)) {
+          counts.at(group, run.target) += run.rows;
         }
       }
     }
@@ -120,11 +120,12 @@ class RoutedRows {
     const std::vector<std::int32_t> starts =
         pool_starts(counts_[static_cast<std::size_t>(rank)], index, rows.first, builder_.ranks());
     std::vector<std::int32_t> next = starts;
-    for (std::int32_t row = rows.first; row < rows.first + rows.count; ++row) {
-      const std::int32_t target = routes_.target(rank, row);
-      builder_.plan().row_map.push_back(strategy_ == Strategy::store
-                                            ? RowTarget{target, routes_.out_row(rank, row)}
-                                            : RowTarget{rank, next[static_cast<std::size_t>(target)]++});
+    for (const RowRoutes::Run& run : routes_.runs_within(rank, rows.first, rows.count)) {
+      for (std::int32_t row = 0; row < run.rows; ++row) {
+        builder_.plan().row_map.push_back(
+            strategy_ == Strategy::store ? RowTarget{run.target, run.out_row + row}
+                                         : RowTarget{rank, next[static_cast<std::size_t>(run.target)]++});
+      }
     }
     if (strategy_ == Strategy::store) {
       area.store_wait = gate_;
@@ -247,13 +248,8 @@ class SubTokens {
           pieces.push_back({0, rows, none, source * m + begin});
           continue;
         }
-        for (std::int32_t row = 0; row < rows; ++row) {
-          const std::int32_t target = routes.target(source, begin + row);
-          if (!pieces.empty() && pieces.back().target == target) {
-            ++pieces.back().rows;
-          } else {
-            pieces.push_back({row, 1, target, routes.out_row(source, begin + row)});
-          }
+        for (const RowRoutes::Run& run : routes.runs_within(source, begin, rows)) {
+          pieces.push_back({run.first - begin, run.rows, run.target, run.out_row});
         }
       }
     }

@@ -1,48 +1,58 @@
 #include "plan/row_routes.hpp"
 
+#include <algorithm>
+
 namespace flashoverlap {
 
 RowRoutes::RowRoutes(const Problem& problem) {
   if (problem.exchange != Exchange::rows) return;
-  const auto ranks = static_cast<std::size_t>(problem.ranks);
-  const auto rows = static_cast<std::size_t>(problem.m);
-  std::vector<std::int32_t> next_out_row(ranks, 0);
-  for (std::size_t source = 0; source < ranks; ++source) {
-    std::vector<std::int32_t>& targets = targets_.emplace_back(rows);
-    std::vector<std::int32_t>& out_rows = out_rows_.emplace_back(rows);
+  std::vector<std::int32_t> next_out_row(static_cast<std::size_t>(problem.ranks), 0);
+  for (std::int32_t source = 0; source < problem.ranks; ++source) {
+    std::vector<Run>& runs = runs_.emplace_back();
     first_out_rows_.push_back(next_out_row);
-    std::vector<bool> seen(ranks, false);
-    for (std::size_t row = 0; row < rows; ++row) {
-      const std::int32_t target =
-          destination(problem, static_cast<int>(source), static_cast<std::int64_t>(row));
-      const auto index = static_cast<std::size_t>(target);
-      targets[row] = target;
-      out_rows[row] = next_out_row[index]++;
-      if (row == 0 || target != targets[row - 1]) {
-        if (seen[index]) sorted_ = false;
-        seen[index] = true;
+    std::vector<bool> seen(next_out_row.size(), false);
+    const auto append = [&](std::int32_t first, std::int32_t rows, std::int32_t target) {
+      std::int32_t& out_row = next_out_row[static_cast<std::size_t>(target)];
+      if (!runs.empty() && runs.back().target == target) {
+        runs.back().rows += rows;
+      } else {
+        if (seen[static_cast<std::size_t>(target)]) sorted_ = false;
+        seen[static_cast<std::size_t>(target)] = true;
+        runs.push_back({first, rows, target, out_row});
       }
-    }
-  }
-}
-
-std::vector<Range> RowRoutes::rows_for(std::int32_t source, std::int32_t target) const {
-  const std::vector<std::int32_t>& targets = targets_[static_cast<std::size_t>(source)];
-  std::vector<Range> runs;
-  for (std::int32_t row = 0; row < std::ssize(targets); ++row) {
-    if (targets[static_cast<std::size_t>(row)] != target) continue;
-    if (!runs.empty() && runs.back().first + runs.back().count == row) {
-      ++runs.back().count;
+      out_row += rows;
+    };
+    if (problem.destinations.empty()) {
+      const auto part = static_cast<std::int32_t>(problem.m / problem.ranks);
+      for (std::int32_t target = 0; target < problem.ranks; ++target) append(target * part, part, target);
     } else {
-      runs.push_back({row, 1});
+      std::int32_t row = 0;
+      for (const std::int32_t target : problem.destinations[static_cast<std::size_t>(source)])
+        append(row++, 1, target);
     }
   }
-  return runs;
 }
 
-Range RowRoutes::run(std::int32_t source, std::int32_t target) const {
-  const std::vector<Range> runs = rows_for(source, target);
-  return runs.empty() ? Range{} : runs.front();
+std::vector<RowRoutes::Run> RowRoutes::runs_within(std::int32_t source, std::int32_t first,
+                                                   std::int32_t rows) const {
+  std::vector<Run> parts;
+  const std::vector<Run>& all = runs(source);
+  auto run = std::upper_bound(all.begin(), all.end(), first,
+                              [](std::int32_t row, const Run& candidate) { return row < candidate.first; });
+  if (run != all.begin()) --run;
+  for (; run != all.end() && run->first < first + rows; ++run) {
+    const std::int32_t begin = std::max(first, run->first);
+    const std::int32_t end = std::min(first + rows, run->first + run->rows);
+    parts.push_back({begin, end - begin, run->target, run->out_row + begin - run->first});
+  }
+  return parts;
+}
+
+RowRoutes::Run RowRoutes::run(std::int32_t source, std::int32_t target) const {
+  for (const Run& run : runs(source)) {
+    if (run.target == target) return run;
+  }
+  return {};
 }
 
 }  // namespace flashoverlap

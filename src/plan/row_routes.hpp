@@ -13,35 +13,35 @@ class RowRoutes {
  public:
   explicit RowRoutes(const Problem& problem);
 
+  /// Rows [first, first + rows) of a source go to `target`, as rows of its result from `out_row` on.
+  struct Run {
+    std::int32_t first = 0;
+    std::int32_t rows = 0;
+    std::int32_t target = 0;
+    std::int32_t out_row = 0;
+  };
+
+  /// All rows of a source in order, in runs that are as long as they can be.
+  const std::vector<Run>& runs(std::int32_t source) const { return runs_[static_cast<std::size_t>(source)]; }
+
+  /// The parts of the runs that lie within rows [first, first + rows) of a source.
+  std::vector<Run> runs_within(std::int32_t source, std::int32_t first, std::int32_t rows) const;
+
   /// Whether on every rank the rows for one destination are one run, so that they can be computed as a
   /// matrix.
   bool sorted() const { return sorted_; }
 
-  std::int32_t target(std::int32_t source, std::int32_t row) const { return at(targets_, source, row); }
-
-  /// Row of the target's result.
-  std::int32_t out_row(std::int32_t source, std::int32_t row) const { return at(out_rows_, source, row); }
+  /// The one run from source to target, if sorted; empty where nothing is sent.
+  Run run(std::int32_t source, std::int32_t target) const;
 
   /// Row of the target's result for the first row that `source` sends there.
   std::int32_t first_out_row(std::int32_t source, std::int32_t target) const {
-    return at(first_out_rows_, source, target);
+    return first_out_rows_[static_cast<std::size_t>(source)][static_cast<std::size_t>(target)];
   }
-
-  /// Runs of rows of `source` that go to `target`, ascending.
-  std::vector<Range> rows_for(std::int32_t source, std::int32_t target) const;
-
-  /// The one run, if sorted; empty where nothing is sent.
-  Range run(std::int32_t source, std::int32_t target) const;
 
  private:
-  using Table = std::vector<std::vector<std::int32_t>>;
-  static std::int32_t at(const Table& table, std::int32_t first, std::int32_t second) {
-    return table[static_cast<std::size_t>(first)][static_cast<std::size_t>(second)];
-  }
-
-  Table targets_;         // [source][row]
-  Table out_rows_;        // [source][row]
-  Table first_out_rows_;  // [source][target]
+  std::vector<std::vector<Run>> runs_;                     // [source]
+  std::vector<std::vector<std::int32_t>> first_out_rows_;  // [source][target]
   bool sorted_ = true;
 };
 

@@ -15,7 +15,11 @@ std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t li
   }
   const Matching matching = match_messages(plans, findings);
   if (!findings.empty()) return findings.take();
-  run_abstractly(plans, matching, findings);
+  try {
+    run_abstractly(plans, matching, findings);
+  } catch (const InvalidPlan& error) {
+    findings.add(Violation::structure, "{}", error.what());
+  }
   if (findings.empty()) find_origin_violations(plans, findings);
   return findings.take();
 }

@@ -30,8 +30,9 @@ std::vector<RowOrigin> natural_origins(const Problem& problem, std::int32_t rank
     if (problem.exchange == Exchange::heads) {
       origins.push_back({source, 0, static_cast<std::int32_t>(problem.m), rank * width});
     } else {
-      for (const Range run : routes.rows_for(source, rank))
-        origins.push_back({source, run.first, run.count, 0});
+      for (const RowRoutes::Run& run : routes.runs(source)) {
+        if (run.target == rank) origins.push_back({source, run.first, run.rows, 0});
+      }
     }
   }
   return origins;
