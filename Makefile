@@ -2,7 +2,7 @@
 SOURCES = $(shell find include src tests bench examples -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test build bench test-asan test-tsan fuzz lint format format-check clean setup setup-tools
+.PHONY: demo test build bench gpu-test gpu-bench test-asan test-tsan fuzz lint format format-check clean setup setup-tools
 
 demo: setup
 	cmake --preset release
@@ -18,6 +18,12 @@ build: setup
 
 bench: build
 	for program in build/release/bench/*_bench; do $$program || exit 1; done
+
+gpu-test: build
+	ctest --preset gpu
+
+gpu-bench: build
+	build/release/flashoverlap bench gemm --leave-free 4,8,16,32 --json out/bench-gemm.json
 
 test-asan test-tsan: test-%: setup
 	cmake --preset $*

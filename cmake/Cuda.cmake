@@ -28,7 +28,9 @@ endif()
 
 if(FLASHOVERLAP_CUDA)
   enable_language(CUDA)
-  string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMake 3.25 does not know CUDA_STANDARD 20
+  # CMake 3.25.1 does not know that nvcc speaks C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   message(STATUS "CUDA parts: compiled for sm_90a")
 else()
   message(STATUS "CUDA parts: left out (${cuda_reason})")

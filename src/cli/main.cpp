@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
@@ -67,7 +68,12 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "flashoverlap " FLASHOVERLAP_VERSION);
   app.require_subcommand(0, 1);
   app.footer("Each command has its own --help with examples. Try: flashoverlap demo\n");
-  const std::array commands{demo_command(app), plan_command(app), check_command(app), timeline_command(app)};
+  const std::vector commands{
+      demo_command(app),  plan_command(app), check_command(app), timeline_command(app),
+#ifdef FLASHOVERLAP_HAS_CUDA
+      bench_command(app),
+#endif
+  };
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wish) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+
+/// A CUDA call that failed; `what()` names the call and the reason.
+class CudaError : public Error {
+ public:
+  using Error::Error;
+};
+
+inline void check_cuda(cudaError_t status, std::string_view call) {
+  if (status != cudaSuccess) throw CudaError(fmt::format("{}: {}", call, cudaGetErrorString(status)));
+}
+
+}  // namespace flashoverlap
+
+/// Throws `CudaError` unless the call of the CUDA runtime succeeds.
+#define FLASHOVERLAP_CUDA(call) ::flashoverlap::check_cuda((call), #call)

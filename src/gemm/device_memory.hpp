@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "gemm/cuda_error.hpp"
+
+namespace flashoverlap {
+
+/// Memory of the current GPU, freed with its owner.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  explicit DeviceArray(std::size_t count) : count_(count) {
+    if (count > 0) FLASHOVERLAP_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
+  }
+  explicit DeviceArray(std::span<const T> values) : DeviceArray(values.size()) {
+    if (count_ > 0)
+      FLASHOVERLAP_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(DeviceArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    return *this;
+  }
+
+  T* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return count_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+}  // namespace flashoverlap

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+/// A plan's tile list as the kernel reads it: indices resolved to pointers, nothing left to decide.
+namespace flashoverlap::sm90 {
+
+/// A matrix that tiles are stored to: on this GPU or a peer.
+struct Destination {
+  CUtensorMap map;  ///< boxes of a warpgroup's rows × 64 columns; valid where `stored_by_tma` may be set
+  void* base;
+  std::int64_t pitch;  ///< elements from row to row
+};
+
+/// Buffers out, staging and inbox of every rank of a node.
+inline constexpr int max_destinations = 3 * 8;
+
+/// A counter and the value to wait for.
+struct CounterWait {
+  const std::uint32_t* counter = nullptr;  ///< null: nothing to wait for
+  std::uint32_t target = 0;
+};
+
+/// One entry, in the parts that the kernel's roles read: each reads its own ahead of time, so that no role
+/// waits for it.
+struct DeviceTile {
+  struct alignas(16) Load {
+    CounterWait start_wait;
+    std::int32_t a_row;
+    std::int32_t b_row;
+    std::int32_t a_source;  ///< 0: operand, 1: gathered
+    std::int32_t b_source;
+  } load;
+  struct alignas(16) Finish {
+    CounterWait store_wait;
+    std::int32_t addend_row;     ///< -1: nothing is added
+    std::int32_t stored_by_tma;  ///< the tile is whole, or what it lacks lies outside the destination
+  } finish;
+  struct alignas(16) Store {
+    std::uint32_t* raise;  ///< or null
+    std::int32_t rows;
+    std::int32_t cols;
+    std::int32_t store_row;
+    std::int32_t store_col;
+    std::int32_t destination;   ///< index of the first destination
+    std::int32_t destinations;  ///< how many in a row get the tile
+    std::int32_t row_map;       ///< index of the first row's place, or -1
+    std::int32_t part_rows;     ///< see Tile::part_rows; -1 where uncut
+    std::int32_t part_stride;
+    std::int32_t addend_col;
+  } store;
+};
+
+/// Where a row of a tile is stored.
+struct DeviceRow {
+  std::int32_t destination;
+  std::int32_t row;
+};
+
+/// The first wait that expired: everything after it in the same launch passes without waiting.
+struct ExpiredWait {
+  std::uint32_t happened;
+  std::uint32_t tile;
+  std::uint32_t actual;
+};
+
+struct GemmArguments {
+  CUtensorMap a[2];  ///< operand and gathered operand: boxes of a block's rows × 64 elements of k
+  CUtensorMap b[2];
+  Destination destinations[max_destinations];
+  const DeviceTile* tiles;
+  const DeviceRow* row_map;
+  const void* addends;
+  std::int64_t addend_pitch;
+  std::int32_t addend_count;
+  std::int32_t addend_stride;  ///< rows from one rank's partial result to the next one's
+  std::int32_t rank;
+  std::int32_t tile_count;
+  std::int32_t k;
+  std::int32_t a_blocks;  ///< see ABlocks
+  std::int32_t a_block_stride;
+  std::uint64_t wait_limit_ns;
+  ExpiredWait* expired;
+};
+
+}  // namespace flashoverlap::sm90

@@ -1,0 +1,175 @@
+#include "gemm/gemm_benchmark.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "flashoverlap/matrix.hpp"
+#include "flashoverlap/planner.hpp"
+#include "gemm/cublas_gemm.hpp"
+#include "gemm/random_fill.hpp"
+#include "gemm/sm90_gemm.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+using Element = std::uint16_t;  // bits of a 16-bit element
+
+constexpr int row_blocks_per_counter = 8;
+
+/// C by one rank, with one counter per 8 row blocks.
+Plan single_rank_plan(DataType data_type, const Shape& c, std::int64_t k, const KernelTile& tile,
+                      int multiprocessors) {
+  Plan plan = make_plan({.m = c.rows, .n = c.cols, .k = k, .data_type = data_type},
+                        {.strategy = Strategy::sequential,
+                         .tile_rows = tile.rows,
+                         .tile_cols = tile.cols,
+                         .cluster_rows = tile.cluster_rows,
+                         .multiprocessors = multiprocessors,
+                         .raster = kernel_raster(tile)},
+                        0);
+  const int rows_per_counter = row_blocks_per_counter * entry_rows(plan.schedule);
+  plan.counters.assign(static_cast<std::size_t>(c.rows / rows_per_counter) + 1, {});
+  for (Tile& each : plan.tiles) each.raise = {0, each.row / rows_per_counter};
+  return plan;
+}
+
+struct OperandSet {
+  DeviceArray<Element> a;
+  DeviceArray<Element> b;
+  DeviceArray<Element> c;
+};
+
+class Timer {
+ public:
+  Timer() {
+    FLASHOVERLAP_CUDA(cudaEventCreate(&begin_));
+    FLASHOVERLAP_CUDA(cudaEventCreate(&end_));
+  }
+  ~Timer() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  template <typename Launch>
+  double microseconds(cudaStream_t stream, Launch&& launch) {
+    FLASHOVERLAP_CUDA(cudaEventRecord(begin_, stream));
+    launch();
+    FLASHOVERLAP_CUDA(cudaEventRecord(end_, stream));
+    FLASHOVERLAP_CUDA(cudaEventSynchronize(end_));
+    float milliseconds = 0;
+    FLASHOVERLAP_CUDA(cudaEventElapsedTime(&milliseconds, begin_, end_));
+    return 1000.0 * static_cast<double>(milliseconds);
+  }
+
+ private:
+  cudaEvent_t begin_{};
+  cudaEvent_t end_{};
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Matrix download(DataType data_type, const Shape& shape, const DeviceArray<Element>& from) {
+  Matrix matrix(data_type, shape.rows, shape.cols);
+  FLASHOVERLAP_CUDA(
+      cudaMemcpy(matrix.row(0), from.data(), from.size() * sizeof(Element), cudaMemcpyDeviceToHost));
+  return matrix;
+}
+
+double difference(const Matrix& values, const Matrix& reference) {
+  std::vector<double> expected;
+  std::vector<float> row(static_cast<std::size_t>(reference.cols()));
+  for (std::int64_t index = 0; index < reference.rows(); ++index) {
+    reference.read(index, 0, row);
+    expected.insert(expected.end(), row.begin(), row.end());
+  }
+  return relative_error(values, expected);
+}
+
+int multiprocessor_count() {
+  int device = 0;
+  int count = 0;
+  FLASHOVERLAP_CUDA(cudaGetDevice(&device));
+  FLASHOVERLAP_CUDA(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
+}  // namespace
+
+GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int64_t k) {
+  const int all = multiprocessor_count();
+  GemmTimes times{.c = c, .k = k, .tile = choose_kernel_tile(c, k, all)};
+  const cudaStream_t stream = nullptr;
+  const std::int64_t set_bytes = (c.rows * k + c.cols * k + c.rows * c.cols) * 2;
+  constexpr std::int64_t rotated_bytes = std::int64_t{400} << 20;  // several times the L2 cache
+  const auto sets = static_cast<std::size_t>(std::clamp<std::int64_t>(rotated_bytes / set_bytes + 1, 1, 8));
+
+  std::vector<OperandSet> operands;
+  for (std::size_t set = 0; set < sets; ++set) {
+    operands.push_back({DeviceArray<Element>(static_cast<std::size_t>(c.rows * k)),
+                        DeviceArray<Element>(static_cast<std::size_t>(c.cols * k)),
+                        DeviceArray<Element>(static_cast<std::size_t>(c.rows * c.cols))});
+    fill_random(operands[set].a.data(), operands[set].a.size(), benchmark.data_type, 2 * set, stream);
+    fill_random(operands[set].b.data(), operands[set].b.size(), benchmark.data_type, 2 * set + 1, stream);
+  }
+  DeviceArray<std::uint32_t> counters(static_cast<std::size_t>(c.rows / 128) + 1);
+  FLASHOVERLAP_CUDA(cudaMemset(counters.data(), 0, counters.size() * sizeof(std::uint32_t)));
+
+  CublasGemm cublas(benchmark.data_type, c, k, benchmark.a_layout, benchmark.b_layout);
+  cublas.choose_algorithm(operands[0].a.data(), operands[0].b.data(), operands[0].c.data(), stream);
+
+  std::vector<std::function<void(std::size_t)>> variants;
+  variants.emplace_back([&](std::size_t set) {
+    cublas.launch(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), stream);
+  });
+  const auto add_kernel = [&](int multiprocessors, bool raise_counters) {
+    const Plan plan = single_rank_plan(benchmark.data_type, c, k, times.tile, multiprocessors);
+    auto bound = std::make_shared<std::vector<Sm90Gemm>>();
+    for (OperandSet& set : operands) {
+      GemmMemory memory{.buffers = {{}}, .counters = {counters.data()}};
+      memory.buffers[0] = {
+          {{set.a.data(), c.rows, k}, {set.b.data(), c.cols, k}, {set.c.data(), c.rows, c.cols}}};
+      bound->emplace_back(plan, memory,
+                          GemmOptions{.a_layout = benchmark.a_layout,
+                                      .b_layout = benchmark.b_layout,
+                                      .raise_counters = raise_counters});
+    }
+    variants.emplace_back([bound, stream](std::size_t set) { (*bound)[set].launch(stream); });
+  };
+  for (const int limit : benchmark.limits) add_kernel(limit, true);
+  add_kernel(all, false);
+  add_kernel(all, true);
+
+  Timer timer;
+  std::vector<std::vector<double>> samples(variants.size());
+  constexpr int warm_up = 2;
+  for (int repetition = 0; repetition < warm_up + benchmark.repetitions; ++repetition) {
+    const std::size_t set = static_cast<std::size_t>(repetition) % sets;
+    for (std::size_t variant = 0; variant < variants.size(); ++variant) {
+      const double sample = timer.microseconds(stream, [&] { variants[variant](set); });
+      if (repetition >= warm_up) samples[variant].push_back(sample);
+    }
+  }
+  times.cublas_us = median(samples.front());
+  times.kernel_us = median(samples.back());
+  times.silent_us = median(samples[samples.size() - 2]);
+  for (std::size_t limit = 0; limit < benchmark.limits.size(); ++limit)
+    times.limited_us.push_back(median(samples[1 + limit]));
+
+  variants.front()(0);
+  const Matrix expected = download(benchmark.data_type, c, operands[0].c);
+  FLASHOVERLAP_CUDA(cudaMemset(operands[0].c.data(), 0xFF, operands[0].c.size() * sizeof(Element)));  // NaN
+  variants.back()(0);
+  times.error = difference(download(benchmark.data_type, c, operands[0].c), expected);
+  return times;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "flashoverlap/problem.hpp"
+#include "flashoverlap/schedule.hpp"
+
+namespace flashoverlap {
+
+/// How an operand lies in memory: its rows (of A[m,k] or B[n,k]) contiguous in k, or stored transposed, [k,m]
+/// or [k,n].
+enum class OperandLayout { k_contiguous, row_contiguous };
+
+/// A compiled kernel: the tile that one thread block computes, and how many blocks make a cluster.
+struct KernelTile {
+  int rows = 128;
+  int cols = 256;
+  int cluster_rows = 1;
+  bool operator==(const KernelTile&) const = default;
+};
+
+/// Every kernel there is.
+std::span<const KernelTile> kernel_tiles();
+
+/// Row blocks that should be walked together (Schedule::raster), so that what a wave reads stays in L2.
+int kernel_raster(const KernelTile& tile);
+
+/// Microseconds that a GEMM is expected to take with a kernel on an H200 at full load; good for comparing
+/// kernels. Each wave costs its steps of 64 along k, bound by the tensor cores or by what a step loads, and a
+/// fixed part.
+double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int64_t k, int multiprocessors);
+
+/// The kernel with the least `expected_microseconds`.
+KernelTile choose_kernel_tile(const Shape& gemm, std::int64_t k, int multiprocessors);
+
+}  // namespace flashoverlap

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+/// PTX instructions that CUDA C++ has no word for, one line each under a name of its own (PTX ISA 9.0).
+namespace flashoverlap::sm90 {
+
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// Barriers in shared memory that count arrivals and bytes.
+
+__device__ inline void barrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
+}
+
+__device__ inline void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;");
+}
+
+__device__ inline void barrier_expect(std::uint64_t* barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+
+__device__ inline void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/// Arrives at the same barrier of another block of the cluster.
+__device__ inline void barrier_arrive_at(std::uint64_t* barrier, std::uint32_t block) {
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(shared_address(barrier)),
+      "r"(block)
+      : "memory");
+}
+
+__device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// The tensor memory accelerator: boxes of matrices between global and shared memory.
+
+__device__ inline void tma_prefetch(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+__device__ inline void tma_load(void* to, const CUtensorMap* map, std::uint64_t* barrier, int col, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+      "[%4];" ::"r"(shared_address(to)),
+      "l"(map), "r"(col), "r"(row), "r"(shared_address(barrier))
+      : "memory");
+}
+
+/// To the same place in every block of the cluster whose bit is set in `blocks`, counted at each one's
+/// barrier.
+__device__ inline void tma_load_multicast(void* to, const CUtensorMap* map, std::uint64_t* barrier, int col,
+                                          int row, std::uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+      "l"(map), "r"(col), "r"(row), "r"(shared_address(barrier)), "h"(blocks)
+      : "memory");
+}
+
+__device__ inline void tma_store(const CUtensorMap* map, const void* from, int col, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+               "r"(col), "r"(row), "r"(shared_address(from))
+               : "memory");
+}
+
+__device__ inline void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/// Shared memory of this thread's stores may be reused; nothing is said about what others see.
+__device__ inline void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/// This thread's stores are complete and visible to it, so a release by it covers them.
+__device__ inline void tma_store_wait_visible() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/// Orders this thread's ordinary writes to shared memory before what the TMA or the tensor cores read next.
+__device__ inline void fence_shared_for_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// Orders what this thread has seen in global memory before what the TMA reads there next.
+__device__ inline void fence_global_for_async() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+// Warpgroup matrix instructions.
+
+__device__ inline void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/// At most `Pending` of this warpgroup's committed groups are still running.
+template <int Pending>
+__device__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+/// Four 8 x 8 matrices of 16-bit elements from registers to the rows whose addresses the lanes give, 8 lanes
+/// a matrix.
+__device__ inline void store_matrices(std::uint32_t address, std::uint32_t m0, std::uint32_t m1,
+                                      std::uint32_t m2, std::uint32_t m3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m0),
+               "r"(m1), "r"(m2), "r"(m3)
+               : "memory");
+}
+
+template <int Registers>
+__device__ void give_up_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers>
+__device__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// Blocks, clusters, and threads of other GPUs.
+
+/// Barrier `id` (1 … 15) among `threads` threads of the block.
+__device__ inline void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ inline std::uint32_t cluster_block() {
+  std::uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ inline void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/// Raises a counter that stream memory operations, copy engines and other GPUs wait for; all that this thread
+/// has written or seen is visible to whoever sees it.
+__device__ inline void raise_counter(std::uint32_t* counter) {
+  asm volatile("red.release.sys.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+__device__ inline std::uint32_t read_counter(const std::uint32_t* counter) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
+
+__device__ inline std::uint64_t nanoseconds() {
+  std::uint64_t time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+}
+
+}  // namespace flashoverlap::sm90

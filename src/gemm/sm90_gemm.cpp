@@ -1,0 +1,233 @@
+#include "gemm/sm90_gemm.hpp"
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <algorithm>
+
+#include "gemm/sm90_kernels.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+using sm90::Destination;
+
+constexpr std::array destination_roles{BufferRole::out, BufferRole::staging, BufferRole::inbox};
+
+/// The driver's function, found at run time so that the library does not link against the driver.
+PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  FLASHOVERLAP_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                                     cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess)
+    throw CudaError("cuTensorMapEncodeTiled: the driver does not have it");
+  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+}
+
+/// Boxes of `box_rows` rows × 128 bytes of a row-major matrix of 16-bit elements, swizzled by 128 bytes.
+CUtensorMap tensor_map(DataType data_type, void* base, std::int64_t rows, std::int64_t cols, int box_rows) {
+  static const auto encode = tensor_map_encoder();
+  CUtensorMap map{};
+  const std::array<cuuint64_t, 2> extents{static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
+  const std::array<cuuint64_t, 1> pitch{static_cast<cuuint64_t>(cols) * 2};
+  const std::array<cuuint32_t, 2> box{64, static_cast<cuuint32_t>(box_rows)};
+  const std::array<cuuint32_t, 2> steps{1, 1};
+  const CUresult result = encode(
+      &map, data_type == DataType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      2, base, extents.data(), pitch.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    throw CudaError(fmt::format("cuTensorMapEncodeTiled: error {} for a matrix of {} x {} at {}",
+                                static_cast<int>(result), rows, cols, base));
+  }
+  return map;
+}
+
+bool is_aligned(const void* base, std::int64_t cols) {
+  return cols % 8 == 0 && reinterpret_cast<std::uintptr_t>(base) % 16 == 0;
+}
+
+/// Loads of operand rows: `box_rows` rows × 64 of k, or 64 rows × 64 of k of the transposed matrix.
+CUtensorMap operand_map(std::string_view name, DataType data_type, const DeviceMatrix& matrix,
+                        OperandLayout layout, int box_rows) {
+  if (matrix.base == nullptr) return {};
+  const bool transposed = layout == OperandLayout::row_contiguous;
+  const std::int64_t rows = transposed ? matrix.cols : matrix.rows;
+  const std::int64_t cols = transposed ? matrix.rows : matrix.cols;
+  require(cols % 8 == 0, fmt::format("contiguous extent of {}", name), cols,
+          "must be a multiple of 8 elements, as the TMA loads rows of multiples of 16 bytes");
+  require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name),
+          matrix.base, "must be a multiple of 16 bytes");
+  return tensor_map(data_type, matrix.base, rows, cols, transposed ? 64 : box_rows);
+}
+
+sm90::Kernel find_kernel(const Schedule& schedule, DataType data_type, OperandLayout a, OperandLayout b) {
+  using Finder = sm90::Kernel (*)(DataType, OperandLayout, OperandLayout);
+  constexpr std::array<std::pair<KernelTile, Finder>, 9> finders{{{{128, 256, 1}, sm90::kernel_128x256_1},
+                                                                  {{128, 224, 1}, sm90::kernel_128x224_1},
+                                                                  {{128, 208, 1}, sm90::kernel_128x208_1},
+                                                                  {{128, 192, 1}, sm90::kernel_128x192_1},
+                                                                  {{128, 192, 2}, sm90::kernel_128x192_2},
+                                                                  {{128, 160, 1}, sm90::kernel_128x160_1},
+                                                                  {{128, 128, 1}, sm90::kernel_128x128_1},
+                                                                  {{128, 112, 1}, sm90::kernel_128x112_1},
+                                                                  {{128, 96, 1}, sm90::kernel_128x96_1}}};
+  const KernelTile wanted{schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+  for (const auto& [tile, finder] : finders) {
+    if (tile == wanted) return finder(data_type, a, b);
+  }
+  throw InvalidArgument("tile",
+                        fmt::format("{}x{}, cluster of {}", wanted.rows, wanted.cols, wanted.cluster_rows),
+                        "there is no kernel of this shape; see kernel_tiles()");
+}
+
+std::size_t index(std::int32_t value) {
+  return static_cast<std::size_t>(value);
+}
+
+std::int32_t destination_of(std::int32_t rank, BufferRole role) {
+  const auto place = std::find(destination_roles.begin(), destination_roles.end(), role);
+  return static_cast<std::int32_t>(place - destination_roles.begin()) * 8 + rank;
+}
+
+}  // namespace
+
+Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
+    : row_map_(plan.row_map.size()), expired_(1) {
+  const DataType data_type = plan.problem.data_type;
+  const Schedule& schedule = plan.schedule;
+  require(data_type != DataType::fp32, "data_type", name(data_type), "must be bf16 or fp16 on a GPU");
+  require(plan.problem.ranks <= 8, "ranks", plan.problem.ranks, "must be at most 8 on one node");
+  const sm90::Kernel kernel = find_kernel(schedule, data_type, options.a_layout, options.b_layout);
+  kernel_ = kernel.function;
+  threads_ = kernel.threads;
+  shared_bytes_ = kernel.shared_bytes;
+  cluster_rows_ = schedule.cluster_rows;
+  blocks_ = std::min(workers(schedule), static_cast<int>(plan.tiles.size())) * cluster_rows_;
+  FLASHOVERLAP_CUDA(
+      cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
+
+  const auto& own = memory.buffers[index(plan.rank)];
+  const auto matrix = [&](BufferRole role) -> const DeviceMatrix& {
+    return own[static_cast<std::size_t>(role)];
+  };
+  const int b_box = schedule.tile_cols / cluster_rows_;
+  for (const auto& [source, role] : {std::pair{0, BufferRole::a}, {1, BufferRole::gathered}}) {
+    arguments_.a[source] =
+        operand_map(name(role), data_type, matrix(role), options.a_layout, schedule.tile_rows);
+  }
+  for (const auto& [source, role] : {std::pair{0, BufferRole::b}, {1, BufferRole::gathered}}) {
+    arguments_.b[source] = operand_map(name(role), data_type, matrix(role), options.b_layout, b_box);
+  }
+  for (const BufferRole role : destination_roles) {
+    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+      const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(role)];
+      if (to.base == nullptr) continue;
+      Destination& destination = arguments_.destinations[destination_of(rank, role)];
+      destination.base = to.base;
+      destination.pitch = to.cols;
+      if (is_aligned(to.base, to.cols)) {
+        destination.map = tensor_map(data_type, to.base, to.rows, to.cols, kernel.group_rows);
+      }
+    }
+  }
+  resolve_tiles(plan, memory, options);
+  arguments_.tiles = tiles_.data();
+  arguments_.row_map = row_map_.data();
+  arguments_.addends = matrix(BufferRole::inbox).base;
+  arguments_.addend_pitch = matrix(BufferRole::inbox).cols;
+  arguments_.addend_count = plan.addends.count;
+  arguments_.addend_stride = plan.addends.row_stride;
+  arguments_.rank = plan.rank;
+  arguments_.tile_count = static_cast<std::int32_t>(plan.tiles.size());
+  arguments_.k = static_cast<std::int32_t>(plan.problem.k);
+  arguments_.a_blocks = plan.a_blocks.count;
+  arguments_.a_block_stride = plan.a_blocks.row_stride;
+  arguments_.wait_limit_ns = options.wait_limit_ns;
+  arguments_.expired = expired_.data();
+  FLASHOVERLAP_CUDA(cudaMemset(expired_.data(), 0, sizeof(sm90::ExpiredWait)));
+}
+
+void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options) {
+  const auto wait = [&](std::int32_t counter) -> sm90::CounterWait {
+    if (counter == none) return {};
+    return {memory.counters[index(plan.rank)] + counter,
+            static_cast<std::uint32_t>(plan.counters[index(counter)].target)};
+  };
+  // TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does.
+  const auto stored_by_tma = [&](const Tile& tile) {
+    if (tile.row_map != none || tile.part_rows != none) return false;
+    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+      if (tile.rank != rank && tile.rank != every_rank) continue;
+      const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
+      const bool whole_rows = tile.rows == entry_rows(plan.schedule) || tile.store_row + tile.rows == to.rows;
+      const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
+      if (!whole_rows || !whole_cols || !is_aligned(to.base, to.cols)) return false;
+    }
+    return true;
+  };
+  std::vector<sm90::DeviceTile> tiles;
+  for (const Tile& tile : plan.tiles) {
+    const bool everywhere = tile.rank == every_rank;
+    tiles.push_back({.load = {.start_wait = wait(tile.start_wait),
+                              .a_row = tile.a_row,
+                              .b_row = tile.b_row,
+                              .a_source = tile.a_buffer == BufferRole::gathered,
+                              .b_source = tile.b_buffer == BufferRole::gathered},
+                     .finish = {.store_wait = wait(tile.store_wait),
+                                .addend_row = tile.addend_row,
+                                .stored_by_tma = stored_by_tma(tile)},
+                     .store = {.raise = nullptr,
+                               .rows = tile.rows,
+                               .cols = tile.cols,
+                               .store_row = tile.store_row,
+                               .store_col = tile.store_col,
+                               .destination = destination_of(everywhere ? 0 : tile.rank, tile.buffer),
+                               .destinations = everywhere ? plan.problem.ranks : 1,
+                               .row_map = tile.row_map,
+                               .part_rows = tile.part_rows,
+                               .part_stride = tile.part_stride,
+                               .addend_col = tile.col}});
+    if (options.raise_counters && tile.raise.rank != none) {
+      tiles.back().store.raise = memory.counters[index(tile.raise.rank)] + tile.raise.counter;
+    }
+  }
+  tiles_ = DeviceArray<sm90::DeviceTile>(tiles);
+
+  // One row map serves every tile that names it, so it must be stored to one buffer throughout.
+  std::vector<sm90::DeviceRow> rows;
+  const auto mapped = std::find_if(plan.tiles.begin(), plan.tiles.end(),
+                                   [](const Tile& tile) { return tile.row_map != none; });
+  for (const RowTarget& target : plan.row_map)
+    rows.push_back({destination_of(target.rank, mapped->buffer), target.row});
+  row_map_ = DeviceArray<sm90::DeviceRow>(rows);
+}
+
+void Sm90Gemm::launch(cudaStream_t stream) const {
+  if (blocks_ == 0) return;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(cluster_rows_), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks_));
+  config.blockDim = dim3(static_cast<unsigned>(threads_));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  const void* parameters[] = {&arguments_};
+  FLASHOVERLAP_CUDA(cudaLaunchKernelExC(&config, kernel_, const_cast<void**>(parameters)));
+}
+
+void Sm90Gemm::check_waits() const {
+  sm90::ExpiredWait expired{};
+  FLASHOVERLAP_CUDA(cudaMemcpy(&expired, expired_.data(), sizeof expired, cudaMemcpyDeviceToHost));
+  if (expired.happened == 0) return;
+  throw WaitExpired(fmt::format("rank {}: tile {} waited for a counter for more than {} ms; it was {}",
+                                arguments_.rank, expired.tile, arguments_.wait_limit_ns / 1'000'000,
+                                expired.actual));
+}
+
+}  // namespace flashoverlap

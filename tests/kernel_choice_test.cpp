@@ -1,0 +1,55 @@
+#include "gemm/kernel_choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace flashoverlap {
+namespace {
+
+constexpr int multiprocessors = 132;
+
+int columns_for(const Shape& gemm, std::int64_t k) {
+  return choose_kernel_tile(gemm, k, multiprocessors).cols;
+}
+
+TEST(KernelChoice, TakesTheWidestTileWhereItFillsWholeWaves) {
+  EXPECT_EQ(columns_for({1024, 4096}, 4096), 256);  // 128 tiles
+  EXPECT_EQ(columns_for({1024, 8192}, 4096), 256);  // 256
+}
+
+TEST(KernelChoice, TakesANarrowerTileWhereItSavesAWave) {
+  EXPECT_EQ(columns_for({1024, 3584}, 8192), 224);   // 8 x 16 tiles instead of 8 x 14 wider ones
+  EXPECT_EQ(columns_for({1024, 6656}, 16384), 208);  // two waves either way
+  EXPECT_EQ(columns_for({1024, 1792}, 4096), 112);
+}
+
+TEST(KernelChoice, ClustersOnlyWhereThereAreManyWaves) {
+  EXPECT_EQ(choose_kernel_tile({1024, 4096}, 4096, multiprocessors).cluster_rows, 1);
+  EXPECT_EQ(choose_kernel_tile({16384, 16384}, 6656, multiprocessors).cluster_rows, 2);
+}
+
+TEST(KernelChoice, ExpectsMoreTimeForMoreWork) {
+  for (const KernelTile& tile : kernel_tiles()) {
+    const double small = expected_microseconds(tile, {4096, 4096}, 4096, multiprocessors);
+    EXPECT_GT(expected_microseconds(tile, {8192, 4096}, 4096, multiprocessors), small);
+    EXPECT_GT(expected_microseconds(tile, {4096, 4096}, 8192, multiprocessors), small);
+    EXPECT_GE(expected_microseconds(tile, {4096, 4096}, 4096, multiprocessors - 32), small);
+  }
+}
+
+TEST(KernelChoice, EveryKernelWinsSomewhere) {
+  for (const KernelTile& tile : kernel_tiles()) {
+    bool wins = false;
+    for (std::int64_t m = 128; m <= 16384 && !wins; m *= 2) {
+      for (std::int64_t n = 512; n <= 32768 && !wins; n += 128) {
+        for (const std::int64_t k : {512, 1024, 4096, 8192})
+          wins |= choose_kernel_tile({m, n}, k, multiprocessors) == tile;
+      }
+    }
+    EXPECT_TRUE(wins) << tile.rows << "x" << tile.cols << ", cluster of " << tile.cluster_rows;
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap
