@@ -24,9 +24,8 @@ TEST(KernelChoice, TakesANarrowerTileWhereItSavesAWave) {
   EXPECT_EQ(columns_for({1024, 1792}, 4096), 112);
 }
 
-TEST(KernelChoice, ClustersOnlyWhereThereAreManyWaves) {
-  EXPECT_EQ(choose_kernel_tile({1024, 4096}, 4096, multiprocessors).cluster_rows, 1);
-  EXPECT_EQ(choose_kernel_tile({16384, 16384}, 6656, multiprocessors).cluster_rows, 2);
+TEST(KernelChoice, DoesNotPairRowBlocksThatAreNotThere) {
+  EXPECT_EQ(choose_kernel_tile({128, 16384}, 4096, multiprocessors).cluster_rows, 1);
 }
 
 TEST(KernelChoice, ExpectsMoreTimeForMoreWork) {

@@ -17,11 +17,10 @@ struct Kernel {
 Kernel kernel_128x256_1(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x224_1(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x208_1(DataType data_type, OperandLayout a, OperandLayout b);
-Kernel kernel_128x192_1(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x192_2(DataType data_type, OperandLayout a, OperandLayout b);
-Kernel kernel_128x160_1(DataType data_type, OperandLayout a, OperandLayout b);
-Kernel kernel_128x128_1(DataType data_type, OperandLayout a, OperandLayout b);
-Kernel kernel_128x112_1(DataType data_type, OperandLayout a, OperandLayout b);
-Kernel kernel_128x96_1(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel kernel_128x160_2(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel kernel_128x128_2(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel kernel_128x112_2(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel kernel_128x96_2(DataType data_type, OperandLayout a, OperandLayout b);
 
 }  // namespace flashoverlap::sm90
