@@ -155,9 +155,10 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
     return {memory.counters[index(plan.rank)] + counter,
             static_cast<std::uint32_t>(plan.counters[index(counter)].target)};
   };
-  // TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does.
+  // TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does; and it
+  // starts at multiples of 16 bytes.
   const auto stored_by_tma = [&](const Tile& tile) {
-    if (tile.row_map != none || tile.part_rows != none) return false;
+    if (tile.row_map != none || tile.part_rows != none || tile.store_col % 8 != 0) return false;
     for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
       if (tile.rank != rank && tile.rank != every_rank) continue;
       const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
@@ -167,9 +168,17 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
     }
     return true;
   };
+  const auto check_start = [](std::string_view operand, OperandLayout layout, std::int32_t row) {
+    require(layout == OperandLayout::k_contiguous || row % 8 == 0,
+            fmt::format("first row of a tile's {}", operand), row,
+            "must be a multiple of 8 where the operand's rows are contiguous, as the TMA starts at multiples "
+            "of 16 bytes");
+  };
   std::vector<sm90::DeviceTile> tiles;
   for (const Tile& tile : plan.tiles) {
     const bool everywhere = tile.rank == every_rank;
+    check_start("A", options.a_layout, tile.a_row);
+    check_start("B", options.b_layout, tile.b_row);
     tiles.push_back({.load = {.start_wait = wait(tile.start_wait),
                               .a_row = tile.a_row,
                               .b_row = tile.b_row,
