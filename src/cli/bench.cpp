@@ -64,7 +64,20 @@ nlohmann::ordered_json machine() {
           {"commit", FLASHOVERLAP_COMMIT}, {"driver_clock_temperature_power", {{"before", gpu_state()}}}};
 }
 
+void check(const Options& options) {
+  for (const std::int64_t m : options.m)
+    require(m >= 1 && m <= 1 << 20, "--m", m, "must be between 1 and 1048576");
+  for (const int ranks : options.ranks) {
+    require(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8, "--ranks", ranks, "must be 1, 2, 4 or 8");
+  }
+  for (const int free : options.leave_free)
+    require(free >= 1 && free <= 64, "--leave-free", free, "must be between 1 and 64");
+  require(options.repetitions >= 1 && options.repetitions <= 1000, "--repetitions", options.repetitions,
+          "must be between 1 and 1000");
+}
+
 int run_gemm(const Options& options) {
+  check(options);
   nlohmann::ordered_json document{
       {"command", options.command}, {"machine", machine()}, {"rows", nlohmann::ordered_json::array()}};
   GemmBenchmark benchmark{.repetitions = options.repetitions};

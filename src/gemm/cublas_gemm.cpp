@@ -1,8 +1,9 @@
 #include "gemm/cublas_gemm.hpp"
 
-#include <algorithm>
 #include <array>
 #include <limits>
+
+#include "gemm/cuda_timer.hpp"
 
 namespace flashoverlap {
 
@@ -80,29 +81,21 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
 }
 
 void CublasGemm::choose_algorithm(const void* a, const void* b, void* c, cudaStream_t stream) {
-  cudaEvent_t begin{};
-  cudaEvent_t end{};
-  FLASHOVERLAP_CUDA(cudaEventCreate(&begin));
-  FLASHOVERLAP_CUDA(cudaEventCreate(&end));
-  float best = std::numeric_limits<float>::max();
+  CudaTimer timer;
+  double best = std::numeric_limits<double>::max();
   std::size_t fastest = 0;
   for (chosen_ = 0; chosen_ < candidates_.size(); ++chosen_) {
     constexpr int repetitions = 5;
     launch(a, b, c, stream);
-    FLASHOVERLAP_CUDA(cudaEventRecord(begin, stream));
-    for (int repetition = 0; repetition < repetitions; ++repetition) launch(a, b, c, stream);
-    FLASHOVERLAP_CUDA(cudaEventRecord(end, stream));
-    FLASHOVERLAP_CUDA(cudaEventSynchronize(end));
-    float milliseconds = 0;
-    FLASHOVERLAP_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
-    if (milliseconds < best) {
-      best = milliseconds;
+    const double time = timer.microseconds(stream, [&] {
+      for (int repetition = 0; repetition < repetitions; ++repetition) launch(a, b, c, stream);
+    });
+    if (time < best) {
+      best = time;
       fastest = chosen_;
     }
   }
   chosen_ = fastest;
-  FLASHOVERLAP_CUDA(cudaEventDestroy(begin));
-  FLASHOVERLAP_CUDA(cudaEventDestroy(end));
 }
 
 void CublasGemm::launch(const void* a, const void* b, void* c, cudaStream_t stream) const {

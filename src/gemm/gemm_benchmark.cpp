@@ -8,6 +8,7 @@
 #include "flashoverlap/matrix.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/cublas_gemm.hpp"
+#include "gemm/cuda_timer.hpp"
 #include "gemm/random_fill.hpp"
 #include "gemm/sm90_gemm.hpp"
 
@@ -40,35 +41,6 @@ struct OperandSet {
   DeviceArray<Element> a;
   DeviceArray<Element> b;
   DeviceArray<Element> c;
-};
-
-class Timer {
- public:
-  Timer() {
-    FLASHOVERLAP_CUDA(cudaEventCreate(&begin_));
-    FLASHOVERLAP_CUDA(cudaEventCreate(&end_));
-  }
-  ~Timer() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-
-  template <typename Launch>
-  double microseconds(cudaStream_t stream, Launch&& launch) {
-    FLASHOVERLAP_CUDA(cudaEventRecord(begin_, stream));
-    launch();
-    FLASHOVERLAP_CUDA(cudaEventRecord(end_, stream));
-    FLASHOVERLAP_CUDA(cudaEventSynchronize(end_));
-    float milliseconds = 0;
-    FLASHOVERLAP_CUDA(cudaEventElapsedTime(&milliseconds, begin_, end_));
-    return 1000.0 * static_cast<double>(milliseconds);
-  }
-
- private:
-  cudaEvent_t begin_{};
-  cudaEvent_t end_{};
 };
 
 double median(std::vector<double> values) {
@@ -148,7 +120,7 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
   add_kernel(all, false);
   add_kernel(all, true);
 
-  Timer timer;
+  CudaTimer timer;
   std::vector<std::vector<double>> samples(variants.size());
   constexpr int warm_up = 2;
   for (int repetition = 0; repetition < warm_up + benchmark.repetitions; ++repetition) {

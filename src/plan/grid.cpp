@@ -16,10 +16,11 @@ constexpr std::size_t max_cells = 200'000'000;
 /// Positions at which an extent is cut, sorted. What is added counts from the next `settle` on.
 class CutList {
  public:
-  void add(std::int32_t position) {
-    // Tiles name the same columns again and again.
+  void add(std::int32_t position) { added_.push_back(position); }
+
+  /// Tiles name the same columns again and again: settles before the list grows out of proportion.
+  void keep_short() {
     if (added_.size() > 1024 && added_.size() > 2 * positions_.size()) settle();
-    added_.push_back(position);
   }
 
   void settle() {
@@ -64,6 +65,7 @@ class Cuts {
     CutList& cuts = rows(rank, role);
     cuts.add(first);
     cuts.add(first + count);
+    cuts.keep_short();
   }
   void cut_region(std::int32_t rank, const Region& region) {
     cut_rows(rank, region.buffer, region.row, region.rows);
@@ -72,6 +74,7 @@ class Cuts {
     CutList& cuts = columns_[width];
     cuts.add(first);
     cuts.add(first + count);
+    cuts.keep_short();
   }
 
   void settle() {
