@@ -111,7 +111,7 @@ class HeadGroups {
     for (std::int32_t group = 0; group < std::ssize(groups); ++group) {
       builder_.add_counter(CounterRole::arrival, group, none, pushes() ? problem.ranks - 1 : 0);
     }
-    if (pushes()) hand_out_credits();
+    if (pushes()) builder_.give_credits([](std::int32_t) { return true; });
     for (std::int32_t group = 0; group < std::ssize(groups); ++group) {
       const Range rows = groups[static_cast<std::size_t>(group)];
       Tile area = builder_.area(rows, {0, static_cast<std::int32_t>(problem.n)});
@@ -133,14 +133,6 @@ class HeadGroups {
   }
   Region received(std::int32_t source, Range rows) const {
     return {BufferRole::gathered, source * rows_ + rows.first, rows.count};
-  }
-
-  void hand_out_credits() {
-    Message message{.kind = MessageKind::signal};
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      message.raises.push_back({builder_.neighbour(-distance), builder_.rank()});
-    }
-    if (!message.raises.empty()) builder_.add_message(std::move(message));
   }
 
   void exchange_with_all(std::int32_t group, Range rows) {

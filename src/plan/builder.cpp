@@ -33,6 +33,15 @@ std::int32_t PlanBuilder::add_counter(CounterRole role, std::int32_t group, std:
   return static_cast<std::int32_t>(plan_.counters.size()) - 1;
 }
 
+void PlanBuilder::give_credits(const std::function<bool(std::int32_t)>& writes_here) {
+  Message message{.kind = MessageKind::signal};
+  for (int distance = 1; distance < ranks(); ++distance) {
+    const std::int32_t peer = neighbour(-distance);
+    if (writes_here(peer)) message.raises.push_back({peer, rank()});
+  }
+  if (!message.raises.empty()) add_message(std::move(message));
+}
+
 std::vector<Wait> PlanBuilder::take_credit(std::int32_t peer) {
   if (reset_[static_cast<std::size_t>(peer)]) return {};
   plan_.counters[static_cast<std::size_t>(peer)].target = 1;

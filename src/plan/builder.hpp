@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <span>
 
@@ -33,6 +34,9 @@ class PlanBuilder {
   /// messages are added to the target as they are planned.
   std::int32_t add_counter(CounterRole role, std::int32_t group, std::int32_t peer = none,
                            std::int64_t target = 0);
+
+  /// Appends the message by which this rank gives its credit to every peer that writes its buffers.
+  void give_credits(const std::function<bool(std::int32_t peer)>& writes_here);
 
   /// The wait for a peer's credit for a message that is its only waiter; empty from the second time on, as
   /// messages run in order.

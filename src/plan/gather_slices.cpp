@@ -22,7 +22,9 @@ class GatherSlices {
     builder_.set_buffer(BufferRole::gathered, by_rows_ ? gemm.rows : gemm.cols, builder_.problem().k,
                         peer_written);
     add_arrivals();
-    if (strategy_ != Strategy::p2p) hand_out_credits();
+    if (strategy_ != Strategy::p2p) {
+      builder_.give_credits([&](std::int32_t peer) { return slice(peer, builder_.rank()).to.count > 0; });
+    }
     compute_own();
     for (int distance = 1; distance < builder_.ranks(); ++distance) {
       compute_from(builder_.neighbour(-distance));
@@ -61,15 +63,6 @@ class GatherSlices {
         builder_.add_counter(CounterRole::arrival, group, source, strategy_ == Strategy::p2p ? 0 : 1);
       }
     }
-  }
-
-  void hand_out_credits() {
-    Message message{.kind = MessageKind::signal};
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      const std::int32_t peer = builder_.neighbour(-distance);
-      if (slice(peer, builder_.rank()).to.count > 0) message.raises.push_back({peer, builder_.rank()});
-    }
-    if (!message.raises.empty()) builder_.add_message(std::move(message));
   }
 
   /// Part `range` of the C that is computed from a slice, with the operand read at `row`.

@@ -162,12 +162,7 @@ class Pieces {
 
   void push_one_by_one() {
     const std::int32_t rank = builder_.rank();
-    Message credits{.kind = MessageKind::signal};
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      const std::int32_t peer = builder_.neighbour(distance);
-      if (piece(peer, rank).rows.count > 0) credits.raises.push_back({peer, rank});
-    }
-    if (!credits.raises.empty()) builder_.add_message(std::move(credits));
+    builder_.give_credits([&](std::int32_t peer) { return piece(peer, rank).rows.count > 0; });
     for (int distance = 1; distance < builder_.ranks(); ++distance) {
       const std::int32_t target = builder_.neighbour(distance);
       const Piece ours = piece(rank, target);

@@ -69,7 +69,7 @@ class ReduceSlices {
   void plan() {
     set_buffers();
     add_shared_counters();
-    if (strategy_ != Strategy::p2p) hand_out_credits();
+    if (strategy_ != Strategy::p2p) exchange_credits();
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
       for (int distance = 1; distance < builder_.ranks(); ++distance) {
         strategy_ == Strategy::p2p ? exchange_partials(round, distance)
@@ -124,13 +124,8 @@ class ReduceSlices {
     builder_.add_counter(CounterRole::arrival, none, none, gathered);
   }
 
-  void hand_out_credits() {
-    Message message{.kind = MessageKind::signal};
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      const std::int32_t peer = builder_.neighbour(distance);
-      if (writes(peer, builder_.rank())) message.raises.push_back({peer, builder_.rank()});
-    }
-    if (!message.raises.empty()) builder_.add_message(std::move(message));
+  void exchange_credits() {
+    builder_.give_credits([&](std::int32_t peer) { return writes(peer, builder_.rank()); });
     if (strategy_ != Strategy::store) return;
     gates_.assign(static_cast<std::size_t>(builder_.ranks()), none);
     for (int distance = 1; distance < builder_.ranks(); ++distance) {

@@ -64,7 +64,7 @@ class RoutedRows {
     if (strategy_ != Strategy::store) builder_.set_buffer(BufferRole::staging, gemm.rows, gemm.cols);
     if (pushes && builder_.ranks() > 1) builder_.plan().buffer(BufferRole::out).peer_written = true;
     arrival_ = builder_.add_counter(CounterRole::arrival, none, none, pushes ? expected_arrivals() : 0);
-    if (pushes) hand_out_credits();
+    if (pushes) exchange_credits();
     std::vector<std::int32_t> next_out_row;
     for (std::int32_t source = 0; source < builder_.ranks(); ++source) {
       next_out_row.push_back(routes_.first_out_row(source, builder_.rank()));
@@ -95,16 +95,15 @@ class RoutedRows {
 
   // A tile of `store` writes to several ranks at once and waits for one counter: all its peers' credits
   // together.
-  void hand_out_credits() {
-    Message credits{.kind = MessageKind::signal};
+  void exchange_credits() {
+    builder_.give_credits([&](std::int32_t peer) { return total(peer, builder_.rank()) > 0; });
+    if (strategy_ != Strategy::store) return;
     std::vector<std::int32_t> written;
     for (int distance = 1; distance < builder_.ranks(); ++distance) {
       const std::int32_t peer = builder_.neighbour(distance);
-      if (total(peer, builder_.rank()) > 0) credits.raises.push_back({peer, builder_.rank()});
       if (total(builder_.rank(), peer) > 0) written.push_back(peer);
     }
-    if (!credits.raises.empty()) builder_.add_message(std::move(credits));
-    if (strategy_ == Strategy::store && !written.empty()) gate_ = builder_.add_gate(written);
+    if (!written.empty()) gate_ = builder_.add_gate(written);
   }
 
   void plan_group(std::size_t index, std::vector<std::int32_t>& next_out_row) {
