@@ -6,11 +6,6 @@
 
 namespace flashoverlap {
 
-// Tokens whose destinations are mixed within tiles, and tiles in an order of their own: in
-// routed_all_to_all.cpp.
-void plan_routed_rows(PlanBuilder& builder, const RowRoutes& routes);
-void plan_sub_tokens(PlanBuilder& builder, const RowRoutes& routes);
-
 namespace {
 
 /// Every pair of ranks exchanges one rectangle of C: column blocks, or runs of rows that are sorted by

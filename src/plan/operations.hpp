@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/builder.hpp"
+#include "plan/row_routes.hpp"
 
 namespace flashoverlap {
 
@@ -19,6 +20,11 @@ void plan_all_to_all_gemm(PlanBuilder& builder);
 /// its own last: its epilogue adds what has arrived. With `gather` the owner then passes its rows of the sum
 /// on to everyone.
 void plan_reduce_slices(PlanBuilder& builder, const std::vector<std::vector<Range>>& slices, bool gather);
+
+/// gemm_all_to_all of tokens whose destinations are mixed within tiles.
+void plan_routed_rows(PlanBuilder& builder, const RowRoutes& routes);
+/// gemm_all_to_all in layout tiled.
+void plan_sub_tokens(PlanBuilder& builder, const RowRoutes& routes);
 
 /// A piece of an operand on its way from the rank that holds it.
 struct SourceSlice {

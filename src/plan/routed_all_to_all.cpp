@@ -9,9 +9,6 @@
 
 namespace flashoverlap {
 
-void plan_routed_rows(PlanBuilder& builder, const RowRoutes& routes);
-void plan_sub_tokens(PlanBuilder& builder, const RowRoutes& routes);
-
 namespace {
 
 /// Rows that a source sends to each target with each group.

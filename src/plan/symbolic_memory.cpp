@@ -384,7 +384,7 @@ void SymbolicMemory::check_end(std::span<const Knowledge> ends) {
       first_rows_of_runs_.push_back(first_rows_of_runs_.back() + origin.rows);
     }
     if (reorder.first_row.empty()) {
-      check_output(plan.rank, 0, static_cast<std::int32_t>(output.rows), 0, cols, 0, 0);
+      check_output(plan.rank, 0, static_cast<std::int32_t>(output.rows), 0, cols, 0);
       continue;
     }
     std::size_t block = 0;
@@ -393,20 +393,19 @@ void SymbolicMemory::check_end(std::span<const Knowledge> ends) {
           static_cast<std::int32_t>(std::min<std::int64_t>(reorder.block_rows, output.rows - row));
       for (std::int32_t col = 0; col < cols; col += reorder.block_cols, ++block) {
         check_output(plan.rank, row, rows, col, std::min(reorder.block_cols, cols - col),
-                     reorder.first_row[block], 0);
+                     reorder.first_row[block]);
       }
     }
   }
 }
 
 void SymbolicMemory::check_output(std::int32_t rank, std::int64_t out_row, std::int32_t rows,
-                                  std::int32_t col, std::int32_t cols, std::int32_t buffer_row,
-                                  std::int32_t buffer_col) {
+                                  std::int32_t col, std::int32_t cols, std::int32_t buffer_row) {
   if (rows == 0) return;
   const Output& output = plan_of(rank).output;
   Grid& cells = grid(rank, BufferRole::out);
   const std::size_t end = cells.band(buffer_row + rows);
-  const std::size_t end_column = cells.column(buffer_col + cols);
+  const std::size_t end_column = cells.column(cols);
   for (std::size_t band = cells.band(buffer_row); band < end; ++band) {
     const std::int64_t row = out_row + cells.first_row(band) - buffer_row;
     const std::int64_t last = out_row + cells.first_row(band + 1) - 1 - buffer_row;
@@ -415,9 +414,9 @@ void SymbolicMemory::check_output(std::int32_t rank, std::int64_t out_row, std::
     const RowOrigin& origin =
         output.origins[static_cast<std::size_t>(after - first_rows_of_runs_.begin()) - 1];
     const std::uint64_t ranks = origin.rank == none ? all_bits(plans_.size()) : bit(origin.rank);
-    for (std::size_t column = cells.column(buffer_col); column < end_column; ++column) {
+    for (std::size_t column = 0; column < end_column; ++column) {
       const Value expected{ranks, static_cast<std::int32_t>(origin.row + row - run_row),
-                           origin.col + col + cells.first_col(column) - buffer_col, Content::partial};
+                           origin.col + col + cells.first_col(column), Content::partial};
       if (cells.cell(band, column).value == expected && last < run_row + origin.rows) continue;
       findings_.add(Violation::wrong_value, "{} does not hold row {}, column {} of {}",
                     place(rank, BufferRole::out, cells.first_row(band)), expected.row, expected.col,

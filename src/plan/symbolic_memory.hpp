@@ -82,7 +82,7 @@ class SymbolicMemory {
   /// The sum of what several cells hold; garbage if one of them is.
   Value sum(std::span<Cell* const> cells, std::int32_t rank, std::int32_t index);
   void check_output(std::int32_t rank, std::int64_t out_row, std::int32_t rows, std::int32_t col,
-                    std::int32_t cols, std::int32_t buffer_row, std::int32_t buffer_col);
+                    std::int32_t cols, std::int32_t buffer_row);
 
   std::span<const Plan> plans_;
   const Matching& matching_;
