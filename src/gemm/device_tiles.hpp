@@ -9,7 +9,7 @@ namespace flashoverlap::sm90 {
 
 /// A matrix that tiles are stored to: on this GPU or a peer.
 struct Destination {
-  CUtensorMap map;  ///< boxes of a warpgroup's rows × 64 columns; valid where `stored_by_tma` may be set
+  CUtensorMap map;  ///< boxes of `store_rows` × 64 columns; valid where `stored_by_tma` may be set
   void* base;
   std::int64_t pitch;  ///< elements from row to row
 };
@@ -36,7 +36,7 @@ struct DeviceTile {
   struct alignas(16) Finish {
     CounterWait store_wait;
     std::int32_t addend_row;     ///< -1: nothing is added
-    std::int32_t stored_by_tma;  ///< the tile is whole, or what it lacks lies outside the destination
+    std::int32_t stored_by_tma;  ///< see Sm90Gemm
   } finish;
   struct alignas(16) Store {
     std::uint32_t* raise;  ///< or null
@@ -78,6 +78,7 @@ struct GemmArguments {
   std::int32_t addend_stride;  ///< rows from one rank's partial result to the next one's
   std::int32_t rank;
   std::int32_t tile_count;
+  std::int32_t store_rows;  ///< rows that one TMA store takes
   std::int32_t k;
   std::int32_t a_blocks;  ///< see ABlocks
   std::int32_t a_block_stride;

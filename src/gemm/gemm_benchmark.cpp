@@ -125,7 +125,9 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
   constexpr int warm_up = 2;
   for (int repetition = 0; repetition < warm_up + benchmark.repetitions; ++repetition) {
     const std::size_t set = static_cast<std::size_t>(repetition) % sets;
-    for (std::size_t variant = 0; variant < variants.size(); ++variant) {
+    // Back and forth, as a variant leaves the card warmer for the next one.
+    for (std::size_t turn = 0; turn < variants.size(); ++turn) {
+      const std::size_t variant = repetition % 2 == 0 ? turn : variants.size() - 1 - turn;
       const double sample = timer.microseconds(stream, [&] { variants[variant](set); });
       if (repetition >= warm_up) samples[variant].push_back(sample);
     }

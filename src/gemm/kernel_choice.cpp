@@ -35,7 +35,7 @@ double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int
   // multiplies, or 2.05 ns for every row that the block loads, whichever is longer.
   constexpr double multiplied_column_us = 3.3e-3;
   constexpr double loaded_row_us = 2.05e-3;
-  constexpr double fixed_us = 1.0;
+  constexpr double fixed_us = 2.2;
   const double loaded_rows = tile.rows + static_cast<double>(tile.cols) / tile.cluster_rows;
   const std::int64_t entries =
       divide_up(gemm.rows, tile.rows * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);

@@ -11,42 +11,66 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+/// The same number, but nothing that the compiler knows how to compute.
+__device__ inline std::uint32_t opaque(std::uint32_t number) {
+  asm volatile("mov.b32 %0, %0;" : "+r"(number));
+  return number;
+}
+
+__device__ inline void store_shared(std::uint32_t address, std::uint64_t value) {
+  asm volatile("st.shared.u64 [%0], %1;" ::"r"(address), "l"(value) : "memory");
+}
+
+__device__ inline std::uint64_t load_shared_64(std::uint32_t address) {
+  std::uint64_t value;
+  asm volatile("ld.shared.u64 %0, [%1];" : "=l"(value) : "r"(address) : "memory");
+  return value;
+}
+
+__device__ inline uint4 load_shared_128(std::uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
 // Barriers in shared memory that count arrivals and bytes.
 
-__device__ inline void barrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
+__device__ inline void barrier_init(std::uint32_t barrier, std::uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 
 __device__ inline void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;");
 }
 
-__device__ inline void barrier_expect(std::uint64_t* barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(bytes)
+__device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-__device__ inline void barrier_arrive(std::uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+__device__ inline void barrier_arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 /// Arrives at the same barrier of another block of the cluster.
-__device__ inline void barrier_arrive_at(std::uint64_t* barrier, std::uint32_t block) {
+__device__ inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t block) {
   asm volatile(
       "{\n.reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(shared_address(barrier)),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
       "r"(block)
       : "memory");
 }
 
-__device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
+__device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
       "again:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n}\n" ::"r"(shared_address(barrier)),
+      "@!done bra again;\n}\n" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
@@ -57,28 +81,29 @@ __device__ inline void tma_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-__device__ inline void tma_load(void* to, const CUtensorMap* map, std::uint64_t* barrier, int col, int row) {
+__device__ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int col,
+                                int row) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
-      "[%4];" ::"r"(shared_address(to)),
-      "l"(map), "r"(col), "r"(row), "r"(shared_address(barrier))
+      "[%4];" ::"r"(to),
+      "l"(map), "r"(col), "r"(row), "r"(barrier)
       : "memory");
 }
 
 /// To the same place in every block of the cluster whose bit is set in `blocks`, counted at each one's
 /// barrier.
-__device__ inline void tma_load_multicast(void* to, const CUtensorMap* map, std::uint64_t* barrier, int col,
-                                          int row, std::uint16_t blocks) {
+__device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
+                                          int col, int row, std::uint16_t blocks) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-      "l"(map), "r"(col), "r"(row), "r"(shared_address(barrier)), "h"(blocks)
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(col), "r"(row), "r"(barrier), "h"(blocks)
       : "memory");
 }
 
-__device__ inline void tma_store(const CUtensorMap* map, const void* from, int col, int row) {
+__device__ inline void tma_store(const CUtensorMap* map, std::uint32_t from, int col, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
-               "r"(col), "r"(row), "r"(shared_address(from))
+               "r"(col), "r"(row), "r"(from)
                : "memory");
 }
 
@@ -86,9 +111,11 @@ __device__ inline void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/// Shared memory of this thread's stores may be reused; nothing is said about what others see.
-__device__ inline void tma_store_wait_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+/// Shared memory of all but this thread's last `Pending` groups of stores may be reused; nothing is said
+/// about what others see.
+template <int Pending>
+__device__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
 /// This thread's stores are complete and visible to it, so a release by it covers them.

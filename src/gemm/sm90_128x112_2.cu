@@ -3,7 +3,7 @@
 namespace flashoverlap::sm90 {
 
 Kernel kernel_128x112_2(DataType data_type, OperandLayout a, OperandLayout b) {
-  return find_kernel<112, 6, 2>(data_type, a, b);
+  return find_kernel<112, 2>(data_type, a, b);
 }
 
 }  // namespace flashoverlap::sm90

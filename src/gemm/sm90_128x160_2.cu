@@ -3,7 +3,7 @@
 namespace flashoverlap::sm90 {
 
 Kernel kernel_128x160_2(DataType data_type, OperandLayout a, OperandLayout b) {
-  return find_kernel<160, 4, 2>(data_type, a, b);
+  return find_kernel<160, 2>(data_type, a, b);
 }
 
 }  // namespace flashoverlap::sm90

@@ -3,7 +3,7 @@
 namespace flashoverlap::sm90 {
 
 Kernel kernel_128x256_1(DataType data_type, OperandLayout a, OperandLayout b) {
-  return find_kernel<256, 3, 1>(data_type, a, b);
+  return find_kernel<256, 1>(data_type, a, b);
 }
 
 }  // namespace flashoverlap::sm90

@@ -3,7 +3,7 @@
 namespace flashoverlap::sm90 {
 
 Kernel kernel_128x96_2(DataType data_type, OperandLayout a, OperandLayout b) {
-  return find_kernel<96, 6, 2>(data_type, a, b);
+  return find_kernel<96, 2>(data_type, a, b);
 }
 
 }  // namespace flashoverlap::sm90

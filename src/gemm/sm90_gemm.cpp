@@ -4,6 +4,7 @@
 #include <cudaTypedefs.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "gemm/sm90_kernels.hpp"
 
@@ -44,6 +45,8 @@ CUtensorMap tensor_map(DataType data_type, void* base, std::int64_t rows, std::i
   }
   return map;
 }
+
+constexpr int swizzle_rows = 8;  ///< after which the 128-byte swizzle repeats
 
 bool is_aligned(const void* base, std::int64_t cols) {
   return cols % 8 == 0 && reinterpret_cast<std::uintptr_t>(base) % 16 == 0;
@@ -91,6 +94,16 @@ std::int32_t destination_of(std::int32_t rank, BufferRole role) {
   return static_cast<std::int32_t>(place - destination_roles.begin()) * 8 + rank;
 }
 
+/// The most rows that every TMA store of the plan can take: as many as a warpgroup stages, or fewer where
+/// tiles are cut into parts.
+int rows_per_store(const Plan& plan, int group_rows) {
+  int rows = group_rows;
+  for (const Tile& tile : plan.tiles) {
+    if (tile.part_rows != none && tile.part_rows % swizzle_rows == 0) rows = std::gcd(rows, tile.part_rows);
+  }
+  return rows;
+}
+
 }  // namespace
 
 Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
@@ -112,6 +125,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   const auto matrix = [&](BufferRole role) -> const DeviceMatrix& {
     return own[static_cast<std::size_t>(role)];
   };
+  arguments_.store_rows = rows_per_store(plan, kernel.group_rows);
   const int b_box = schedule.tile_cols / cluster_rows_;
   for (const auto& [source, role] : {std::pair{0, BufferRole::a}, {1, BufferRole::gathered}}) {
     arguments_.a[source] =
@@ -128,7 +142,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
       destination.base = to.base;
       destination.pitch = to.cols;
       if (is_aligned(to.base, to.cols)) {
-        destination.map = tensor_map(data_type, to.base, to.rows, to.cols, kernel.group_rows);
+        destination.map = tensor_map(data_type, to.base, to.rows, to.cols, arguments_.store_rows);
       }
     }
   }
@@ -158,11 +172,13 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
   // TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does; and it
   // starts at multiples of 16 bytes.
   const auto stored_by_tma = [&](const Tile& tile) {
-    if (tile.row_map != none || tile.part_rows != none || tile.store_col % 8 != 0) return false;
+    if (tile.row_map != none || tile.store_col % 8 != 0) return false;
+    if (tile.part_rows != none && tile.part_rows % arguments_.store_rows != 0) return false;
     for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
       if (tile.rank != rank && tile.rank != every_rank) continue;
       const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
-      const bool whole_rows = tile.rows == entry_rows(plan.schedule) || tile.store_row + tile.rows == to.rows;
+      const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
+      const bool whole_rows = tile.rows % arguments_.store_rows == 0 || ends_with_buffer;
       const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
       if (!whole_rows || !whole_cols || !is_aligned(to.base, to.cols)) return false;
     }
@@ -224,7 +240,7 @@ void Sm90Gemm::launch(cudaStream_t stream) const {
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
   config.stream = stream;
   config.attrs = &cluster;
-  config.numAttrs = 1;
+  config.numAttrs = cluster_rows_ > 1 ? 1 : 0;
   const void* parameters[] = {&arguments_};
   FLASHOVERLAP_CUDA(cudaLaunchKernelExC(&config, kernel_, const_cast<void**>(parameters)));
 }

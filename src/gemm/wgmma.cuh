@@ -7,9 +7,14 @@
 
 namespace flashoverlap::sm90 {
 
+/// High half of the descriptor of a 128-byte swizzled operand: the swizzle, and 1024 bytes between patterns.
+inline constexpr std::uint32_t descriptor_high = 1u << 30 | 1024 >> 4;
+
 /// D[64,N] (+)= A[64,16] · B[N,16]ᵀ, both operands in shared memory, issued by the 128 threads of a
 /// warpgroup. The accumulator's element (8j + 2(lane % 4) + c) of row (16 warp + lane / 4 + 8h) is d[4j + 2h
 /// + c]. PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate operation".
+///
+/// `a` and `b` are the low halves of the operands' descriptors.
 template <typename Element, int N, bool AIsRowContiguous, bool BIsRowContiguous>
 struct Wgmma;
 
@@ -48,31 +53,32 @@ struct Wgmma;
 #define FLASHOVERLAP_OPERANDS_120 FLASHOVERLAP_OPERANDS_112, "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119])
 #define FLASHOVERLAP_OPERANDS_128 FLASHOVERLAP_OPERANDS_120, "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
 
-#define FLASHOVERLAP_WGMMA_OF(ELEMENT, TYPE, N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR)                              \
+#define FLASHOVERLAP_WGMMA_OF(ELEMENT, TYPE, N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR, HIGH)                              \
   template <bool AIsRowContiguous, bool BIsRowContiguous>                                                        \
   struct Wgmma<ELEMENT, N, AIsRowContiguous, BIsRowContiguous> {                                                 \
-    static __device__ void run(float (&d)[COUNT], std::uint64_t a, std::uint64_t b, bool accumulate) {           \
+    static __device__ void run(float (&d)[COUNT], std::uint32_t a, std::uint32_t b, bool accumulate) {           \
       asm volatile(                                                                                              \
-          "{\n.reg .pred p;\nsetp.ne.b32 p, " SCALE ", 0;\n"                                                      \
+          "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, " SCALE ", 0;\n"                                        \
+          "mov.b64 a, {" A ", " HIGH "};\nmov.b64 b, {" B ", " HIGH "};\n"                                         \
           "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE                                        \
-          " {" FLASHOVERLAP_NAMES_##COUNT "}, " A ", " B ", p, 1, 1, " A_MAJOR ", " B_MAJOR ";\n}\n"             \
+          " {" FLASHOVERLAP_NAMES_##COUNT "}, a, b, p, 1, 1, " A_MAJOR ", " B_MAJOR ";\n}\n"             \
           : FLASHOVERLAP_OPERANDS_##COUNT                                                                        \
-          : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(int{AIsRowContiguous}), "n"(int{BIsRowContiguous})); \
+          : "r"(a), "r"(b), "r"(static_cast<int>(accumulate)), "n"(int{AIsRowContiguous}), "n"(int{BIsRowContiguous}), "n"(descriptor_high)); \
     }                                                                                                            \
   };
-#define FLASHOVERLAP_WGMMA(N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR)                                              \
-  FLASHOVERLAP_WGMMA_OF(__nv_bfloat16, "bf16", N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR)                          \
-  FLASHOVERLAP_WGMMA_OF(__half, "f16", N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR)
+#define FLASHOVERLAP_WGMMA(N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR, HIGH)                                              \
+  FLASHOVERLAP_WGMMA_OF(__nv_bfloat16, "bf16", N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR, HIGH)                          \
+  FLASHOVERLAP_WGMMA_OF(__half, "f16", N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR, HIGH)
 
 // Columns, accumulators (half as many), and the numbers of the operands that follow the accumulators.
-FLASHOVERLAP_WGMMA(96, 48, "%48", "%49", "%50", "%51", "%52")
-FLASHOVERLAP_WGMMA(112, 56, "%56", "%57", "%58", "%59", "%60")
-FLASHOVERLAP_WGMMA(128, 64, "%64", "%65", "%66", "%67", "%68")
-FLASHOVERLAP_WGMMA(160, 80, "%80", "%81", "%82", "%83", "%84")
-FLASHOVERLAP_WGMMA(192, 96, "%96", "%97", "%98", "%99", "%100")
-FLASHOVERLAP_WGMMA(208, 104, "%104", "%105", "%106", "%107", "%108")
-FLASHOVERLAP_WGMMA(224, 112, "%112", "%113", "%114", "%115", "%116")
-FLASHOVERLAP_WGMMA(256, 128, "%128", "%129", "%130", "%131", "%132")
+FLASHOVERLAP_WGMMA(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+FLASHOVERLAP_WGMMA(112, 56, "%56", "%57", "%58", "%59", "%60", "%61")
+FLASHOVERLAP_WGMMA(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+FLASHOVERLAP_WGMMA(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
+FLASHOVERLAP_WGMMA(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
+FLASHOVERLAP_WGMMA(208, 104, "%104", "%105", "%106", "%107", "%108", "%109")
+FLASHOVERLAP_WGMMA(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
+FLASHOVERLAP_WGMMA(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 // clang-format on
 
 }  // namespace flashoverlap::sm90

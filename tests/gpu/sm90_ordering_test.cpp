@@ -1,6 +1,6 @@
-// A counter says that its tiles are in memory: a second stream that copies a group the moment its counter is
-// reached must see what is there when the GEMM is over. A stream reacts in about 3 us, so this finds signals
-// that are early by more than that; docs/performance.md says what it does not find.
+// A counter says that its tiles are in memory: whoever copies a group the moment its counter is reached must
+// see what is there when the GEMM is over. Two observers: a stream, as the executor uses it, which reacts in
+// about 3 us, and blocks on the free multiprocessors, which react in less than one.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 
 #include "flashoverlap/planner.hpp"
 #include "gpu/gpu_ranks.hpp"
+#include "gpu/observer.hpp"
 #include "random_problems.hpp"
 
 namespace flashoverlap {
@@ -31,16 +32,48 @@ Function driver_function(const char* function_name) {
   return reinterpret_cast<Function>(function);
 }
 
-TEST(Sm90Ordering, GroupsCopiedWhenTheirCounterIsReachedAreBitwiseFinal) {
-  const auto wait_value = driver_function<PFN_cuStreamWaitValue32_v11070>("cuStreamWaitValue32");
-  const auto write_value = driver_function<PFN_cuStreamWriteValue32_v11070>("cuStreamWriteValue32");
+struct Streams {
+  cudaStream_t gemm{};
+  cudaStream_t copy{};
+  Streams() {
+    FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&gemm, cudaStreamNonBlocking));
+    FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&copy, cudaStreamNonBlocking));
+  }
+  ~Streams() {
+    cudaStreamDestroy(gemm);
+    cudaStreamDestroy(copy);
+  }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+};
+
+/// A GEMM of 16 multiprocessors and what its messages may copy when.
+struct WatchedGemm {
+  const GpuRanks& ranks;
+  const Plan& plan;
+  Element* out;
+  DeviceArray<Element> copy;
+
+  const Buffer& shape() const { return plan.buffer(BufferRole::out); }
+  std::vector<testing::Announced> announced() const {
+    std::vector<testing::Announced> ranges;
+    for (const Message& message : plan.messages) {
+      const std::int32_t counter = message.waits[0].counter;
+      ranges.push_back({ranks.counter(0, counter),
+                        static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target),
+                        message.source.row * shape().cols, message.source.rows * shape().cols});
+    }
+    return ranges;
+  }
+};
+
+/// Random problems until `FLASHOVERLAP_ORDERING_RUNS` runs are done. `observe` sends copies to `streams.copy`
+/// that wait for counters; it is called before the GEMM is launched if it occupies the GPU itself.
+template <typename Observe>
+void expect_announced_is_final(bool observe_first, Observe&& observe) {
   const std::uint64_t seed = testing::base_seed();
   std::mt19937_64 engine(seed);
-  cudaStream_t gemm_stream{};
-  cudaStream_t copy_stream{};
-  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&gemm_stream, cudaStreamNonBlocking));
-  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&copy_stream, cudaStreamNonBlocking));
-
+  const Streams streams;
   const int runs = runs_wanted();
   constexpr int runs_per_shape = 50;
   for (int run = 0; run < runs && !::testing::Test::HasFailure(); run += runs_per_shape) {
@@ -56,39 +89,54 @@ TEST(Sm90Ordering, GroupsCopiedWhenTheirCounterIsReachedAreBitwiseFinal) {
                                                          .tile_cols = tile.cols,
                                                          .cluster_rows = tile.cluster_rows,
                                                          .multiprocessors = 16});
-    const Plan& plan = plans[0];
     GpuRanks ranks(plans, engine());
-    DeviceArray<Element> copy(static_cast<std::size_t>(problem.m * problem.n));
-    const Sm90Gemm gemm(plan, ranks.memory());
-    auto* const out =
-        static_cast<Element*>(ranks.memory().buffers[0][static_cast<std::size_t>(BufferRole::out)].base);
+    const Sm90Gemm gemm(plans[0], ranks.memory());
+    WatchedGemm state{
+        ranks, plans[0],
+        static_cast<Element*>(ranks.memory().buffers[0][static_cast<std::size_t>(BufferRole::out)].base),
+        DeviceArray<Element>(static_cast<std::size_t>(problem.m * problem.n))};
+    gemm.launch(streams.gemm);  // kernels are loaded when first launched, which may wait for what runs
     for (int repetition = 0; repetition < runs_per_shape; ++repetition) {
       // Whatever was there before must not pass for a result.
-      FLASHOVERLAP_CUDA(cudaMemsetAsync(out, repetition % 2 == 0 ? 0xFF : 0x77, copy.size() * sizeof(Element),
-                                        gemm_stream));
-      FLASHOVERLAP_CUDA(cudaStreamSynchronize(gemm_stream));
-      gemm.launch(gemm_stream);
-      for (const Message& message : plan.messages) {
-        const std::int32_t counter = message.waits[0].counter;
-        const auto address = reinterpret_cast<CUdeviceptr>(ranks.counter(0, counter));
-        const auto target = static_cast<cuuint32_t>(plan.counters[static_cast<std::size_t>(counter)].target);
-        ASSERT_EQ(wait_value(copy_stream, address, target, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-        const std::int64_t first = message.source.row * problem.n;
-        FLASHOVERLAP_CUDA(
-            cudaMemcpyAsync(copy.data() + first, out + first,
-                            static_cast<std::size_t>(message.source.rows * problem.n) * sizeof(Element),
-                            cudaMemcpyDeviceToDevice, copy_stream));
-        ASSERT_EQ(write_value(copy_stream, address, 0, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
-      }
-      FLASHOVERLAP_CUDA(cudaStreamSynchronize(copy_stream));
-      FLASHOVERLAP_CUDA(cudaStreamSynchronize(gemm_stream));
-      const Buffer shape{problem.m, problem.n};
-      ASSERT_TRUE(testing::download(DataType::bf16, shape, copy) == ranks.result(0, BufferRole::out))
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(state.out, repetition % 2 == 0 ? 0xFF : 0x77,
+                                        state.copy.size() * sizeof(Element), streams.gemm));
+      ranks.set_counters(0, 0);
+      FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+      if (observe_first) observe(state, streams.copy);
+      gemm.launch(streams.gemm);
+      if (!observe_first) observe(state, streams.copy);
+      FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.copy));
+      FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+      ASSERT_TRUE(testing::download(DataType::bf16, state.shape(), state.copy) ==
+                  ranks.result(0, BufferRole::out))
           << "repetition " << repetition;
     }
   }
-  FLASHOVERLAP_CUDA(cudaStreamDestroy(gemm_stream));
-  FLASHOVERLAP_CUDA(cudaStreamDestroy(copy_stream));
+}
+
+TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
+  const auto wait_value = driver_function<PFN_cuStreamWaitValue32_v11070>("cuStreamWaitValue32");
+  expect_announced_is_final(false, [&](WatchedGemm& run, cudaStream_t stream) {
+    for (const testing::Announced& range : run.announced()) {
+      ASSERT_EQ(wait_value(stream, reinterpret_cast<CUdeviceptr>(range.counter), range.target,
+                           CU_STREAM_WAIT_VALUE_GEQ),
+                CUDA_SUCCESS);
+      FLASHOVERLAP_CUDA(cudaMemcpyAsync(run.copy.data() + range.first, run.out + range.first,
+                                        static_cast<std::size_t>(range.count) * sizeof(Element),
+                                        cudaMemcpyDeviceToDevice, stream));
+    }
+  });
+}
+
+TEST(Sm90Ordering, GroupsCopiedByBlocksThatWatchTheirCounterAreBitwiseFinal) {
+  std::vector<DeviceArray<testing::Announced>> kept;  // until the next run has ended
+  expect_announced_is_final(true, [&](WatchedGemm& run, cudaStream_t stream) {
+    const std::vector<testing::Announced> ranges = run.announced();
+    kept.clear();
+    kept.emplace_back(ranges);
+    FLASHOVERLAP_CUDA(testing::copy_when_announced(kept.back().data(), static_cast<int>(ranges.size()),
+                                                   run.out, run.copy.data(), stream));
+  });
 }
 
 }  // namespace

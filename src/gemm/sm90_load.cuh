@@ -1,0 +1,93 @@
+#pragma once
+
+#include "gemm/sm90_shape.cuh"
+
+namespace flashoverlap::sm90 {
+
+/// One thread that loads the operands of a block's tiles by TMA into the ring of stages.
+template <typename Shape>
+class Loader {
+ public:
+  __device__ Loader(const GemmArguments& arguments, const Shared<Shape>& shared, const BlockTiles& tiles)
+      : arguments_(arguments), shared_(shared), tiles_(tiles) {}
+
+  /// What can be fetched before the barriers are ready.
+  __device__ void prefetch() {
+    for (int source = 0; source < 2; ++source) {
+      tma_prefetch(&arguments_.a[source]);
+      tma_prefetch(&arguments_.b[source]);
+    }
+    if (tiles_.first < tiles_.count) next_ = arguments_.tiles[tiles_.first].load;
+  }
+
+  __device__ void run() {
+    const int a_block_depth = arguments_.k / arguments_.a_blocks;
+    for (int index = tiles_.first; index < tiles_.count; index += tiles_.stride) {
+      const DeviceTile::Load tile = next_;
+      if (index + tiles_.stride < tiles_.count) next_ = arguments_.tiles[index + tiles_.stride].load;
+      if (tile.start_wait.counter != nullptr) {
+        wait_for(tile.start_wait, arguments_, index);
+        fence_global_for_async();
+      }
+      for (int a_block = 0; a_block < arguments_.a_blocks; ++a_block) {
+        const int a_row =
+            tile.a_row + a_block * arguments_.a_block_stride + tiles_.cluster_block * Shape::rows;
+        for (int k = 0; k < a_block_depth; k += Shape::depth) {
+          barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+          barrier_expect(shared_.loaded(stage_.index), Shape::a_bytes + Shape::b_bytes);
+          load_a(&arguments_.a[tile.a_source], a_row, k);
+          load_b(&arguments_.b[tile.b_source], tile.b_row, a_block * a_block_depth + k);
+          stage_.advance();
+        }
+      }
+    }
+    // Every stage must have been consumed before this block may end, by the partner's consumers too.
+    for (int left = 0; left < Shape::stages; ++left) {
+      barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+      stage_.advance();
+    }
+  }
+
+ private:
+  static constexpr int box_cols = Shape::box_cols;
+
+  __device__ void load_a(const CUtensorMap* map, int row, int k) {
+    const std::uint32_t to = shared_.a(stage_.index);
+    const std::uint32_t barrier = shared_.loaded(stage_.index);
+    if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
+      tma_load(to, map, barrier, k, row);
+    } else {
+      for (int box = 0; box < Shape::rows / box_cols; ++box)
+        tma_load(to + box * box_cols * swizzle_bytes, map, barrier, row + box * box_cols, k);
+    }
+  }
+
+  // Blocks of a cluster load B for each other: a part of its rows each, or every so many boxes.
+  __device__ void load_b(const CUtensorMap* map, int row, int k) {
+    const std::uint32_t to = shared_.b(stage_.index);
+    if constexpr (Shape::b_layout == OperandLayout::k_contiguous) {
+      const int first = tiles_.cluster_block * (Shape::cols / Shape::cluster_rows);
+      load_b_box(to + first * swizzle_bytes, map, k, row + first);
+    } else {
+      for (int box = tiles_.cluster_block; box < Shape::boxes; box += Shape::cluster_rows)
+        load_b_box(to + box * box_cols * swizzle_bytes, map, row + box * box_cols, k);
+    }
+  }
+
+  __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, int x, int y) {
+    const std::uint32_t barrier = shared_.loaded(stage_.index);
+    if constexpr (Shape::cluster_rows == 1) {
+      tma_load(to, map, barrier, x, y);
+    } else {
+      tma_load_multicast(to, map, barrier, x, y, (1 << Shape::cluster_rows) - 1);
+    }
+  }
+
+  const GemmArguments& arguments_;
+  const Shared<Shape>& shared_;
+  const BlockTiles& tiles_;
+  DeviceTile::Load next_{};
+  Ring<Shape::stages> stage_;
+};
+
+}  // namespace flashoverlap::sm90

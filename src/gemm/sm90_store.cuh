@@ -1,0 +1,172 @@
+#pragma once
+
+#include "gemm/sm90_shape.cuh"
+
+namespace flashoverlap::sm90 {
+
+/// Warps that store staged results and raise each tile's counter when it is visible. TMA stores what it can,
+/// issued by one thread; the rest is stored row by row, by all of them.
+template <typename Shape>
+class Storer {
+ public:
+  __device__ Storer(const GemmArguments& arguments, const Shared<Shape>& shared, const BlockTiles& tiles,
+                    int warp)
+      : arguments_(arguments),
+        shared_(shared),
+        tiles_(tiles),
+        warp_(warp),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        issues_(warp == 0 && lane_ == 0) {}
+
+  __device__ void run() {
+    for (int index = tiles_.first; index < tiles_.count; index += tiles_.stride) {
+      const DeviceTile::Store tile = arguments_.tiles[index].store;
+      const bool by_tma = arguments_.tiles[index].finish.stored_by_tma != 0;
+      if (!by_tma) find_rows(tile);
+      if (index + tiles_.stride < tiles_.count) {
+        store_tile(tile, by_tma);
+      } else {
+        store_last_tile(tile, by_tma);
+      }
+      if (!by_tma) synchronize();
+      if (tile.raise == nullptr || !issues_) continue;
+      tma_store_wait_visible();
+      raise_counter(tile.raise);
+    }
+    tma_store_wait_visible();
+  }
+
+ private:
+  using Element = typename Shape::Element;
+
+  __device__ void store_tile(const DeviceTile::Store& tile, bool by_tma) {
+    for (int box = 0; box < Shape::boxes; ++box) {
+      for (int group = 0; group < Shape::groups; ++group) {
+        barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
+        store_box(tile, by_tma, group, box, shared_.staging(group, staging_.index));
+        __syncwarp();
+        if (lane_ == 0) give_back(shared_.unstaged(group, staging_.index));
+      }
+      staging_.advance();
+    }
+  }
+
+  __device__ void store_last_tile(const DeviceTile::Store& tile, bool by_tma) {
+    for (int group = 0; group < Shape::groups; ++group) {
+      barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
+      for (int box = 0; box < Shape::boxes; ++box)
+        store_box(tile, by_tma, group, box, shared_.last_staging(group, box));
+    }
+    __syncwarp();
+    tma_store_commit();
+  }
+
+  __device__ void store_box(const DeviceTile::Store& tile, bool by_tma, int group, int box,
+                            std::uint32_t from) {
+    const int first_row = group * Shape::group_rows;
+    const int rows = min(Shape::group_rows, tile.rows - tiles_.cluster_block * Shape::rows - first_row);
+    const int col = Shape::box_col(box);
+    if (col >= tile.cols) return;
+    if (!by_tma) {
+      store_rows(tile, first_row, rows, col, from);
+    } else if (issues_) {
+      for (int row = 0; row < rows; row += arguments_.store_rows) {
+        const int store_row = place_of(tile, first_row + row).row;
+        for (int copy = 0; copy < tile.destinations; ++copy) {
+          tma_store(&arguments_.destinations[tile.destination + copy].map, from + row * swizzle_bytes,
+                    tile.store_col + col, store_row);
+        }
+      }
+    }
+  }
+
+  /// Where a row of this block goes.
+  __device__ DeviceRow place_of(const DeviceTile::Store& tile, int block_row) {
+    const int row = tiles_.cluster_block * Shape::rows + block_row;
+    if (tile.row_map >= 0) return arguments_.row_map[tile.row_map + row];
+    if (tile.part_rows <= 0) return {tile.destination, tile.store_row + row};
+    const int part = row / tile.part_rows;
+    return {tile.destination, tile.store_row + row + part * (tile.part_stride - tile.part_rows)};
+  }
+
+  /// Addresses of the block's rows, for `store_rows`.
+  __device__ void find_rows(const DeviceTile::Store& tile) {
+    for (int row = warp_ * 32 + lane_; row < Shape::rows; row += Shape::storers * 32) {
+      if (tiles_.cluster_block * Shape::rows + row >= tile.rows) break;
+      const DeviceRow place = place_of(tile, row);
+      const Destination& to = arguments_.destinations[place.destination];
+      Element* start = static_cast<Element*>(to.base) + place.row * to.pitch + tile.store_col;
+      store_shared(shared_.row_address(row), reinterpret_cast<std::uint64_t>(start));
+    }
+    synchronize();
+  }
+
+  /// 8 lanes a row, 16 bytes each.
+  __device__ void store_rows(const DeviceTile::Store& tile, int first_row, int rows, int first_col,
+                             std::uint32_t from) {
+    const int box_col = lane_ % 8 * 8;
+    const int col = first_col + box_col;
+    const int count = min(8, tile.cols - col);
+    constexpr int batch = 2;  // rows on their way at once
+    for (int row = warp_ * 4 + lane_ / 8; row < rows; row += batch * 4 * Shape::storers) {
+      std::uint64_t starts[batch];
+      uint4 packed[batch];
+#pragma unroll
+      for (int each = 0; each < batch; ++each) {
+        const int own = min(row + each * 4 * Shape::storers, rows - 1);
+        starts[each] = load_shared_64(shared_.row_address(first_row + own));
+        packed[each] = load_shared_128(from + staging_offset(own, box_col));
+      }
+#pragma unroll
+      for (int each = 0; each < batch; ++each) {
+        auto* to = reinterpret_cast<Element*>(starts[each]) + col;
+        for (int copy = 0; copy < tile.destinations; ++copy) {
+          store_elements(to + copy_offset(tile, copy), packed[each], count);
+        }
+      }
+    }
+  }
+
+  /// From the first destination's row to that of a copy, which has the same shape.
+  __device__ std::int64_t copy_offset(const DeviceTile::Store& tile, int copy) {
+    if (copy == 0) return 0;
+    const auto* first = static_cast<const Element*>(arguments_.destinations[tile.destination].base);
+    return static_cast<const Element*>(arguments_.destinations[tile.destination + copy].base) - first;
+  }
+
+  static __device__ void store_elements(Element* to, const uint4& packed, int count) {
+    if (count == 8 && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
+      *reinterpret_cast<uint4*>(to) = packed;
+      return;
+    }
+    const auto* elements = reinterpret_cast<const Element*>(&packed);
+#pragma unroll
+    for (int element = 0; element < 8; ++element) {
+      if (element < count) to[element] = elements[element];
+    }
+  }
+
+  __device__ void synchronize() {
+    named_barrier(2, Shape::storers * 32);
+  }
+
+  /// A box's memory is given back when the next one's store has begun, so that reading it is not waited for
+  /// on its own. Stores that begin faster would hold up the loads.
+  __device__ void give_back(std::uint32_t unstaged) {
+    tma_store_commit();
+    tma_store_wait_read<1>();
+    if (unread_ != 0) barrier_arrive(unread_);
+    unread_ = unstaged;
+  }
+
+  const GemmArguments& arguments_;
+  const Shared<Shape>& shared_;
+  const BlockTiles& tiles_;
+  int warp_;  // of the storers
+  int lane_;
+  bool issues_;
+  Ring<Shape::staged_boxes> staging_;
+  std::uint32_t unread_ = 0;  // barrier of the memory that was stored last
+};
+
+}  // namespace flashoverlap::sm90

@@ -1,0 +1,23 @@
+// Blocks that watch counters while a GEMM runs and copy what each one announces, at once.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace flashoverlap::testing {
+
+/// Elements [first, first + count) are final when `counter` has reached `target`.
+struct Announced {
+  const std::uint32_t* counter;
+  std::uint32_t target;
+  std::int64_t first;
+  std::int64_t count;
+};
+
+/// Copies `count` announced ranges (in GPU memory), in order, from `from` to `to`; gives up after two
+/// seconds.
+cudaError_t copy_when_announced(const Announced* ranges, int count, const std::uint16_t* from,
+                                std::uint16_t* to, cudaStream_t stream);
+
+}  // namespace flashoverlap::testing
