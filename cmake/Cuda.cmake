@@ -26,12 +26,20 @@ if(NOT DEFINED FLASHOVERLAP_CUDA)
   endif()
 endif()
 
+set(FLASHOVERLAP_NCCL OFF)
 if(FLASHOVERLAP_CUDA)
   enable_language(CUDA)
   # CMake 3.25.1 does not know that nvcc speaks C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   message(STATUS "CUDA parts: compiled for sm_90a")
+
+  find_package(CUDAToolkit REQUIRED)
+  list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/cmake)
+  find_package(NCCL 2.28.9) # has ncclCommRevoke
+  if(NCCL_FOUND)
+    set(FLASHOVERLAP_NCCL ON)
+  endif()
 else()
   message(STATUS "CUDA parts: left out (${cuda_reason})")
 endif()

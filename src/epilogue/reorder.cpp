@@ -9,12 +9,12 @@
 
 namespace flashoverlap {
 
-void require_readable(const Output& output, const Matrix& out) {
+void require_readable(const Output& output, const Shape& out) {
   const Reorder& reorder = output.reorder;
-  const std::string shape = fmt::format("{} x {}", out.rows(), out.cols());
+  const std::string shape = fmt::format("{} x {}", out.rows, out.cols);
   if (reorder.first_row.empty()) {
     // A result without rows has no blocks either, so it looks natural whatever its buffer's columns.
-    require(out.rows() == output.rows && (out.cols() == output.cols || output.rows == 0), "out", shape,
+    require(out.rows == output.rows && (out.cols == output.cols || output.rows == 0), "out", shape,
             fmt::format("must be {} x {}", output.rows, output.cols));
     return;
   }
@@ -24,19 +24,19 @@ void require_readable(const Output& output, const Matrix& out) {
   const std::int64_t column_blocks = (output.cols + reorder.block_cols - 1) / reorder.block_cols;
   require(std::ssize(reorder.first_row) == row_blocks * column_blocks, "first_row.size()",
           reorder.first_row.size(), fmt::format("must be {} x {} blocks", row_blocks, column_blocks));
-  require(out.cols() >= std::min<std::int64_t>(reorder.block_cols, output.cols), "out", shape,
+  require(out.cols >= std::min<std::int64_t>(reorder.block_cols, output.cols), "out", shape,
           fmt::format("must have the columns of a block, {}", reorder.block_cols));
   for (std::size_t block = 0; block < reorder.first_row.size(); ++block) {
     const std::int64_t first = static_cast<std::int64_t>(block) / column_blocks * reorder.block_rows;
     const std::int64_t rows = std::min<std::int64_t>(reorder.block_rows, output.rows - first);
-    require(reorder.first_row[block] >= 0 && reorder.first_row[block] <= out.rows() - rows,
+    require(reorder.first_row[block] >= 0 && reorder.first_row[block] <= out.rows - rows,
             fmt::format("first_row[{}]", block), reorder.first_row[block],
-            fmt::format("{} rows from there must lie in the buffer's {}", rows, out.rows()));
+            fmt::format("{} rows from there must lie in the buffer's {}", rows, out.rows));
   }
 }
 
 Matrix natural_result(const Output& output, const Matrix& out) {
-  require_readable(output, out);
+  require_readable(output, {out.rows(), out.cols()});
   const auto element_size = size_of(out.data_type());
   Matrix result(out.data_type(), output.rows, output.cols);
   for (std::int64_t row = 0; row < output.rows; ++row) {

@@ -10,7 +10,7 @@
 namespace flashoverlap {
 
 Matrix rms_norm(const Output& output, const Matrix& out, std::span<const float> weight, float eps) {
-  require_readable(output, out);
+  require_readable(output, {out.rows(), out.cols()});
   require(std::ssize(weight) == output.cols, "weight.size()", weight.size(),
           fmt::format("must be the {} columns of the result", output.cols));
   require(eps >= 0, "eps", eps, "must not be negative");

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "flashoverlap/matrix.hpp"
 #include "flashoverlap/plan.hpp"
 
 namespace flashoverlap {
 
-/// Throws `InvalidArgument` unless `out` has every element that `output` speaks of.
-void require_readable(const Output& output, const Matrix& out);
+/// Throws `InvalidArgument` unless a buffer `out` of this shape has every element that `output` speaks of.
+void require_readable(const Output& output, const Shape& out);
 
 /// Calls piece(buffer_row, col, count) for each run of `count` elements, from natural column `col` on, that
 /// lies at the beginning of row buffer_row; in order of columns.

@@ -1,11 +1,9 @@
 #include "gemm/sm90_gemm.hpp"
 
-#include <cuda.h>
-#include <cudaTypedefs.h>
-
 #include <algorithm>
 #include <numeric>
 
+#include "gemm/cuda_driver.hpp"
 #include "gemm/sm90_kernels.hpp"
 
 namespace flashoverlap {
@@ -16,20 +14,10 @@ using sm90::Destination;
 
 constexpr std::array destination_roles{BufferRole::out, BufferRole::staging, BufferRole::inbox};
 
-/// The driver's function, found at run time so that the library does not link against the driver.
-PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  FLASHOVERLAP_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                                     cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess)
-    throw CudaError("cuTensorMapEncodeTiled: the driver does not have it");
-  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
-}
-
 /// Boxes of `box_rows` rows × 128 bytes of a row-major matrix of 16-bit elements, swizzled by 128 bytes.
 CUtensorMap tensor_map(DataType data_type, void* base, std::int64_t rows, std::int64_t cols, int box_rows) {
-  static const auto encode = tensor_map_encoder();
+  static const auto encode =
+      driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled", 12000);
   CUtensorMap map{};
   const std::array<cuuint64_t, 2> extents{static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
   const std::array<cuuint64_t, 1> pitch{static_cast<cuuint64_t>(cols) * 2};
@@ -107,12 +95,17 @@ int rows_per_store(const Plan& plan, int group_rows) {
 }  // namespace
 
 Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
-    : row_map_(plan.row_map.size()), expired_(1) {
-  const DataType data_type = plan.problem.data_type;
+    : data_type_(plan.problem.data_type),
+      options_(options),
+      a_box_rows_(plan.schedule.tile_rows),
+      b_box_rows_(plan.schedule.tile_cols / plan.schedule.cluster_rows),
+      own_(memory.buffers[index(plan.rank)]),
+      row_map_(plan.row_map.size()),
+      expired_(1) {
   const Schedule& schedule = plan.schedule;
-  require(data_type != DataType::fp32, "data_type", name(data_type), "must be bf16 or fp16 on a GPU");
+  require(data_type_ != DataType::fp32, "data_type", name(data_type_), "must be bf16 or fp16 on a GPU");
   require(plan.problem.ranks <= 8, "ranks", plan.problem.ranks, "must be at most 8 on one node");
-  const sm90::Kernel kernel = find_kernel(schedule, data_type, options.a_layout, options.b_layout);
+  const sm90::Kernel kernel = find_kernel(schedule, data_type_, options.a_layout, options.b_layout);
   kernel_ = kernel.function;
   threads_ = kernel.threads;
   shared_bytes_ = kernel.shared_bytes;
@@ -121,39 +114,23 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   FLASHOVERLAP_CUDA(
       cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
 
-  const auto& own = memory.buffers[index(plan.rank)];
-  const auto matrix = [&](BufferRole role) -> const DeviceMatrix& {
-    return own[static_cast<std::size_t>(role)];
-  };
+  arguments_.rank = plan.rank;
   arguments_.store_rows = rows_per_store(plan, kernel.group_rows);
-  const int b_box = schedule.tile_cols / cluster_rows_;
-  for (const auto& [source, role] : {std::pair{0, BufferRole::a}, {1, BufferRole::gathered}}) {
-    arguments_.a[source] =
-        operand_map(name(role), data_type, matrix(role), options.a_layout, schedule.tile_rows);
-  }
-  for (const auto& [source, role] : {std::pair{0, BufferRole::b}, {1, BufferRole::gathered}}) {
-    arguments_.b[source] = operand_map(name(role), data_type, matrix(role), options.b_layout, b_box);
-  }
+  for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::gathered})
+    bind_operand(role, own_[static_cast<std::size_t>(role)]);
   for (const BufferRole role : destination_roles) {
-    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
-      const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(role)];
-      if (to.base == nullptr) continue;
-      Destination& destination = arguments_.destinations[destination_of(rank, role)];
-      destination.base = to.base;
-      destination.pitch = to.cols;
-      if (is_aligned(to.base, to.cols)) {
-        destination.map = tensor_map(data_type, to.base, to.rows, to.cols, arguments_.store_rows);
-      }
-    }
+    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank)
+      bind_destination(destination_of(rank, role),
+                       memory.buffers[index(rank)][static_cast<std::size_t>(role)]);
   }
   resolve_tiles(plan, memory, options);
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
-  arguments_.addends = matrix(BufferRole::inbox).base;
-  arguments_.addend_pitch = matrix(BufferRole::inbox).cols;
+  const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
+  arguments_.addends = inbox.base;
+  arguments_.addend_pitch = inbox.cols;
   arguments_.addend_count = plan.addends.count;
   arguments_.addend_stride = plan.addends.row_stride;
-  arguments_.rank = plan.rank;
   arguments_.tile_count = static_cast<std::int32_t>(plan.tiles.size());
   arguments_.k = static_cast<std::int32_t>(plan.problem.k);
   arguments_.a_blocks = plan.a_blocks.count;
@@ -161,6 +138,37 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.wait_limit_ns = options.wait_limit_ns;
   arguments_.expired = expired_.data();
   FLASHOVERLAP_CUDA(cudaMemset(expired_.data(), 0, sizeof(sm90::ExpiredWait)));
+}
+
+/// Sources are the operand itself (0) and the gathered one (1), which may stand for A or B.
+void Sm90Gemm::bind_operand(BufferRole role, const DeviceMatrix& matrix) {
+  const int source = role == BufferRole::gathered ? 1 : 0;
+  if (role != BufferRole::b)
+    arguments_.a[source] = operand_map(name(role), data_type_, matrix, options_.a_layout, a_box_rows_);
+  if (role != BufferRole::a)
+    arguments_.b[source] = operand_map(name(role), data_type_, matrix, options_.b_layout, b_box_rows_);
+}
+
+void Sm90Gemm::bind_destination(std::int32_t index, const DeviceMatrix& matrix) {
+  if (matrix.base == nullptr) return;
+  Destination& destination = arguments_.destinations[index];
+  destination.base = matrix.base;
+  destination.pitch = matrix.cols;
+  if (is_aligned(matrix.base, matrix.cols))
+    destination.map = tensor_map(data_type_, matrix.base, matrix.rows, matrix.cols, arguments_.store_rows);
+}
+
+void Sm90Gemm::rebind(BufferRole role, void* base) {
+  DeviceMatrix& matrix = own_[static_cast<std::size_t>(role)];
+  if (matrix.base == base) return;
+  require(reinterpret_cast<std::uintptr_t>(base) % 16 == 0, fmt::format("address of {}", name(role)), base,
+          "must be a multiple of 16 bytes");
+  matrix.base = base;
+  if (role == BufferRole::out) {
+    bind_destination(destination_of(arguments_.rank, role), matrix);
+  } else {
+    bind_operand(role, matrix);
+  }
 }
 
 void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options) {

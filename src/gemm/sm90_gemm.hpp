@@ -22,6 +22,7 @@ struct DeviceMatrix {
 /// Memory that a plan's GEMM works on, shaped as each rank's plan says; all of it belongs to the caller.
 struct GemmMemory {
   /// [rank][role]: this rank's buffers, and those of peers that it stores to; null where it has no business.
+  /// Of this rank, a, b and out may be null with their shape: `Sm90Gemm::rebind` names their memory later.
   std::vector<std::array<DeviceMatrix, buffer_count>> buffers;
   /// [rank]: the first of each rank's counters, zero at the start of a run.
   std::vector<std::uint32_t*> counters;
@@ -41,6 +42,9 @@ class Sm90Gemm {
   /// the schedule's tile, rows of 16-bit elements that are not multiples of 16 bytes.
   Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options = {});
 
+  /// Gives this rank's buffer `role` (a, b or out) other memory of the same shape, aligned to 16 bytes.
+  void rebind(BufferRole role, void* base);
+
   /// Launches the kernel; asynchronous, no allocation.
   void launch(cudaStream_t stream) const;
 
@@ -48,9 +52,16 @@ class Sm90Gemm {
   void check_waits() const;
 
  private:
+  void bind_operand(BufferRole role, const DeviceMatrix& matrix);
+  void bind_destination(std::int32_t index, const DeviceMatrix& matrix);
   void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
 
   sm90::GemmArguments arguments_{};
+  DataType data_type_;
+  GemmOptions options_;
+  int a_box_rows_;
+  int b_box_rows_;
+  std::array<DeviceMatrix, buffer_count> own_;
   const void* kernel_ = nullptr;
   int blocks_ = 0;
   int cluster_rows_ = 1;

@@ -96,6 +96,7 @@ void expect_announced_is_final(bool observe_first, Observe&& observe) {
         static_cast<Element*>(ranks.memory().buffers[0][static_cast<std::size_t>(BufferRole::out)].base),
         DeviceArray<Element>(static_cast<std::size_t>(problem.m * problem.n))};
     gemm.launch(streams.gemm);  // kernels are loaded when first launched, which may wait for what runs
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
     for (int repetition = 0; repetition < runs_per_shape; ++repetition) {
       // Whatever was there before must not pass for a result.
       FLASHOVERLAP_CUDA(cudaMemsetAsync(state.out, repetition % 2 == 0 ? 0xFF : 0x77,

@@ -1,0 +1,51 @@
+/// The NCCL communicator that the ones which carry transfers are split from.
+#pragma once
+
+#include <nccl.h>
+
+#include <memory>
+#include <string_view>
+
+#include "comm/nccl_error.hpp"
+
+namespace flashoverlap {
+
+/// Carries no transfers itself: it is non-blocking, so that whoever waits for the other ranks can give up.
+/// Its splits are blocking, as a non-blocking one would start a thread for every group of transfers. Used by
+/// one thread at a time. What misses a rank throws `CommunicationError` after the end's limit, and so does
+/// every later split.
+class NcclBase {
+ public:
+  /// Every rank joins at the same time, on the GPU `end.device`, which is current.
+  NcclBase(const ncclUniqueId& id, const NcclEnd& end);
+  ~NcclBase();
+  NcclBase(const NcclBase&) = delete;
+  NcclBase& operator=(const NcclBase&) = delete;
+
+  const NcclEnd& end() const noexcept { return end_; }
+
+  /// The base of the ranks that pass the same color, in the same order. Every rank splits at the same time.
+  std::unique_ptr<NcclBase> split(int color);
+
+  /// All ranks, blocking, for transfers; collectives run on at most so many thread blocks (0: NCCL decides).
+  /// The caller destroys it.
+  ncclComm_t split_for_transfers(int thread_blocks);
+
+ private:
+  explicit NcclBase(const NcclEnd& end) : end_(end) {}
+
+  ncclComm_t split_off(int color, ncclConfig_t config);
+  /// Waits until what `call` began is done on this rank.
+  void await(std::string_view call);
+  void abandon() noexcept;
+
+  NcclEnd end_;
+  ncclComm_t base_ = nullptr;         // null: abandoned
+  std::shared_ptr<ncclComm_t> part_;  // being split off; NCCL writes it from a thread of its own
+};
+
+/// Frees what a communicator holds. What waits for a lost rank or an unfinished transfer for longer than the
+/// end's limit is left behind.
+void destroy(ncclComm_t communicator, const NcclEnd& end) noexcept;
+
+}  // namespace flashoverlap

@@ -1,0 +1,25 @@
+/// What the launcher of one process per GPU says in environment variables.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace flashoverlap {
+
+struct ProcessEnvironment {
+  int rank = 0;
+  int ranks = 1;
+  int local_rank = 0;  ///< among the ranks on this node
+  std::string root;    ///< host:port at which rank 0 waits for the others, as NCCL_COMM_ID spells it
+};
+
+/// A variable's value; empty where it is not set.
+using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// Reads the variables of torchrun, Open MPI, MPICH or Slurm: the first of them, in this order, that has set
+/// all of its three. The root is NCCL_COMM_ID, or MASTER_ADDR with the port after MASTER_PORT: at MASTER_PORT
+/// itself torchrun's store listens. Throws `InvalidArgument` naming the variable that is missing or wrong.
+ProcessEnvironment read_process_environment(const Lookup& lookup);
+
+}  // namespace flashoverlap

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "epilogue/result_layout.hpp"
+#include "flashoverlap/epilogue.hpp"
+
+namespace flashoverlap {
+
+/// Asynchronous; for results of at least one element. See `ResultReader`.
+cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
+                            const RmsNorm& norm, void* normalized, Stream stream);
+
+/// The same for the copy of a reordered result into a row-major matrix of 16-bit elements.
+cudaError_t launch_unreorder(const ResultLayout& layout, const void* out, void* result, Stream stream);
+
+}  // namespace flashoverlap

@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include "epilogue/result_kernels.hpp"
+#include "epilogue/row_pieces.hpp"
+#include "flashoverlap/epilogue.hpp"
+#include "gemm/device_memory.hpp"
+
+namespace flashoverlap {
+
+struct ResultReader::State {
+  DataType data_type;
+  DeviceArray<std::int32_t> first_row;
+  ResultLayout layout;  // without rows where the result is empty: nothing is launched
+};
+
+ResultReader::ResultReader(const Plan& plan) {
+  const Output& output = plan.output;
+  const Reorder& reorder = output.reorder;
+  const Buffer& out = plan.buffer(BufferRole::out);
+  const DataType data_type = plan.problem.data_type;
+  require(data_type != DataType::fp32, "data_type", name(data_type), "must be bf16 or fp16 on a GPU");
+  require_readable(output, {out.rows, out.cols});
+  state_ = std::make_unique<State>(
+      State{data_type, DeviceArray<std::int32_t>(std::span<const std::int32_t>(reorder.first_row)), {}});
+  if (output.rows == 0 || output.cols == 0) return;
+  const auto rows = static_cast<std::int32_t>(output.rows);
+  const auto cols = static_cast<std::int32_t>(output.cols);
+  const bool natural = reorder.first_row.empty();
+  const Divisor block_cols(natural ? cols : reorder.block_cols);
+  state_->layout = {.rows = rows,
+                    .cols = cols,
+                    .pitch = out.cols,
+                    .first_row = state_->first_row.data(),
+                    .column_blocks = block_cols.quotient(cols - 1) + 1,
+                    .block_rows = Divisor(natural ? rows : reorder.block_rows),
+                    .block_cols = block_cols};
+}
+
+ResultReader::~ResultReader() = default;
+ResultReader::ResultReader(ResultReader&&) noexcept = default;
+ResultReader& ResultReader::operator=(ResultReader&&) noexcept = default;
+
+void ResultReader::rms_norm(const void* out, const RmsNorm& norm, void* normalized, Stream stream) const {
+  require(norm.weight != nullptr, "weight", "null", "must be given");
+  require(norm.eps >= 0, "eps", norm.eps, "must not be negative");
+  if (state_->layout.rows == 0) return;
+  FLASHOVERLAP_CUDA(launch_rms_norm(state_->layout, state_->data_type, out, norm, normalized, stream));
+}
+
+void ResultReader::natural(const void* out, void* result, Stream stream) const {
+  const ResultLayout& layout = state_->layout;
+  if (layout.rows == 0) return;
+  if (layout.first_row != nullptr) {
+    FLASHOVERLAP_CUDA(launch_unreorder(layout, out, result, stream));
+  } else {
+    const std::int64_t bytes = std::int64_t{layout.rows} * layout.cols * size_of(state_->data_type);
+    FLASHOVERLAP_CUDA(
+        cudaMemcpyAsync(result, out, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+  }
+}
+
+}  // namespace flashoverlap

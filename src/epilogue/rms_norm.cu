@@ -1,0 +1,154 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "epilogue/result_kernels.hpp"
+#include "epilogue/row_chunks.cuh"
+
+namespace flashoverlap {
+
+namespace {
+
+struct Operands {
+  ResultLayout layout;
+  const void* out;
+  RmsNorm norm;
+  void* normalized;
+};
+
+/// This thread's chunks of a stretch of x = result + bias + residual. What was loaded is kept, as it takes
+/// half of the registers of the sums, which are made anew where they are needed.
+template <typename Element, int width, bool has_residual>
+class Stretch {
+ public:
+  __device__ void load(const Operands& operands, std::int32_t row, std::int32_t first) {
+    load_result<width>(result_, operands.layout, operands.out, row, first);
+    if constexpr (has_residual) {
+      const std::int64_t row_begin = std::int64_t{row} * operands.layout.cols;
+#pragma unroll
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        const std::int32_t col = chunk_col<width>(first, chunk);
+        if (col < operands.layout.cols)
+          residual_[chunk] = __ldcs(chunk_at<width>(operands.norm.residual, row_begin + col));
+      }
+    }
+  }
+
+  __device__ float squares(const Operands& operands, std::int32_t first) const {
+    float sum = 0;
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const std::int32_t col = chunk_col<width>(first, chunk);
+      if (col >= operands.layout.cols) continue;
+      const Floats<width> values = x(operands.norm, chunk, col);
+#pragma unroll
+      for (const float value : values.at) sum += value * value;
+    }
+    return sum;
+  }
+
+  __device__ void store(const Operands& operands, std::int32_t row, std::int32_t first, float scale) const {
+    const RmsNorm& norm = operands.norm;
+    const std::int32_t cols = operands.layout.cols;
+    const std::int64_t row_begin = std::int64_t{row} * cols;
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const std::int32_t col = chunk_col<width>(first, chunk);
+      if (col >= cols) continue;
+      Floats<width> values = x(norm, chunk, col);
+      if (norm.residual_out != nullptr)
+        *chunk_at<width>(norm.residual_out, row_begin + col) = packed<Element, width>(values);
+      const Floats<width> weight = unpacked<Element, width>(__ldg(chunk_at<width>(norm.weight, col)));
+#pragma unroll
+      for (int index = 0; index < width; ++index) values.at[index] *= scale * weight.at[index];
+      *chunk_at<width>(operands.normalized, row_begin + col) = packed<Element, width>(values);
+    }
+  }
+
+ private:
+  static constexpr int chunks = chunks_per_thread<width>;
+
+  __device__ Floats<width> x(const RmsNorm& norm, int chunk, std::int32_t col) const {
+    Floats<width> sum = unpacked<Element, width>(result_[chunk]);
+    if (norm.bias != nullptr) add(sum, __ldg(chunk_at<width>(norm.bias, col)));
+    if constexpr (has_residual) add(sum, residual_[chunk]);
+    return sum;
+  }
+
+  static __device__ void add(Floats<width>& sum, const ChunkBits<width>& bits) {
+    const Floats<width> addend = unpacked<Element, width>(bits);
+#pragma unroll
+    for (int index = 0; index < width; ++index) sum.at[index] += addend.at[index];
+  }
+
+  ChunkBits<width> result_[chunks];
+  ChunkBits<width> residual_[has_residual ? chunks : 1];
+};
+
+__device__ float warp_sum(float value) {
+#pragma unroll
+  for (int distance = warp_threads / 2; distance > 0; distance /= 2)
+    value += __shfl_xor_sync(0xFFFFFFFF, value, distance);
+  return value;
+}
+
+/// The sum over all threads of the block, for each of them.
+__device__ float block_sum(float value) {
+  __shared__ float sums[most_warps];
+  const int lane = threadIdx.x % warp_threads;
+  value = warp_sum(value);
+  if (lane == 0) sums[threadIdx.x / warp_threads] = value;
+  __syncthreads();
+  return warp_sum(lane < static_cast<int>(blockDim.x) / warp_threads ? sums[lane] : 0.0F);
+}
+
+/// One block for each row.
+template <typename Element, int width, bool has_residual>
+__global__ void __launch_bounds__(most_threads, 2) rms_norm(const Operands operands) {
+  const auto row = static_cast<std::int32_t>(blockIdx.x);
+  const std::int32_t cols = operands.layout.cols;
+  const std::int32_t stretches = (cols - 1) / stretch_cols<width>() + 1;
+  Stretch<Element, width, has_residual> x;
+  float squares = 0;
+  // Backwards: the first stretch, in most rows the only one, stays in registers.
+  for (std::int32_t stretch = stretches; stretch-- > 0;) {
+    x.load(operands, row, stretch * stretch_cols<width>());
+    squares += x.squares(operands, stretch * stretch_cols<width>());
+  }
+  const float scale = rsqrtf(block_sum(squares) / static_cast<float>(cols) + operands.norm.eps);
+  x.store(operands, row, 0, scale);
+  for (std::int32_t stretch = 1; stretch < stretches; ++stretch) {
+    x.load(operands, row, stretch * stretch_cols<width>());
+    x.store(operands, row, stretch * stretch_cols<width>(), scale);
+  }
+}
+
+template <typename Element, int width>
+cudaError_t launch(const Operands& operands, Stream stream) {
+  const ResultLayout& layout = operands.layout;
+  const auto kernel =
+      operands.norm.residual == nullptr ? rms_norm<Element, width, false> : rms_norm<Element, width, true>;
+  const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(layout.rows),
+                                  .blockDim = threads_for_row<width>(layout.cols),
+                                  .stream = stream};
+  return cudaLaunchKernelEx(&config, kernel, operands);
+}
+
+template <typename Element>
+cudaError_t launch(const Operands& operands, Stream stream) {
+  const RmsNorm& norm = operands.norm;
+  const bool widest = allows_widest_chunks(
+      operands.layout,
+      {operands.out, norm.weight, norm.bias, norm.residual, norm.residual_out, operands.normalized});
+  return widest ? launch<Element, widest_chunk>(operands, stream) : launch<Element, 1>(operands, stream);
+}
+
+}  // namespace
+
+cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
+                            const RmsNorm& norm, void* normalized, Stream stream) {
+  const Operands operands{layout, out, norm, normalized};
+  return data_type == DataType::fp16 ? launch<__half>(operands, stream)
+                                     : launch<__nv_bfloat16>(operands, stream);
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,41 @@
+#include "epilogue/result_kernels.hpp"
+#include "epilogue/row_chunks.cuh"
+
+namespace flashoverlap {
+
+namespace {
+
+/// One block for each row.
+template <int width>
+__global__ void __launch_bounds__(most_threads)
+    unreorder(const ResultLayout layout, const void* out, void* result) {
+  constexpr int chunks = chunks_per_thread<width>;
+  const auto row = static_cast<std::int32_t>(blockIdx.x);
+  const std::int64_t row_begin = std::int64_t{row} * layout.cols;
+  for (std::int32_t first = 0; first < layout.cols; first += stretch_cols<width>()) {
+    ChunkBits<width> bits[chunks];
+    load_result<width>(bits, layout, out, row, first);
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const std::int32_t col = chunk_col<width>(first, chunk);
+      if (col < layout.cols) *chunk_at<width>(result, row_begin + col) = bits[chunk];
+    }
+  }
+}
+
+template <int width>
+cudaError_t launch(const ResultLayout& layout, const void* out, void* result, Stream stream) {
+  const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(layout.rows),
+                                  .blockDim = threads_for_row<width>(layout.cols),
+                                  .stream = stream};
+  return cudaLaunchKernelEx(&config, unreorder<width>, layout, out, result);
+}
+
+}  // namespace
+
+cudaError_t launch_unreorder(const ResultLayout& layout, const void* out, void* result, Stream stream) {
+  return allows_widest_chunks(layout, {out, result}) ? launch<widest_chunk>(layout, out, result, stream)
+                                                     : launch<1>(layout, out, result, stream);
+}
+
+}  // namespace flashoverlap

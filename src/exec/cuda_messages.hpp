@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <vector>
+
+#include "exec/cuda_handles.hpp"
+#include "flashoverlap/communicator.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap {
+
+/// A plan's message list on a stream: per message a wait for its counters, then the transfer. Two words of
+/// host memory say which run and which message the stream is at.
+class CudaMessages {
+ public:
+  using Buffers = std::array<void*, buffer_count>;
+
+  /// `counters`: this rank's, on its GPU. Throws `InvalidArgument` for messages that need peer memory.
+  CudaMessages(const Plan& plan, const Communicator& communicator, std::uint32_t* counters,
+               bool record_times);
+
+  /// Marks the run as under way, and as over.
+  void begin(cudaStream_t stream);
+  void end(cudaStream_t stream) const;
+
+  /// `computed`: recorded when every tile is done.
+  void enqueue(const Buffers& buffers, cudaStream_t stream, cudaEvent_t computed) const;
+  /// The same on the stream that computed all tiles before; the counters of tiles are left alone.
+  void enqueue_after_gemm(const Buffers& buffers, cudaStream_t stream) const;
+
+  /// The number of the run that is under way; 0: none.
+  std::uint32_t running() const noexcept { return words_.read(running_word); }
+  /// What the run that is under way waits for, as the error to throw. Reads the counters.
+  std::exception_ptr report() const;
+  /// Lets every wait on the stream pass.
+  void release() const noexcept;
+
+  std::vector<MessageTimes> times(const std::function<double(cudaEvent_t)>& since_begin) const;
+
+ private:
+  static constexpr std::size_t running_word = 0;
+  static constexpr std::size_t message_word = 1;  ///< messages whose waits are over
+
+  struct Times {
+    CudaEvent signalled{cudaEventDefault};
+    CudaEvent done{cudaEventDefault};
+  };
+
+  void check_supported() const;
+  void transfer(const Message& message, const Buffers& buffers, cudaStream_t stream) const;
+  void* at(const Buffers& buffers, const Region& region) const;
+  std::int64_t count(const Region& region) const;
+  std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& buffers) const;
+
+  const Plan& plan_;
+  const Communicator& communicator_;
+  std::uint32_t* counters_;
+  MappedWords words_{2};
+  std::uint32_t runs_ = 0;
+  std::vector<Times> times_;
+  CudaStream side_;  // for what must pass while the message stream is stuck
+};
+
+}  // namespace flashoverlap

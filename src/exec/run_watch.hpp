@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace flashoverlap {
+
+/// A thread that sees to it that no run lasts for ever: it reads a word that holds a number while a run is
+/// under way (another one for each) and zero in between, and calls `give_up` once when the same run has
+/// lasted longer than the limit, or when `find_error` throws.
+class RunWatch {
+ public:
+  struct Callbacks {
+    std::function<std::uint32_t()> running;
+    std::function<void()> find_error;                 ///< throws what has gone wrong meanwhile, if anything
+    std::function<std::exception_ptr()> expired;      ///< what to report of a run that lasts too long
+    std::function<void(std::exception_ptr)> give_up;  ///< frees the GPU from what will never happen
+  };
+
+  RunWatch(std::chrono::milliseconds limit, Callbacks callbacks);
+  ~RunWatch();
+  RunWatch(const RunWatch&) = delete;
+  RunWatch& operator=(const RunWatch&) = delete;
+
+  /// Throws what was given up for.
+  void check() const;
+
+ private:
+  void watch(int device);
+
+  const std::chrono::milliseconds limit_;
+  const Callbacks callbacks_;
+  mutable std::mutex mutex_;
+  std::condition_variable stopping_;
+  bool stop_ = false;           // guarded by mutex_
+  std::exception_ptr failure_;  // guarded by mutex_
+  std::atomic<bool> failed_ = false;
+  std::thread thread_;
+};
+
+}  // namespace flashoverlap

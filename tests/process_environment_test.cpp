@@ -1,0 +1,133 @@
+#include "comm/process_environment.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+ProcessEnvironment read(const Variables& variables) {
+  return read_process_environment([&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+/// The variables of rank 5 of 8, the second on its node, but for those of `changes`; empty: not set.
+Variables torchrun(const Variables& changes = {}) {
+  Variables variables{{"RANK", "5"},
+                      {"WORLD_SIZE", "8"},
+                      {"LOCAL_RANK", "1"},
+                      {"MASTER_ADDR", "node0"},
+                      {"MASTER_PORT", "29500"}};
+  for (const auto& [name, value] : changes) {
+    variables[name] = value;
+    if (value.empty()) variables.erase(name);
+  }
+  return variables;
+}
+
+void expect_refused(const Variables& variables, const std::string& name, const std::string& value,
+                    const std::string& rule) {
+  try {
+    read(variables);
+    ADD_FAILURE() << name << " = " << value << " was accepted";
+  } catch (const InvalidArgument& refusal) {
+    EXPECT_EQ(refusal.argument(), name);
+    EXPECT_THAT(refusal.what(), AllOf(HasSubstr(" = " + value + ": "), HasSubstr(rule)));
+  }
+}
+
+struct LauncherCase {
+  std::string name;
+  std::array<std::string, 3> variables;
+};
+
+class EachLauncher : public testing::TestWithParam<LauncherCase> {};
+
+TEST_P(EachLauncher, IsRead) {
+  const auto& [rank, ranks, local_rank] = GetParam().variables;
+  const ProcessEnvironment environment =
+      read({{rank, "5"}, {ranks, "8"}, {local_rank, "1"}, {"NCCL_COMM_ID", "10.0.0.1:4000"}});
+  EXPECT_EQ(environment.rank, 5);
+  EXPECT_EQ(environment.ranks, 8);
+  EXPECT_EQ(environment.local_rank, 1);
+  EXPECT_EQ(environment.root, "10.0.0.1:4000");
+}
+
+TEST_P(EachLauncher, NamesTheVariableThatIsMissing) {
+  const auto& [rank, ranks, local_rank] = GetParam().variables;
+  expect_refused({{rank, "5"}, {local_rank, "1"}}, ranks, "(not set)", "torchrun");
+  expect_refused({{rank, "5"}, {ranks, "8"}}, local_rank, "(not set)", "torchrun");
+}
+
+INSTANTIATE_TEST_SUITE_P(ProcessEnvironment, EachLauncher,
+                         testing::Values(LauncherCase{"torchrun", {"RANK", "WORLD_SIZE", "LOCAL_RANK"}},
+                                         LauncherCase{"open_mpi",
+                                                      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                                       "OMPI_COMM_WORLD_LOCAL_RANK"}},
+                                         LauncherCase{"mpich", {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}},
+                                         LauncherCase{"slurm",
+                                                      {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}),
+                         [](const auto& launcher) { return launcher.param.name; });
+
+TEST(ProcessEnvironment, MeetsAtThePortAfterTorchrunsStore) {
+  EXPECT_EQ(read(torchrun()).root, "node0:29501");
+  EXPECT_EQ(read(torchrun({{"MASTER_ADDR", "fe80::1"}})).root, "[fe80::1]:29501");
+  EXPECT_EQ(read(torchrun({{"MASTER_ADDR", "[fe80::1]"}})).root, "[fe80::1]:29501");
+}
+
+TEST(ProcessEnvironment, PrefersNcclCommId) {
+  EXPECT_EQ(read(torchrun({{"NCCL_COMM_ID", "[::1]:7"}})).root, "[::1]:7");
+}
+
+TEST(ProcessEnvironment, PrefersTheLauncherInsideASlurmJob) {
+  EXPECT_EQ(read(torchrun({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}})).rank, 5);
+}
+
+TEST(ProcessEnvironment, PassesOverALauncherThatIsNotComplete) {
+  const Variables pmi_under_slurm{{"PMI_RANK", "3"},      {"PMI_SIZE", "4"},      {"SLURM_PROCID", "3"},
+                                  {"SLURM_NTASKS", "4"},  {"SLURM_LOCALID", "1"}, {"MASTER_ADDR", "node0"},
+                                  {"MASTER_PORT", "1000"}};
+  EXPECT_EQ(read(pmi_under_slurm).local_rank, 1);
+}
+
+TEST(ProcessEnvironment, AsksForALauncher) {
+  expect_refused({}, "RANK", "(not set)", "mpirun");
+}
+
+TEST(ProcessEnvironment, RefusesWhatIsNoNumber) {
+  for (const std::string value : {"five", "5x", " 5", "-1", "99999999999"}) {
+    expect_refused(torchrun({{"RANK", value}}), "RANK", '"' + value + '"', "at least 0");
+  }
+  expect_refused(torchrun({{"WORLD_SIZE", "0"}}), "WORLD_SIZE", "\"0\"", "at least 1");
+  expect_refused(torchrun({{"LOCAL_RANK", "1.5"}}), "LOCAL_RANK", "\"1.5\"", "at least 0");
+}
+
+TEST(ProcessEnvironment, RefusesRanksBeyondTheLast) {
+  expect_refused(torchrun({{"RANK", "8"}}), "RANK", "8", "less than WORLD_SIZE = 8");
+  expect_refused(torchrun({{"LOCAL_RANK", "9"}}), "LOCAL_RANK", "9", "less than WORLD_SIZE = 8");
+}
+
+TEST(ProcessEnvironment, RefusesToMeetNowhere) {
+  expect_refused(torchrun({{"MASTER_ADDR", ""}}), "MASTER_ADDR", "(not set)", "NCCL_COMM_ID");
+  expect_refused(torchrun({{"MASTER_PORT", ""}}), "MASTER_PORT", "(not set)", "MASTER_ADDR");
+  for (const std::string port : {"0", "65535", "http"}) {
+    expect_refused(torchrun({{"MASTER_PORT", port}}), "MASTER_PORT", '"' + port + '"', "65534");
+  }
+  for (const std::string root : {"node0", ":4000", "node0:", "node0:0", "node0:65536", "node0:port"}) {
+    expect_refused(torchrun({{"NCCL_COMM_ID", root}}), "NCCL_COMM_ID", '"' + root + '"', "host:port");
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap
