@@ -21,9 +21,12 @@ bench: build
 
 gpu-test: build
 	ctest --preset gpu
+	scripts/gpu_suite.sh test
 
 gpu-bench: build
+	mkdir -p out
 	build/release/flashoverlap bench gemm --leave-free 4,8,16,32 --json out/bench-gemm.json
+	scripts/gpu_suite.sh bench
 
 test-asan test-tsan: test-%: setup
 	cmake --preset $*

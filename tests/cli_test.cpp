@@ -367,6 +367,62 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
   EXPECT_GE(distinct.size(), 200u);
 }
 
+#ifdef FLASHOVERLAP_HAS_NCCL
+/// What is refused before any GPU is looked for, and more GPUs than any machine has.
+TEST_F(Cli, WrongInputForGpusIsRefusedInOneLine) {
+  unsetenv("WORLD_SIZE");
+  const std::vector<std::pair<std::string, std::string>> lines{
+      {"check --gpus 0", "--gpus = 0"},
+      {"check --gpus -1", "--gpus = -1"},
+      {"check --gpus 65", "--gpus = 65"},
+      {"check --gpus two", "--gpus = two"},
+      {"check --gpus", "--gpus = (missing)"},
+      {"check --gpus 64", "--gpus = 64: this machine has"},
+      {"check --graph", "--graph = (given): needs --gpus"},
+      {"check gemm_all_reduce gemm_reduce_scatter", "ARGUMENT = gemm_reduce_scatter"},
+      {"check gemm_all_reduce gemm --gpus 2", "OPERATION = gemm: must be one of"},
+      {"check all_gather_gemm --gpus 2", "OPERATION = all_gather_gemm: must be gemm_all_reduce"},
+      {"check --gpus 2 --plan plans.json", "--plan = (given): cannot be combined with --gpus"},
+      {"check --gpus 2 --ranks 2", "--ranks = (given)"},
+      {"check --gpus 2 --tile 64x64", "--tile = (given)"},
+      {"check --gpus 2 --json", "--json = (given)"},
+      {"check --gpus 2 --dtype fp32", "--dtype = fp32"},
+      {"check --gpus 2 --n 12", "--n = 12: must be a multiple of 8"},
+      {"check --gpus 2 --k 12", "--k = 12: must be a multiple of 8"},
+      {"check gemm_reduce_scatter --gpus 2 --m 7", "--m = 7: must be a multiple of ranks"},
+      {"check --gpus 2 --strategy copy", "--strategy = copy: must be signal or sequential"},
+      {"check --gpus 2 --strategy sequential --layout tiled", "--layout = tiled: needs --strategy signal"},
+      {"bench gemm_all_reduce", "--gpus = (missing)"},
+      {"bench gemm_all_reduce --gpus 0", "--gpus = 0"},
+      {"bench gemm_all_reduce --gpus 64", "--gpus = 64: this machine has"},
+      {"bench gemm_all_reduce --gpus 2 --m 0", "--m = 0"},
+      {"bench gemm_all_reduce --gpus 2 --m 64,", "--m = \"\""},
+      {"bench gemm_all_reduce --gpus 2 --n 64", "--k = (missing)"},
+      {"bench gemm_all_reduce --gpus 2 --k 64", "--n = (missing)"},
+      {"bench gemm_all_reduce --gpus 2 --n 64 --k 12", "--k = 12"},
+      {"bench gemm_all_reduce --gpus 2 --dtype fp32", "--dtype = fp32"},
+      {"bench gemm_all_reduce --gpus 2 --strategy signal,fast", "--strategy = fast"},
+      {"bench gemm_all_reduce --gpus 2 --strategy store", "--strategy = store: must be signal or sequential"},
+      {"bench gemm_all_reduce --gpus 2 --strategy sequential --layout tiled", "--layout = tiled"},
+      {"bench gemm_all_reduce --gpus 2 --comm-sms 0", "--comm-sms = 0"},
+      {"bench gemm_all_reduce --gpus 2 --repetitions 0", "--repetitions = 0"},
+      {"bench gemm_reduce_scatter --gpus 2 --m 7", "--m = 7: must be a multiple of ranks"},
+  };
+  for (const auto& [line, start] : lines) {
+    std::istringstream words(line);
+    expect_refused(std::vector<std::string>(std::istream_iterator<std::string>(words), {}), start);
+  }
+}
+
+TEST_F(Cli, ALaunchersWorldIsTheNumberOfGpus) {
+  setenv("WORLD_SIZE", "3", 1);
+  expect_refused({"check", "--gpus", "2"}, "--gpus = 2: must be 3, the WORLD_SIZE");
+  setenv("WORLD_SIZE", "three", 1);
+  expect_refused({"check", "--gpus", "2"}, "WORLD_SIZE = three");
+  unsetenv("WORLD_SIZE");
+}
+#endif
+
 /// A saved document with one number out of place, through the command.
 TEST_F(Cli, DamagedPlansAreRefusedByPath) {
   ASSERT_EQ(run("plan " + small + " --save plans.json").status, 0);

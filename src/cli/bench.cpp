@@ -1,158 +1,28 @@
-#include <cublasLt.h>
-#include <cuda_runtime_api.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <vector>
 
-#include <array>
-#include <cmath>
-#include <cstdio>
-#include <memory>
-#include <nlohmann/json.hpp>
-
-#include "cli/command.hpp"
-#include "cli/files.hpp"
+#include "cli/bench_overlap.hpp"
+#include "cli/benchmarks.hpp"
 #include "flashoverlap/error.hpp"
-#include "gemm/gemm_benchmark.hpp"
 
 namespace flashoverlap::cli {
-namespace {
-
-struct Options {
-  std::vector<std::int64_t> m{1024, 2048, 4096, 8192, 16384};
-  std::vector<int> ranks{2, 4, 8};
-  std::vector<int> leave_free;
-  int repetitions = 15;
-  std::string json;
-  std::string command;  // as it was called, for the record
-};
-
-struct GemmShape {
-  Shape c;
-  std::int64_t k;
-};
-
-/// The GEMMs of one rank in the linear layers of Llama-3 8B, 70B and 405B, shared out among `ranks`.
-std::vector<GemmShape> model_shapes(std::int64_t m, int ranks) {
-  const std::int64_t w = ranks;
-  return {{{m, 4096}, 14336 / w}, {{m, 8192}, 28672 / w}, {{m, 8192}, 8192 / w},  {{m, 16384}, 53248 / w},
-          {{m, 14336 / w}, 4096}, {{m, 28672 / w}, 8192}, {{m, 53248 / w}, 16384}};
-}
-
-/// Driver, clock, temperature and power as nvidia-smi shows them; empty where there is none.
-std::string gpu_state() {
-  const std::unique_ptr<FILE, int (*)(FILE*)> query(
-      popen("nvidia-smi -i 0 --query-gpu=driver_version,clocks.sm,temperature.gpu,power.draw "
-            "--format=csv,noheader",
-            "r"),
-      pclose);
-  std::array<char, 256> line{};
-  if (!query || std::fgets(line.data(), line.size(), query.get()) == nullptr) return "";
-  std::string state(line.data());
-  state.erase(state.find_last_not_of('\n') + 1);
-  return state;
-}
-
-nlohmann::ordered_json machine() {
-  cudaDeviceProp properties{};
-  int runtime = 0;
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess ||
-      cudaRuntimeGetVersion(&runtime) != cudaSuccess) {
-    throw Error("no GPU can be used here");
-  }
-  return {{"gpu", properties.name},        {"multiprocessors", properties.multiProcessorCount},
-          {"cuda_runtime", runtime},       {"cublaslt", cublasLtGetVersion()},
-          {"commit", FLASHOVERLAP_COMMIT}, {"driver_clock_temperature_power", {{"before", gpu_state()}}}};
-}
-
-void check(const Options& options) {
-  for (const std::int64_t m : options.m)
-    require(m >= 1 && m <= 1 << 20, "--m", m, "must be between 1 and 1048576");
-  for (const int ranks : options.ranks) {
-    require(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8, "--ranks", ranks, "must be 1, 2, 4 or 8");
-  }
-  for (const int free : options.leave_free)
-    require(free >= 1 && free <= 64, "--leave-free", free, "must be between 1 and 64");
-  require(options.repetitions >= 1 && options.repetitions <= 1000, "--repetitions", options.repetitions,
-          "must be between 1 and 1000");
-}
-
-int run_gemm(const Options& options) {
-  check(options);
-  nlohmann::ordered_json document{
-      {"command", options.command}, {"machine", machine()}, {"rows", nlohmann::ordered_json::array()}};
-  GemmBenchmark benchmark{.repetitions = options.repetitions};
-  const int all = document["machine"]["multiprocessors"];
-  for (const int free : options.leave_free) benchmark.limits.push_back(all - free);
-
-  fmt::print("{:>6} {:>6} {:>6}  {:>9} {:>7}  {:>9} {:>9} {:>8}  {:>6} {:>7}", "m", "n", "k", "cublas us",
-             "TFLOP/s", "kernel us", "tile", "signal", "speed", "error");
-  for (const int free : options.leave_free) fmt::print("  {:>7}", fmt::format("-{} SMs", free));
-  fmt::print("\n");
-  double log_sum = 0;
-  double least = 1e9;
-  int count = 0;
-  for (const int ranks : options.ranks) {
-    for (const std::int64_t m : options.m) {
-      for (const auto& [c, k] : model_shapes(m, ranks)) {
-        const GemmTimes times = measure_gemm(benchmark, c, k);
-        const double speed = times.cublas_us / times.kernel_us;
-        log_sum += std::log(speed);
-        least = std::min(least, speed);
-        ++count;
-        fmt::print("{:>6} {:>6} {:>6}  {:>9.1f} {:>7.0f}  {:>9.1f} {:>9} {:>7.2f}%  {:>6.3f} {:>7.1e}",
-                   c.rows, c.cols, k, times.cublas_us,
-                   2e-6 * static_cast<double>(c.rows * c.cols * k) / times.cublas_us, times.kernel_us,
-                   fmt::format("{}x{}/{}", times.tile.rows, times.tile.cols, times.tile.cluster_rows),
-                   100 * (times.kernel_us / times.silent_us - 1), speed, times.error);
-        for (const double limited : times.limited_us) fmt::print("  {:>7.3f}", limited / times.kernel_us);
-        fmt::print("\n");
-        std::fflush(stdout);
-        document["rows"].push_back({{"op", "gemm"},
-                                    {"m", c.rows},
-                                    {"n", c.cols},
-                                    {"k", k},
-                                    {"ranks", ranks},
-                                    {"dtype", "bf16"},
-                                    {"tile_rows", times.tile.rows},
-                                    {"tile_cols", times.tile.cols},
-                                    {"cluster_rows", times.tile.cluster_rows},
-                                    {"cublas_us", times.cublas_us},
-                                    {"kernel_us", times.kernel_us},
-                                    {"silent_us", times.silent_us},
-                                    {"multiprocessors_left_free", options.leave_free},
-                                    {"limited_us", times.limited_us},
-                                    {"speed", speed},
-                                    {"error", times.error}});
-      }
-    }
-  }
-  fmt::print("speed against cuBLASLt over {} shapes: geometric mean {:.4f}, least {:.3f}\n", count,
-             std::exp(log_sum / count), least);
-  document["machine"]["driver_clock_temperature_power"]["after"] = gpu_state();
-  if (!options.json.empty()) write_file("--json", options.json, document.dump(1) + "\n");
-  return exit_success;
-}
-
-}  // namespace
 
 Command bench_command(CLI::App& app) {
-  auto options = std::make_shared<Options>();
   CLI::App* bench = app.add_subcommand("bench", "Measure on the GPUs of this machine");
   bench->require_subcommand(1);
-  CLI::App* gemm = bench->add_subcommand("gemm", "The kernels against cuBLASLt, side by side");
-  gemm->add_option("--m", options->m, "Rows to measure")->delimiter(',');
-  gemm->add_option("--ranks", options->ranks, "World sizes whose shards are measured")->delimiter(',');
-  gemm->add_option("--leave-free", options->leave_free, "Multiprocessors to leave free, besides none")
-      ->delimiter(',');
-  gemm->add_option("--repetitions", options->repetitions, "Launches of each variant");
-  gemm->add_option("--json", options->json, "File to write the figures to");
-  gemm->footer("Example: flashoverlap bench gemm --ranks 8 --json gemm.json\n");
-  return {bench, [options] {
-            options->command =
-                fmt::format("flashoverlap bench gemm --m {} --ranks {} --leave-free {} --repetitions {}",
-                            fmt::join(options->m, ","), fmt::join(options->ranks, ","),
-                            fmt::join(options->leave_free, ","), options->repetitions);
-            return run_gemm(*options);
+  const std::vector benchmarks{
+      bench_gemm_command(*bench),
+      bench_rms_norm_command(*bench),
+#ifdef FLASHOVERLAP_HAS_NCCL
+      bench_overlap_command(*bench, Operation::gemm_all_reduce),
+      bench_overlap_command(*bench, Operation::gemm_reduce_scatter),
+      bench_overlap_command(*bench, Operation::gemm_all_to_all),
+#endif
+  };
+  return {bench, [benchmarks] {
+            for (const Command& benchmark : benchmarks) {
+              if (benchmark.parser->parsed()) return benchmark.run();
+            }
+            throw InvalidArgument("COMMAND", "(missing)", "must be a benchmark; see bench --help");
           }};
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "cli/arguments.hpp"
@@ -13,6 +14,10 @@
 #include "cli/plan_summary.hpp"
 #include "cli/progress.hpp"
 #include "flashoverlap/validate.hpp"
+
+#ifdef FLASHOVERLAP_HAS_NCCL
+#include "cli/gpu_check_options.hpp"
+#endif
 
 namespace flashoverlap::cli {
 namespace {
@@ -28,6 +33,9 @@ struct Arguments {
     add_integer(parser, "--workers", workers, "Threads that compute each rank's tiles", 1, 256)
         ->default_str("2");
     parser.add_flag("--json", json, "Print one JSON object");
+#ifdef FLASHOVERLAP_HAS_NCCL
+    gpus.emplace(parser);
+#endif
   }
 
   PlanOptions what;
@@ -36,6 +44,9 @@ struct Arguments {
   std::int64_t seed = 0;
   int workers = 2;
   bool json = false;
+#ifdef FLASHOVERLAP_HAS_NCCL
+  std::optional<GpuCheckOptions> gpus;
+#endif
 };
 
 /// What the plans violate, or else the error of every run.
@@ -92,6 +103,15 @@ void print_json(const std::vector<Plan>& plans, const Verdict& verdict) {
 }
 
 int run(const Arguments& arguments) {
+#ifdef FLASHOVERLAP_HAS_NCCL
+  if (arguments.gpus->wanted()) {
+    GpuCheck check = arguments.gpus->check(arguments.what);
+    check.runs = arguments.runs;
+    check.delays = arguments.delays;
+    check.seed = arguments.seed;
+    return check_on_gpus(check) ? exit_success : exit_failure;
+  }
+#endif
   Progress progress(2 + arguments.runs);
   progress.step("planning");
   const auto plans = arguments.what.plans();
@@ -115,6 +135,9 @@ Command check_command(CLI::App& app) {
       "  flashoverlap check gemm_all_reduce --m 512 --n 384 --k 256 --ranks 4 --tile 64x64 --multiprocessors "
       "8\n"
       "  flashoverlap check --plan plans.json --runs 10 --delays 200\n"
+#ifdef FLASHOVERLAP_HAS_NCCL
+      "  flashoverlap check --gpus 8 --runs 100 --delays 200 --graph\n"
+#endif
       "Exit status: 0 if every run is within its limit, 1 if not, 2 for wrong input.");
   const auto arguments = std::make_shared<Arguments>(*parser);
   return {parser, [arguments] { return run(*arguments); }};

@@ -1,6 +1,7 @@
 #include "cli/destinations.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "flashoverlap/error.hpp"
@@ -31,6 +32,21 @@ Destinations random_destinations(const Problem& problem, std::uint64_t seed) {
     for (auto& row : rows)
       row = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(problem.ranks));
     if (problem.operation == Operation::all_to_all_gemm) std::ranges::sort(rows);
+  }
+  return destinations;
+}
+
+Destinations uneven_destinations(const Problem& problem, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  Destinations destinations(ranks);
+  for (std::size_t source = 0; source < ranks; ++source) {
+    std::vector<double> weights(ranks);
+    for (double& weight : weights) weight = std::pow(std::uniform_real_distribution(0.1, 1.0)(random), 3);
+    if (ranks > 1 && source % 2 == 0) weights[(source + seed) % ranks] = 0;
+    std::discrete_distribution<std::int32_t> draw(weights.begin(), weights.end());
+    destinations[source].resize(static_cast<std::size_t>(problem.m));
+    for (std::int32_t& row : destinations[source]) row = draw(random);
   }
   return destinations;
 }

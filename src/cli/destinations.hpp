@@ -18,4 +18,7 @@ Destinations read_destinations(std::string_view text);
 /// Uniform; sorted where the operation wants it.
 Destinations random_destinations(const Problem& problem, std::uint64_t seed);
 
+/// In no order, some ranks getting far more rows than others, and some pairs of ranks without any.
+Destinations uneven_destinations(const Problem& problem, std::uint64_t seed);
+
 }  // namespace flashoverlap::cli

@@ -22,6 +22,10 @@ class PlanOptions {
   /// --machine.
   Machine machine() const;
 
+  /// What was typed of them, unchecked; the rest is as by default.
+  const Problem& problem() const { return problem_; }
+  const Schedule& schedule() const { return schedule_; }
+
   /// The plans of all ranks: made from the options, or read from --plan. Not yet validated.
   std::vector<Plan> plans() const;
 

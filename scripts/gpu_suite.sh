@@ -1,0 +1,52 @@
+#!/bin/sh
+# What needs several GPUs, on all of this machine's and over every fabric that it can stand for: `test` or `bench`.
+set -eu
+
+command=build/release/flashoverlap
+gpus=${GPUS:-$(nvidia-smi --list-gpus | wc -l)}
+runs=${RUNS:-20}
+ranks=scripts/run_ranks.sh
+
+$command check --help | grep -q -e --gpus || { echo "built without NCCL: what needs GPUs together is skipped"; exit 0; }
+
+several() {
+  [ "$gpus" -ge 2 ] || { echo "$gpus GPU: what needs several is skipped"; exit 0; }
+}
+
+run() {
+  echo "+ $*"
+  "$@"
+}
+
+check() {
+  run "$@" $command check --gpus "$gpus" --runs "$runs" --delays 200 --graph
+}
+
+# FABRIC M LAUNCHER...: each operation, with a picture of the last shape
+bench() {
+  fabric=$1
+  m=$2
+  shift 2
+  for operation in gemm_all_reduce gemm_reduce_scatter gemm_all_to_all; do
+    file=out/bench-$operation-$gpus-$fabric
+    run "$@" $command bench $operation --gpus "$gpus" --m "$m" --layout natural,tiled --json "$file.json" \
+      --timeline "$file.svg"
+  done
+}
+
+case "${1:-}" in
+  test)
+    run $command check --gpus 1
+    several
+    check env
+    check env NCCL_P2P_DISABLE=1
+    check $ranks "$gpus" --hosts 2
+    ;;
+  bench)
+    several
+    bench nvlink 1024,2048,4096,8192,16384 env
+    bench pcie_like 2048,8192 env NCCL_P2P_DISABLE=1
+    bench network_like 2048 $ranks "$gpus" --hosts 2
+    ;;
+  *) echo "usage: scripts/gpu_suite.sh test|bench" >&2; exit 2 ;;
+esac

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Starts a command once for each GPU of this machine, as torchrun would, and waits for all. When one fails the others
+# are ended, and its status is returned. With --hosts, NCCL is made to believe in so many hosts.
+set -u
+
+usage() {
+  echo "usage: scripts/run_ranks.sh RANKS [--hosts HOSTS] COMMAND..." >&2
+  exit 2
+}
+
+is_count() {
+  [[ "$1" =~ ^[1-9][0-9]?$ ]]
+}
+
+ranks="${1:-}"
+is_count "$ranks" || usage
+shift
+hosts=0
+if [ "${1:-}" = --hosts ]; then
+  hosts="${2:-}"
+  is_count "$hosts" || usage
+  [ "$hosts" -le "$ranks" ] || usage
+  shift 2
+fi
+[ $# -gt 0 ] || usage
+
+export WORLD_SIZE="$ranks" MASTER_ADDR=127.0.0.1 MASTER_PORT="${MASTER_PORT:-$((20000 + $$ % 10000))}"
+processes=()
+end_all() {
+  kill "${processes[@]}" 2>/dev/null
+  wait "${processes[@]}" 2>/dev/null
+}
+trap 'end_all; exit 130' INT TERM
+for ((rank = 0; rank < ranks; ++rank)); do
+  (
+    export RANK="$rank" LOCAL_RANK="$rank"
+    [ "$hosts" -eq 0 ] || export NCCL_HOSTID="host$((rank * hosts / ranks))"
+    exec "$@"
+  ) &
+  processes+=($!)
+done
+
+# Polled, as `wait -n` overlooks a process that was killed before the call.
+while [ ${#processes[@]} -gt 0 ]; do
+  running=()
+  for process in "${processes[@]}"; do
+    if kill -0 "$process" 2>/dev/null; then
+      running+=("$process")
+    else
+      wait "$process"
+      status=$?
+      if [ "$status" -ne 0 ]; then
+        end_all
+        exit "$status"
+      fi
+    fi
+  done
+  processes=("${running[@]}")
+  sleep 0.1
+done

@@ -1,0 +1,296 @@
+#include "cli/check_gpus.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "cli/comparison.hpp"
+#include "cli/destinations.hpp"
+#include "cli/gpu_baseline.hpp"
+#include "cli/gpu_schedule.hpp"
+#include "cli/plan_summary.hpp"
+#include "cli/sampled_reference.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
+#include "plan/grouping.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr int comm_multiprocessors = 16;
+constexpr int wanted_waves = 6;  // so that small shapes have several groups too
+/// Of single elements, in root mean squares of the result: far above what rounding does to one, far below
+/// what two results that have nothing to do with each other differ by.
+constexpr double element_limit = 0.25;
+
+struct Case {
+  Problem problem;
+  Strategy strategy;
+  Layout layout;
+};
+
+struct Verdict {
+  Difference difference;       // from cuBLASLt + NCCL, the worst of all runs and ranks
+  double reference_error = 0;  // from fp64
+  int wrong_replays = 0;
+  double limit = 0;
+
+  bool holds() const {
+    return difference.relative < limit && difference.largest < element_limit && reference_error < limit &&
+           wrong_replays == 0;
+  }
+};
+
+/// A captured run.
+class Graph {
+ public:
+  template <typename Launch>
+  Graph(cudaStream_t stream, const Launch& launch) {
+    FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    launch();
+    cudaGraph_t graph = nullptr;
+    FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
+    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    FLASHOVERLAP_CUDA(status);
+  }
+  ~Graph() { cudaGraphExecDestroy(executable_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void launch(cudaStream_t stream) const { FLASHOVERLAP_CUDA(cudaGraphLaunch(executable_, stream)); }
+
+ private:
+  cudaGraphExec_t executable_{};
+};
+
+/// One case on one rank. Everything is allocated before the first run, as allocating beside running
+/// collectives can block.
+class CaseRun {
+ public:
+  CaseRun(const GpuRank& gpu, const GpuCheck& check, const std::vector<Plan>& plans)
+      : gpu_(gpu),
+        check_(check),
+        plan_(plans[static_cast<std::size_t>(gpu.rank())]),
+        operands_(plan_.problem),
+        order_(plans, gpu.rank()),
+        baseline_(gpu, plan_.problem),
+        compare_(plan_),
+        out_(elements_of(plan_.buffer(BufferRole::out))),
+        replayed_(check.graph ? out_.size() : 0),
+        compare_replays_(plan_.problem.data_type,
+                         {plan_.buffer(BufferRole::out).rows, plan_.buffer(BufferRole::out).cols}),
+        random_(static_cast<std::uint64_t>(check.seed) * max_ranks + static_cast<std::uint64_t>(gpu.rank())) {
+    gpu.barrier();
+    operator_.emplace(plans, gpu.communicator());
+  }
+  ~CaseRun() { cudaStreamSynchronize(gpu_.stream()); }
+
+  /// The same on every rank.
+  Verdict judge() {
+    Verdict verdict{.limit = error_limit(plan_.problem.data_type)};
+    for (int run = 0; run < check_.runs; ++run) {
+      const std::uint64_t seed = begin_run(run);
+      delay();
+      run_operator(out_);
+      verdict.difference = worse(verdict.difference, difference_from_baseline());
+      if (run > 0) continue;
+      verdict.reference_error = sampled_error(gpu_, plan_, out_, seed, operands_);
+      gpu_.barrier();
+    }
+    if (check_.graph) verdict.wrong_replays = wrong_replays();
+    const auto worst =
+        gpu_.maxima(std::vector<double>{verdict.difference.relative, verdict.difference.largest,
+                                        verdict.reference_error, static_cast<double>(verdict.wrong_replays)});
+    gpu_.barrier();
+    return {{worst[0], worst[1]}, worst[2], static_cast<int>(worst[3]), verdict.limit};
+  }
+
+ private:
+  static std::size_t elements_of(const Buffer& buffer) {
+    return static_cast<std::size_t>(buffer.rows * buffer.cols);
+  }
+
+  std::uint64_t begin_run(int run) {
+    const std::uint64_t seed =
+        static_cast<std::uint64_t>(check_.seed) * 1'000'003 + static_cast<std::uint64_t>(run);
+    operands_.fill(seed, gpu_.rank(), gpu_.stream());
+    return seed;
+  }
+
+  void delay() {
+    if (check_.delays == 0) return;
+    gpu_.synchronize();
+    const auto most = static_cast<std::uint64_t>(check_.delays);
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % (most + 1)));
+  }
+
+  void poison(const DeviceArray<Element>& out) {
+    if (out.size() > 0)
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(out.data(), 0xFF, out.size() * sizeof(Element), gpu_.stream()));
+  }
+
+  void run_operator(const DeviceArray<Element>& out) {
+    poison(out);
+    operator_->run(operands_.a.data(), operands_.b.data(), out.data(), gpu_.stream());
+    operator_->wait();
+  }
+
+  Difference difference_from_baseline() {
+    baseline_.gemm(order_.sorted(operands_.a, gpu_.stream()), operands_.b.data());
+    baseline_.communicate();
+    gpu_.synchronize();
+    return compare_(out_.data(), baseline_.result(), gpu_.stream());
+  }
+
+  int wrong_replays() {
+    const Graph graph(gpu_.stream(), [this] {
+      operator_->run(operands_.a.data(), operands_.b.data(), replayed_.data(), gpu_.stream());
+    });
+    int wrong = 0;
+    for (int run = 0; run < check_.runs; ++run) {
+      begin_run(check_.runs + run);
+      run_operator(out_);
+      delay();
+      poison(replayed_);
+      graph.launch(gpu_.stream());
+      gpu_.synchronize();
+      if (!compare_replays_(replayed_.data(), out_.data(), gpu_.stream()).equal) ++wrong;
+    }
+    gpu_.barrier();
+    return wrong;
+  }
+
+  const GpuRank& gpu_;
+  const GpuCheck& check_;
+  const Plan& plan_;
+  GpuOperands operands_;
+  DeliveryOrder order_;
+  GpuBaseline baseline_;
+  GpuComparison compare_;
+  DeviceArray<Element> out_;
+  DeviceArray<Element> replayed_;
+  GpuComparison compare_replays_;
+  std::mt19937_64 random_;
+  std::optional<Operator> operator_;
+};
+
+struct Sizes {
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+std::vector<Sizes> shapes(const GpuCheck& check) {
+  constexpr Sizes built_in[]{{128, 256, 64},     {1000, 776, 72},    {840, 1288, 520},
+                             {2048, 2048, 1024}, {3000, 3592, 1048}, {4096, 4096, 2048}};
+  std::vector<Sizes> wanted;
+  for (const auto& [m, n, k] : built_in) {
+    const std::int64_t divisible_m = divide_up(m, check.gpus) * check.gpus;
+    const Sizes sizes{check.m > 0 ? check.m : divisible_m, check.n > 0 ? check.n : n,
+                      check.k > 0 ? check.k : k};
+    wanted.push_back(sizes);
+    if (check.m > 0 && check.n > 0 && check.k > 0) break;
+  }
+  return wanted;
+}
+
+std::vector<Case> cases(const GpuCheck& check) {
+  using enum Operation;
+  const auto all_if_empty = [](auto chosen, decltype(chosen) all) { return chosen.empty() ? all : chosen; };
+  std::vector<Case> wanted;
+  for (const Operation operation :
+       all_if_empty(check.operations, {gemm_all_reduce, gemm_reduce_scatter, gemm_all_to_all})) {
+    std::uint64_t seed = static_cast<std::uint64_t>(check.seed);
+    for (const auto& [m, n, k] : shapes(check)) {
+      Problem problem{
+          .operation = operation, .m = m, .n = n, .k = k, .ranks = check.gpus, .data_type = check.data_type};
+      if (operation == gemm_all_to_all) problem.destinations = uneven_destinations(problem, ++seed);
+      check_runs_on_gpus(problem);
+      for (const Strategy strategy :
+           all_if_empty(check.strategies, {Strategy::signal, Strategy::sequential})) {
+        for (const Layout layout : all_if_empty(check.layouts, {Layout::natural, Layout::tiled})) {
+          if (supports(operation, strategy, layout)) wanted.push_back({problem, strategy, layout});
+        }
+      }
+    }
+  }
+  require(!wanted.empty(), "--layout", "tiled", "needs --strategy signal");
+  return wanted;
+}
+
+Schedule schedule_for(const Case& wanted, int multiprocessors) {
+  const bool sequential = wanted.strategy == Strategy::sequential;
+  const int left = sequential ? multiprocessors : multiprocessors - comm_multiprocessors;
+  Schedule schedule = gpu_schedule(wanted.problem, wanted.strategy, wanted.layout, left,
+                                   sequential ? 0 : comm_multiprocessors);
+  const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
+  const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
+  if (!sequential) schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);
+  return schedule;
+}
+
+std::string described(const Case& wanted) {
+  const Problem& problem = wanted.problem;
+  return fmt::format("{:<20} {:<10} {:<7} {:>5} {:>5} {:>5}", name(problem.operation), name(wanted.strategy),
+                     name(wanted.layout), problem.m, problem.n, problem.k);
+}
+
+void print_headers(const GpuCheck& check) {
+  fmt::print("{} GPUs, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(check.data_type),
+             error_limit(check.data_type));
+  fmt::print("{:<20} {:<10} {:<7} {:>5} {:>5} {:>5}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n", "operation",
+             "strategy", "layout", "m", "n", "k", "groups", "runs", "error", "fp64", "element");
+}
+
+void print(const Case& wanted, const std::vector<Plan>& plans, int runs, const Verdict& verdict) {
+  fmt::print("{}  {:>6} {:>6}  {:>8.1e} {:>8.1e} {:>7.3f}  {}{}\n", described(wanted),
+             group_count(plans.front()), runs, verdict.difference.relative, verdict.reference_error,
+             verdict.difference.largest, verdict.holds() ? "ok" : "FAILED",
+             verdict.wrong_replays > 0 ? fmt::format(", {} replays differ", verdict.wrong_replays) : "");
+  std::fflush(stdout);
+}
+
+/// Whether all cases are right; the same on every rank.
+bool check_rank(const GpuRank& gpu, const GpuCheck& check, const std::vector<Case>& wanted) {
+  if (gpu.is_first()) print_headers(check);
+  int failures = 0;
+  int skipped = 0;
+  for (const Case& each : wanted) {
+    std::vector<Plan> plans;
+    try {
+      plans = make_plans(each.problem, schedule_for(each, gpu.multiprocessors()));
+    } catch (const InvalidArgument& refusal) {
+      ++skipped;
+      if (gpu.is_first()) fmt::print("{}  skipped: {}\n", described(each), refusal.what());
+      continue;
+    }
+    const Verdict verdict = CaseRun(gpu, check, plans).judge();
+    gpu.barrier();
+    if (!verdict.holds()) ++failures;
+    if (gpu.is_first()) print(each, plans, check.runs, verdict);
+  }
+  if (gpu.is_first()) {
+    fmt::print("{}: {} cases, {} failed, {} skipped\n", failures == 0 ? "ok" : "FAILED", wanted.size(),
+               failures, skipped);
+  }
+  return failures == 0;
+}
+
+}  // namespace
+
+bool check_on_gpus(const GpuCheck& check) {
+  for (const Strategy strategy : check.strategies) check_runs_on_gpus(strategy);
+  const std::vector<Case> wanted = cases(check);
+  std::atomic<bool> right = true;
+  run_on_gpus(check.gpus, [&](const GpuRank& gpu) { right = check_rank(gpu, check, wanted); });
+  return right;
+}
+
+}  // namespace flashoverlap::cli

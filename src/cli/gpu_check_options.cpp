@@ -1,0 +1,61 @@
+#include "cli/gpu_check_options.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "cli/arguments.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr auto* gpus_group = "On GPUs";
+
+/// Options of a check on the host that mean something on GPUs too.
+constexpr std::array<std::string_view, 12> shared_options{"OPERATION", "--m",        "--n",      "--k",
+                                                          "--dtype",   "--strategy", "--layout", "--runs",
+                                                          "--delays",  "--seed",     "--help",   "MORE"};
+
+}  // namespace
+
+GpuCheckOptions::GpuCheckOptions(CLI::App& command) : command_(&command) {
+  add_integer(command, "--gpus", gpus_,
+              "Runs operators on so many GPUs instead: all operations, strategies, layouts and some shapes, "
+              "unless given",
+              1, max_ranks)
+      ->group(gpus_group);
+  command.add_flag("--graph", graph_, "With --gpus: also replays a captured run, as often as --runs")
+      ->group(gpus_group);
+  command.add_option("MORE", more_operations_, "With --gpus: further operations")->group(gpus_group);
+}
+
+bool GpuCheckOptions::wanted() const {
+  if (given("--gpus")) return true;
+  require(!given("--graph"), "--graph", "(given)", "needs --gpus");
+  require(more_operations_.empty(), "ARGUMENT",
+          more_operations_.empty() ? "" : shown(more_operations_.front()),
+          "is not known here; only --gpus takes several operations");
+  return false;
+}
+
+GpuCheck GpuCheckOptions::check(const PlanOptions& what) const {
+  for (const CLI::Option* option : command_->get_options()) {
+    const bool shared = option->get_group() == gpus_group ||
+                        std::ranges::find(shared_options, option->get_name()) != shared_options.end();
+    require(shared || option->count() == 0, option->get_name(), "(given)", "cannot be combined with --gpus");
+  }
+  const Problem& problem = what.problem();
+  GpuCheck check{.gpus = gpus_,
+                 .m = problem.m,
+                 .n = problem.n,
+                 .k = problem.k,
+                 .data_type = problem.data_type,
+                 .graph = graph_};
+  if (given("OPERATION")) check.operations.push_back(problem.operation);
+  for (const std::string& operation : more_operations_)
+    check.operations.push_back(to_enumerator<Operation>("OPERATION", operation));
+  if (given("--strategy")) check.strategies.push_back(what.schedule().strategy);
+  if (given("--layout")) check.layouts.push_back(what.schedule().layout);
+  return check;
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,34 @@
+/// What `flashoverlap check --gpus` takes besides the options of every check.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/check_gpus.hpp"
+#include "cli/plan_options.hpp"
+
+namespace flashoverlap::cli {
+
+class GpuCheckOptions {
+ public:
+  explicit GpuCheckOptions(CLI::App& command);
+  GpuCheckOptions(const GpuCheckOptions&) = delete;
+  GpuCheckOptions& operator=(const GpuCheckOptions&) = delete;
+
+  /// Whether GPUs were asked for. Refuses what is only for them.
+  bool wanted() const;
+
+  /// Of `what`, only the operation, the shape, the data type, the strategy and the layout may be given.
+  GpuCheck check(const PlanOptions& what) const;
+
+ private:
+  bool given(const std::string& option) const { return command_->count(option) > 0; }
+
+  CLI::App* command_;
+  int gpus_ = 0;
+  std::vector<std::string> more_operations_;
+  bool graph_ = false;
+};
+
+}  // namespace flashoverlap::cli

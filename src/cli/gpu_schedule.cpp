@@ -1,0 +1,62 @@
+#include "cli/gpu_schedule.hpp"
+
+#include <limits>
+
+#include "flashoverlap/error.hpp"
+#include "gemm/kernel_choice.hpp"
+#include "plan/grouping.hpp"
+
+namespace flashoverlap::cli {
+
+double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
+  // Where every rank's rows are tiled by themselves, each of these parts is rounded up to whole tiles.
+  const bool by_owner = problem.operation != Operation::gemm_all_reduce && schedule.layout == Layout::natural;
+  const std::int64_t parts = by_owner ? problem.ranks : 1;
+  const std::int64_t block = entry_rows(schedule);
+  const std::int64_t rows = parts * divide_up(divide_up(problem.m, parts), block) * block;
+  const KernelTile tile{schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+  return expected_microseconds(tile, {rows, problem.n}, problem.k, schedule.multiprocessors);
+}
+
+Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, int multiprocessors,
+                      int comm_multiprocessors) {
+  Schedule best;
+  double best_us = std::numeric_limits<double>::infinity();
+  for (const KernelTile& tile : kernel_tiles()) {
+    const Schedule schedule{.strategy = strategy,
+                            .layout = layout,
+                            .tile_rows = tile.rows,
+                            .tile_cols = tile.cols,
+                            .cluster_rows = tile.cluster_rows,
+                            .multiprocessors = multiprocessors,
+                            .comm_multiprocessors = comm_multiprocessors,
+                            .raster = kernel_raster(tile)};
+    if (const double us = expected_gemm_us(problem, schedule); us < best_us) {
+      best = schedule;
+      best_us = us;
+    }
+  }
+  return best;
+}
+
+void check_runs_on_gpus(const Problem& problem) {
+  check(problem);
+  require(problem.operation == Operation::gemm_all_reduce ||
+              problem.operation == Operation::gemm_reduce_scatter ||
+              problem.operation == Operation::gemm_all_to_all,
+          "OPERATION", name(problem.operation),
+          "must be gemm_all_reduce, gemm_reduce_scatter or gemm_all_to_all on GPUs");
+  require(problem.data_type != DataType::fp32, "--dtype", name(problem.data_type),
+          "must be bf16 or fp16 on GPUs");
+  require(problem.n % 8 == 0, "--n", problem.n,
+          "must be a multiple of 8 on GPUs, which move 16 bytes at a time");
+  require(problem.k % 8 == 0, "--k", problem.k,
+          "must be a multiple of 8 on GPUs, which move 16 bytes at a time");
+}
+
+void check_runs_on_gpus(Strategy strategy) {
+  require(strategy == Strategy::signal || strategy == Strategy::sequential, "--strategy", name(strategy),
+          "must be signal or sequential on GPUs");
+}
+
+}  // namespace flashoverlap::cli

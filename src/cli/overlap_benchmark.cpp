@@ -1,0 +1,267 @@
+#include "cli/overlap_benchmark.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <span>
+
+#include "cli/gpu_baseline.hpp"
+#include "cli/gpu_schedule.hpp"
+#include "cli/plan_summary.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr int warm_ups = 2;
+constexpr int trial_repetitions = 3;
+
+/// The value below which `share` of the values lie.
+double quantile(std::vector<double> values, double share) {
+  const auto place = std::lround(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + place, values.end());
+  return values[static_cast<std::size_t>(place)];
+}
+
+double median(const std::vector<double>& values) {
+  return quantile(values, 0.5);
+}
+
+/// Operands in rotation: together several times the L2 cache.
+std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
+  constexpr std::int64_t rotated_bytes = std::int64_t{200} << 20;
+  const std::int64_t bytes = (problem.m + problem.n) * problem.k * size_of(problem.data_type);
+  const auto count = std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 2, 8);
+  std::vector<GpuOperands> operands;
+  for (std::int64_t set = 0; set < count; ++set) {
+    operands.emplace_back(problem).fill(static_cast<std::uint64_t>(set) + 1, gpu.rank(), gpu.stream());
+  }
+  gpu.barrier();
+  return operands;
+}
+
+/// An operator with its result. Ranks meet before they give one back.
+class BoundOperator {
+ public:
+  BoundOperator(const GpuRank& gpu, const Problem& problem, const Schedule& schedule,
+                const OperatorOptions& options = {})
+      : gpu_(gpu),
+        plans_(make_plans(problem, schedule)),
+        compare_(plan()),
+        out_(static_cast<std::size_t>(plan().buffer(BufferRole::out).rows *
+                                      plan().buffer(BufferRole::out).cols)) {
+    gpu_.barrier();
+    operator_ = std::make_unique<Operator>(plans_, gpu.communicator(), options);
+    gpu_.barrier();
+  }
+  void run(const GpuOperands& operands) {
+    operator_->run(operands.a.data(), operands.b.data(), out_.data(), gpu_.stream());
+  }
+
+  double error(const GpuOperands& operands, GpuBaseline& baseline) {
+    const DeliveryOrder order(plans_, gpu_.rank());
+    gpu_.barrier();
+    if (out_.size() > 0)
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(out_.data(), 0xFF, out_.size() * sizeof(Element), gpu_.stream()));
+    run(operands);
+    operator_->wait();
+    baseline.gemm(order.sorted(operands.a, gpu_.stream()), operands.b.data());
+    baseline.communicate();
+    gpu_.synchronize();
+    const double error = gpu_.maximum(compare_(out_.data(), baseline.result(), gpu_.stream()).relative);
+    gpu_.barrier();
+    return error;
+  }
+
+  const Plan& plan() const { return plans_[static_cast<std::size_t>(gpu_.rank())]; }
+  RunTimes timeline() const { return operator_->timeline(); }
+
+ private:
+  const GpuRank& gpu_;
+  std::vector<Plan> plans_;
+  GpuComparison compare_;
+  DeviceArray<Element> out_;
+  std::unique_ptr<Operator> operator_;
+};
+
+/// Something that is measured, on one of the sets of operands.
+using Variant = std::function<void(const GpuOperands&)>;
+
+struct Samples {
+  std::vector<double> gpu_us;   // by repetition, of the slowest rank
+  std::vector<double> host_us;  // by repetition, of this rank
+};
+
+std::vector<Samples> interleave(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
+                                const std::vector<Variant>& variants, int repetitions) {
+  std::vector<Samples> samples(variants.size());
+  for (int repetition = -warm_ups; repetition < repetitions; ++repetition) {
+    const GpuOperands& set = operands[static_cast<std::size_t>(repetition + warm_ups) % operands.size()];
+    for (std::size_t turn = 0; turn < variants.size(); ++turn) {
+      const std::size_t variant = repetition % 2 == 0 ? turn : variants.size() - 1 - turn;
+      double host_us = 0;
+      const double gpu_us = gpu.elapsed_us([&] {
+        const auto begin = std::chrono::steady_clock::now();
+        variants[variant](set);
+        host_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+      });
+      if (repetition < 0) continue;
+      samples[variant].gpu_us.push_back(gpu_us);
+      samples[variant].host_us.push_back(host_us);
+    }
+  }
+  for (Samples& each : samples) each.gpu_us = gpu.maxima(each.gpu_us);
+  return samples;
+}
+
+/// Finds the schedule of a method that is fastest in a few runs: first the number of multiprocessors left to
+/// the communication, each with the likeliest groupings for it, then the other groupings for the best one.
+class Search {
+ public:
+  Search(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands, double gemm_us,
+         CollectiveCurves& curves)
+      : gpu_(gpu), problem_(problem), operands_(operands), gemm_us_(gemm_us), curves_(curves) {}
+
+  Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
+    if (method.strategy == Strategy::sequential)
+      return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
+    constexpr std::size_t likeliest = 2;
+    Trial best;
+    std::vector<std::vector<int>> untried;
+    for (const int count : comm_multiprocessors) {
+      Schedule schedule =
+          gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors() - count, count);
+      const auto groupings = candidate_groupings(
+          measured_costs(problem_, schedule, gemm_us_, gpu_.multiprocessors(), curves_.capped(count)));
+      const std::size_t first = std::min(likeliest, groupings.size());
+      if (improve(best, schedule, std::span(groupings).first(first)))
+        untried.assign(groupings.begin() + static_cast<std::ptrdiff_t>(first), groupings.end());
+    }
+    improve(best, best.schedule, untried);
+    return best.schedule;
+  }
+
+ private:
+  struct Trial {
+    Schedule schedule;
+    double us = std::numeric_limits<double>::infinity();
+  };
+
+  /// Whether any of the groupings is better than the best so far.
+  bool improve(Trial& best, Schedule schedule, std::span<const std::vector<int>> groupings) {
+    bool improved = false;
+    for (const std::vector<int>& groups : groupings) {
+      schedule.groups = groups;
+      if (const double us = time(schedule); us < best.us) {
+        best = {schedule, us};
+        improved = true;
+      }
+    }
+    return improved;
+  }
+
+  double time(const Schedule& schedule) {
+    BoundOperator bound(gpu_, problem_, schedule);
+    const auto samples =
+        interleave(gpu_, operands_, {[&](const GpuOperands& set) { bound.run(set); }}, trial_repetitions);
+    gpu_.barrier();
+    return median(samples.front().gpu_us);
+  }
+
+  const GpuRank& gpu_;
+  const Problem& problem_;
+  const std::vector<GpuOperands>& operands_;
+  double gemm_us_;
+  CollectiveCurves& curves_;
+};
+
+int fitting_repetitions(const std::vector<Samples>& trial) {
+  constexpr double affordable_us = 500'000;
+  double once_us = 0;
+  for (const Samples& each : trial) once_us += median(each.gpu_us);
+  return std::clamp(static_cast<int>(affordable_us / once_us), 9, 51);
+}
+
+}  // namespace
+
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                         CollectiveCurves& curves) {
+  const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
+  GpuBaseline baseline(gpu, problem);
+  baseline.choose_algorithm(operands.front());
+  const auto gemm = [&](const GpuOperands& set) { baseline.gemm(set.a.data(), set.b.data()); };
+  std::vector<Variant> variants{gemm, [&](const GpuOperands&) { baseline.communicate(); },
+                                [&](const GpuOperands& set) {
+                                  gemm(set);
+                                  baseline.communicate();
+                                }};
+  const auto trial = interleave(gpu, operands, variants, trial_repetitions);
+
+  ShapeTimes times{.problem = problem};
+  Search search(gpu, problem, operands, median(trial.front().gpu_us), curves);
+  std::vector<std::unique_ptr<BoundOperator>> operators;
+  for (const Method& method : benchmark.methods) {
+    const Schedule schedule = search.best(method, benchmark.comm_multiprocessors);
+    BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, problem, schedule));
+    times.methods.push_back({.schedule = schedule,
+                             .groups = group_count(bound.plan()),
+                             .error = bound.error(operands.front(), baseline)});
+    variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
+  }
+  const int repetitions = benchmark.repetitions > 0 ? benchmark.repetitions : fitting_repetitions(trial);
+  const auto samples = interleave(gpu, operands, variants, repetitions);
+  gpu.barrier();
+
+  times.gemm_us = median(samples[0].gpu_us);
+  times.comm_us = median(samples[1].gpu_us);
+  times.sequential_us = median(samples[2].gpu_us);
+  for (std::size_t method = 0; method < times.methods.size(); ++method) {
+    const Samples& measured = samples[3 + method];
+    times.methods[method].median_us = median(measured.gpu_us);
+    times.methods[method].p10_us = quantile(measured.gpu_us, 0.1);
+    times.methods[method].p90_us = quantile(measured.gpu_us, 0.9);
+    times.methods[method].host_us = median(measured.host_us);
+  }
+  return times;
+}
+
+Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const Schedule& schedule) {
+  const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
+  BoundOperator bound(gpu, problem, schedule, {.record_timeline = true});
+  interleave(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
+  const RunTimes run = bound.timeline();
+
+  std::vector<double> own{run.gemm_done_us, run.done_us};
+  for (const MessageTimes& message : run.messages) {
+    own.push_back(message.signalled_us);
+    own.push_back(message.done_us);
+  }
+  Simulation measured;
+  int rank = 0;
+  for (const std::vector<double>& times : gpu.gather(own)) {
+    measured.gemm_us = std::max(measured.gemm_us, times[0]);
+    measured.latency_us = std::max(measured.latency_us, times[1]);
+    double computed_us = 0;
+    double sent_us = 0;
+    for (std::size_t message = 0; message < run.messages.size(); ++message) {
+      const int group = bound.plan().messages[message].group;
+      const double signalled_us = times[2 + 2 * message];
+      const double done_us = times[3 + 2 * message];
+      measured.timeline.push_back(
+          {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
+      measured.timeline.push_back({rank, Lane::communication, group,
+                                   std::string(name(problem.operation).substr(5)),
+                                   std::max(sent_us, signalled_us), done_us});
+      computed_us = signalled_us;
+      sent_us = done_us;
+    }
+    ++rank;
+  }
+  gpu.barrier();
+  return measured;
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,56 @@
+/// Measures operators beside cuBLASLt and NCCL.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/gpu_world.hpp"
+#include "cli/overlap_search.hpp"
+#include "flashoverlap/problem.hpp"
+#include "flashoverlap/schedule.hpp"
+#include "flashoverlap/simulate.hpp"
+
+namespace flashoverlap::cli {
+
+struct Method {
+  Strategy strategy = Strategy::signal;
+  Layout layout = Layout::natural;
+};
+
+struct OverlapBenchmark {
+  std::vector<Method> methods;
+  std::vector<int> comm_multiprocessors;  ///< to try
+  int repetitions = 0;                    ///< 0: as many as fit half a second
+};
+
+/// Times in µs, of the slowest rank in each repetition.
+struct MethodTimes {
+  Schedule schedule;
+  int groups = 0;
+  double median_us = 0;
+  double p10_us = 0;
+  double p90_us = 0;
+  double host_us = 0;  ///< median time of one call of Operator::run
+  double error = 0;    ///< relative, from cuBLASLt + NCCL
+};
+
+struct ShapeTimes {
+  Problem problem;
+  double gemm_us = 0;        ///< cuBLASLt alone
+  double comm_us = 0;        ///< NCCL alone
+  double sequential_us = 0;  ///< one after the other
+  std::vector<MethodTimes> methods;
+
+  double bound_us() const { return gemm_us > comm_us ? gemm_us : comm_us; }
+};
+
+/// Everything interleaved, its order reversed from one repetition to the next; random operands, rotated among
+/// sets that exceed the L2 cache together. The same on every rank.
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                         CollectiveCurves& curves);
+
+/// One run of a schedule as it happened, on all ranks.
+Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const Schedule& schedule);
+
+}  // namespace flashoverlap::cli
