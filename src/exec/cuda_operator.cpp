@@ -42,6 +42,13 @@ std::optional<BufferRole> whole_result(const Plan& plan) {
   return buffer;
 }
 
+/// What this thread does on the GPU must not break a capture that another one has under way.
+void leave_captures_alone(int device) {
+  cudaSetDevice(device);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
 }  // namespace
 
 /// Streams, events and counters of one operator. A run is: the caller's stream computes; the communication
@@ -72,11 +79,13 @@ struct Operator::State {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
     }
     warm_up();
-    watch.emplace(communicator.options().wait_limit,
-                  RunWatch::Callbacks{.running = [this] { return messages.running(); },
-                                      .find_error = [this] { communicator.check(); },
-                                      .expired = [this] { return messages.report(); },
-                                      .give_up = [this](std::exception_ptr why) { give_up(why); }});
+    watch.emplace(
+        communicator.options().wait_limit,
+        RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
+                            .running = [this] { return messages.running(); },
+                            .find_error = [this] { communicator.check(); },
+                            .expired = [this] { return messages.report(); },
+                            .give_up = [this](std::exception_ptr why) { give_up(why); }});
   }
 
   ~State() {

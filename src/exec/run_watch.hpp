@@ -17,6 +17,7 @@ namespace flashoverlap {
 class RunWatch {
  public:
   struct Callbacks {
+    std::function<void()> begin;  ///< what the thread does first
     std::function<std::uint32_t()> running;
     std::function<void()> find_error;                 ///< throws what has gone wrong meanwhile, if anything
     std::function<std::exception_ptr()> expired;      ///< what to report of a run that lasts too long
@@ -32,7 +33,8 @@ class RunWatch {
   void check() const;
 
  private:
-  void watch(int device);
+  void watch();
+  std::exception_ptr find_failure(std::uint32_t running, bool expired) const;
 
   const std::chrono::milliseconds limit_;
   const Callbacks callbacks_;
