@@ -85,7 +85,7 @@ struct Operator::State {
                             .running = [this] { return messages.running(); },
                             .find_error = [this] { communicator.check(); },
                             .expired = [this] { return messages.report(); },
-                            .give_up = [this](std::exception_ptr why) { give_up(why); }});
+                            .give_up = [this](const std::exception_ptr& why) { give_up(why); }});
   }
 
   ~State() {

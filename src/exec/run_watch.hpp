@@ -19,9 +19,9 @@ class RunWatch {
   struct Callbacks {
     std::function<void()> begin;  ///< what the thread does first
     std::function<std::uint32_t()> running;
-    std::function<void()> find_error;                 ///< throws what has gone wrong meanwhile, if anything
-    std::function<std::exception_ptr()> expired;      ///< what to report of a run that lasts too long
-    std::function<void(std::exception_ptr)> give_up;  ///< frees the GPU from what will never happen
+    std::function<void()> find_error;             ///< throws what has gone wrong meanwhile, if anything
+    std::function<std::exception_ptr()> expired;  ///< what to report of a run that lasts too long
+    std::function<void(const std::exception_ptr&)> give_up;  ///< frees the GPU from what will never happen
   };
 
   RunWatch(std::chrono::milliseconds limit, Callbacks callbacks);

@@ -38,7 +38,7 @@ double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int
   constexpr double fixed_us = 2.2;
   const double loaded_rows = tile.rows + static_cast<double>(tile.cols) / tile.cluster_rows;
   const std::int64_t entries =
-      divide_up(gemm.rows, tile.rows * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
+      divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
   const std::int64_t waves = divide_up(entries, multiprocessors / tile.cluster_rows);
   const double step_us = std::max(multiplied_column_us * tile.cols, loaded_row_us * loaded_rows);
   return static_cast<double>(waves) * (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
