@@ -14,22 +14,18 @@
 #include "flashoverlap/matrix.hpp"
 #include "gemm/device_memory.hpp"
 #include "gemm/elements.hpp"
+#include "gpu/gpu_threads.hpp"
 
 namespace flashoverlap {
 namespace {
 
+using testing::gpu_count;
 using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 using Values = std::vector<float>;
-
-int gpu_count() {
-  int devices = 0;
-  FLASHOVERLAP_CUDA(cudaGetDeviceCount(&devices));
-  return std::min(devices, 8);
-}
 
 /// Elements on the current GPU.
 class Elements {
@@ -72,22 +68,9 @@ class OwnStream {
   Stream stream_ = nullptr;
 };
 
-/// Runs `step(rank)` on a thread of each rank, its GPU current; fails the test if one throws.
+/// Fails the test if the step of any rank throws.
 void on_gpus(int ranks, const std::function<void(int)>& step) {
-  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        FLASHOVERLAP_CUDA(cudaSetDevice(rank));
-        step(rank);
-      } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& error : errors) EXPECT_EQ(error, "");
+  for (const std::string& error : testing::errors_on_gpus(ranks, step)) EXPECT_EQ(error, "");
 }
 
 void on_ranks(int ranks, const std::function<void(const Communicator&)>& step,
@@ -116,7 +99,7 @@ Values slice(const Values& values, std::int64_t begin, std::int64_t count) {
   return {values.begin() + begin, values.begin() + begin + count};
 }
 
-class EachType : public testing::TestWithParam<DataType> {};
+class EachType : public ::testing::TestWithParam<DataType> {};
 
 TEST_P(EachType, Collectives) {
   const int ranks = gpu_count();
@@ -147,7 +130,7 @@ TEST_P(EachType, Collectives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Communicator, EachType,
-                         testing::Values(DataType::bf16, DataType::fp16, DataType::fp32));
+                         ::testing::Values(DataType::bf16, DataType::fp16, DataType::fp32));
 
 TEST(Communicator, CollectivesOfNothingDoNothing) {
   on_ranks(gpu_count(), [](const Communicator& communicator) {
@@ -327,7 +310,7 @@ TEST(Communicator, AbortReleasesACollectiveWhosePartnerNeverComes) {
     EXPECT_LT(Clock::now() - begin, 5s);
 
     const auto expect_reason = [](const std::function<void()>& call) {
-      EXPECT_THAT(call, testing::ThrowsMessage<CommunicationError>("rank 1 was lost"));
+      EXPECT_THAT(call, ::testing::ThrowsMessage<CommunicationError>("rank 1 was lost"));
     };
     expect_reason([&] { communicator.check(); });
     expect_reason([&] { capped.check(); });

@@ -10,11 +10,13 @@
 #include <random>
 #include <thread>
 
+#include "exec/cuda_handles.hpp"
 #include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/reorder.hpp"
 #include "gemm/kernel_choice.hpp"
 #include "gpu/gpu_ranks.hpp"
+#include "gpu/gpu_threads.hpp"
 #include "random_problems.hpp"
 
 namespace flashoverlap {
@@ -23,44 +25,16 @@ namespace {
 using namespace std::chrono_literals;
 using testing::download;
 using testing::Element;
+using testing::gpu_count;
 using ::testing::HasSubstr;
 using testing::upload;
 
-int gpu_count() {
-  int devices = 0;
-  FLASHOVERLAP_CUDA(cudaGetDeviceCount(&devices));
-  return std::min(devices, 8);
-}
-
-/// Runs `step` on a thread of each rank, its GPU current; returns the error of each, empty where there is
-/// none.
 std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds limit,
                                   const std::function<void(const Communicator&)>& step) {
   const std::string key = Communicator::make_key();
-  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        FLASHOVERLAP_CUDA(cudaSetDevice(rank));
-        step(Communicator(key, rank, ranks, {.wait_limit = limit}));
-      } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return errors;
+  return testing::errors_on_gpus(
+      ranks, [&](int rank) { step(Communicator(key, rank, ranks, {.wait_limit = limit})); });
 }
-
-struct OwnStream {
-  OwnStream() { FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
-  ~OwnStream() { cudaStreamDestroy(stream); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  void wait() const { FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream)); }
-  Stream stream = nullptr;
-};
 
 /// One rank's operands and result on its GPU.
 class Operands {
@@ -176,7 +150,7 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
   }
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
     std::mt19937_64 delays(seed + static_cast<std::uint64_t>(communicator.rank()));
-    const OwnStream stream;
+    const CudaStream stream;
     for (const testing::Case& drawn : cases) {
       const std::vector<Plan> plans = make_plans(drawn.problem, drawn.schedule);
       Operator op(plans, communicator);
@@ -185,10 +159,10 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
         operands.fill(seed + run);
         operands.poison();
         std::this_thread::sleep_for(std::chrono::microseconds(delays() % 500));
-        operands.run(op, stream.stream);
-        if (run % 2 == 0) operands.run(op, stream.stream);  // a second one behind it
+        operands.run(op, stream);
+        if (run % 2 == 0) operands.run(op, stream);  // a second one behind it
         op.wait();
-        stream.wait();
+        FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
         const double limit = drawn.problem.data_type == DataType::fp16 ? 2e-3 : 1e-2;
         const double error = error_of(plans, communicator.rank(), operands.out(), seed + run);
         if (!(error < limit)) {
@@ -222,24 +196,24 @@ TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
                                           Setting{Operation::gemm_all_to_all, Layout::natural}}) {
     const std::vector<Plan> plans = plans_of(operation, layout, ranks);
     const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
-      const OwnStream stream;
+      const CudaStream stream;
       Operator op(plans, communicator);
       Operands operands(op.plan(), 1);
       cudaGraph_t graph{};
       cudaGraphExec_t replay{};
-      FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream.stream, cudaStreamCaptureModeThreadLocal));
-      operands.run(op, stream.stream);
-      FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream.stream, &graph));
+      FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      operands.run(op, stream);
+      FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
       FLASHOVERLAP_CUDA(cudaGraphInstantiate(&replay, graph, 0));
       for (int round = 0; round < 2; ++round) {
         operands.fill(static_cast<std::uint64_t>(round) + 7);
-        operands.run(op, stream.stream);
+        operands.run(op, stream);
         op.wait();
         const Matrix eager = operands.out();
         for (int run = 0; run < replays; ++run) {
           if (run % 10 == 0) operands.poison();
-          FLASHOVERLAP_CUDA(cudaGraphLaunch(replay, stream.stream));
-          stream.wait();
+          FLASHOVERLAP_CUDA(cudaGraphLaunch(replay, stream));
+          FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
           if (run % 10 == 0 && operands.out() != eager)
             throw Error(fmt::format("replay {} differs from the eager run", run));
         }
@@ -258,16 +232,16 @@ TEST(Operator, AnAbsentRankGivesAnErrorInTimeThatNamesIt) {
   const std::vector<Plan> plans = plans_of(Operation::gemm_all_reduce, Layout::natural, ranks);
   const auto begin = std::chrono::steady_clock::now();
   const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
-    const OwnStream stream;
+    const CudaStream stream;
     Operator op(plans, communicator);
     Operands operands(op.plan(), 1);
-    operands.run(op, stream.stream);
+    operands.run(op, stream);
     op.wait();
     if (communicator.rank() == 0) {
       std::this_thread::sleep_for(6s);
       return;
     }
-    operands.run(op, stream.stream);
+    operands.run(op, stream);
     op.wait();
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
@@ -281,11 +255,11 @@ TEST(Operator, ARankFiveSecondsLateIsWaitedFor) {
   const int ranks = gpu_count();
   const std::vector<Plan> plans = plans_of(Operation::gemm_reduce_scatter, Layout::natural, ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
-    const OwnStream stream;
+    const CudaStream stream;
     Operator op(plans, communicator);
     Operands operands(op.plan(), 1);
     if (communicator.rank() == 0) std::this_thread::sleep_for(5s);
-    operands.run(op, stream.stream);
+    operands.run(op, stream);
     op.wait();
     const double error = error_of(plans, communicator.rank(), operands.out(), 1);
     if (!(error < 1e-2)) throw Error(fmt::format("error {}", error));
@@ -298,15 +272,15 @@ TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
   const std::vector<Plan> reduce = plans_of(Operation::gemm_all_reduce, Layout::natural, ranks);
   const std::vector<Plan> scatter = plans_of(Operation::gemm_reduce_scatter, Layout::tiled, ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
-    const OwnStream one;
-    const OwnStream other;
+    const CudaStream one;
+    const CudaStream other;
     Operator first(reduce, communicator);
     Operator second(scatter, communicator);
     Operands a(first.plan(), 1);
     Operands b(second.plan(), 2);
     for (int run = 0; run < 20; ++run) {
-      a.run(first, one.stream);
-      b.run(second, other.stream);
+      a.run(first, one);
+      b.run(second, other);
     }
     first.wait();
     second.wait();

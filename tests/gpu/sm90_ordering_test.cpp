@@ -1,13 +1,13 @@
 // A counter says that its tiles are in memory: whoever copies a group the moment its counter is reached must
 // see what is there when the GEMM is over. Two observers: a stream, as the executor uses it, which reacts in
 // about 3 us, and blocks on the free multiprocessors, which react in less than one.
-#include <cuda.h>
-#include <cudaTypedefs.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "exec/cuda_handles.hpp"
 #include "flashoverlap/planner.hpp"
+#include "gemm/cuda_driver.hpp"
 #include "gpu/gpu_ranks.hpp"
 #include "gpu/observer.hpp"
 #include "random_problems.hpp"
@@ -23,28 +23,9 @@ int runs_wanted() {
   return runs == nullptr ? 2000 : std::atoi(runs);
 }
 
-template <typename Function>
-Function driver_function(const char* function_name) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  FLASHOVERLAP_CUDA(
-      cudaGetDriverEntryPointByVersion(function_name, &function, 12000, cudaEnableDefault, &found));
-  return reinterpret_cast<Function>(function);
-}
-
 struct Streams {
-  cudaStream_t gemm{};
-  cudaStream_t copy{};
-  Streams() {
-    FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&gemm, cudaStreamNonBlocking));
-    FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&copy, cudaStreamNonBlocking));
-  }
-  ~Streams() {
-    cudaStreamDestroy(gemm);
-    cudaStreamDestroy(copy);
-  }
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
+  CudaStream gemm;
+  CudaStream copy;
 };
 
 /// A GEMM of 16 multiprocessors and what its messages may copy when.
@@ -116,7 +97,7 @@ void expect_announced_is_final(bool observe_first, Observe&& observe) {
 }
 
 TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
-  const auto wait_value = driver_function<PFN_cuStreamWaitValue32_v11070>("cuStreamWaitValue32");
+  const auto wait_value = driver_function<PFN_cuStreamWaitValue32_v11070>("cuStreamWaitValue32", 11070);
   expect_announced_is_final(false, [&](WatchedGemm& run, cudaStream_t stream) {
     for (const testing::Announced& range : run.announced()) {
       ASSERT_EQ(wait_value(stream, reinterpret_cast<CUdeviceptr>(range.counter), range.target,
