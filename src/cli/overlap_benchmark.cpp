@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <span>
 
 #include "cli/gpu_baseline.hpp"
@@ -17,7 +16,7 @@ namespace flashoverlap::cli {
 namespace {
 
 constexpr int warm_ups = 2;
-constexpr int trial_repetitions = 3;
+constexpr int trial_repetitions = 5;
 
 /// The value below which `share` of the values lie.
 double quantile(std::vector<double> values, double share) {
@@ -117,8 +116,7 @@ std::vector<Samples> interleave(const GpuRank& gpu, const std::vector<GpuOperand
   return samples;
 }
 
-/// Finds the schedule of a method that is fastest in a few runs: first the number of multiprocessors left to
-/// the communication, each with the likeliest groupings for it, then the other groupings for the best one.
+/// Finds the schedule of a method that is fastest in a few runs, among those that are predicted to be.
 class Search {
  public:
   Search(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands, double gemm_us,
@@ -128,47 +126,56 @@ class Search {
   Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
     if (method.strategy == Strategy::sequential)
       return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
-    constexpr std::size_t likeliest = 2;
-    Trial best;
-    std::vector<std::vector<int>> untried;
+    std::vector<Trial> likeliest;  // two for each number of multiprocessors left to the communication
+    std::vector<Trial> others;
     for (const int count : comm_multiprocessors) {
       Schedule schedule =
           gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors() - count, count);
       const auto groupings = candidate_groupings(
           measured_costs(problem_, schedule, gemm_us_, gpu_.multiprocessors(), curves_.capped(count)));
-      const std::size_t first = std::min(likeliest, groupings.size());
-      if (improve(best, schedule, std::span(groupings).first(first)))
-        untried.assign(groupings.begin() + static_cast<std::ptrdiff_t>(first), groupings.end());
+      for (std::size_t place = 0; place < groupings.size(); ++place) {
+        schedule.groups = groupings[place].groups;
+        (place < 2 ? likeliest : others).push_back({schedule, groupings[place].latency_us});
+      }
     }
-    improve(best, best.schedule, untried);
-    return best.schedule;
+    std::ranges::sort(others, {}, &Trial::us);
+    constexpr std::size_t more = 4;
+    for (const Trial& trial : std::span(others).first(std::min(more, others.size())))
+      likeliest.push_back(trial);
+    return fastest(likeliest);
   }
 
  private:
   struct Trial {
     Schedule schedule;
-    double us = std::numeric_limits<double>::infinity();
+    double us = 0;  ///< predicted
   };
 
-  /// Whether any of the groupings is better than the best so far.
-  bool improve(Trial& best, Schedule schedule, std::span<const std::vector<int>> groupings) {
-    bool improved = false;
-    for (const std::vector<int>& groups : groupings) {
-      schedule.groups = groups;
-      if (const double us = time(schedule); us < best.us) {
-        best = {schedule, us};
-        improved = true;
-      }
+  /// Measures a few at a time, interleaved, and keeps the best of each few for the next.
+  Schedule fastest(std::vector<Trial> trials) {
+    constexpr std::size_t at_a_time = 4;
+    while (trials.size() > 1) {
+      const auto few = std::min(at_a_time, trials.size());
+      const Trial winner = trials[fastest_of(std::span(trials).last(few)) + trials.size() - few];
+      trials.resize(trials.size() - few);
+      trials.push_back(winner);
     }
-    return improved;
+    return trials.front().schedule;
   }
 
-  double time(const Schedule& schedule) {
-    BoundOperator bound(gpu_, problem_, schedule);
-    const auto samples =
-        interleave(gpu_, operands_, {[&](const GpuOperands& set) { bound.run(set); }}, trial_repetitions);
+  std::size_t fastest_of(std::span<const Trial> trials) {
+    std::vector<std::unique_ptr<BoundOperator>> operators;
+    std::vector<Variant> variants;
+    for (const Trial& trial : trials) {
+      BoundOperator& bound =
+          *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial.schedule));
+      variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
+    }
+    const auto samples = interleave(gpu_, operands_, variants, trial_repetitions);
     gpu_.barrier();
-    return median(samples.front().gpu_us);
+    std::vector<double> medians;
+    for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
+    return static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin());
   }
 
   const GpuRank& gpu_;

@@ -1,7 +1,9 @@
 #include "cli/overlap_search.hpp"
 
 #include <algorithm>
+#include <functional>
 
+#include "cli/background_gemm.hpp"
 #include "cli/gpu_baseline.hpp"
 #include "cli/gpu_schedule.hpp"
 #include "flashoverlap/planner.hpp"
@@ -49,36 +51,54 @@ std::vector<int> halving_groups(int waves) {
 
 }  // namespace
 
-const Curve& CollectiveCurves::capped(int thread_blocks) {
-  const auto [place, is_new] = curves_.try_emplace(thread_blocks);
-  Curve& curve = place->second;
-  if (!is_new) return curve;
+const CollectiveTimes& CollectiveCurves::capped(int thread_blocks) {
+  const auto [place, is_new] = times_.try_emplace(thread_blocks);
+  if (is_new) place->second = measure(thread_blocks);
+  return place->second;
+}
+
+CollectiveTimes CollectiveCurves::measure(int thread_blocks) const {
   constexpr std::int64_t largest = 64 << 20;
-  constexpr int repetitions = 3;
   const DeviceArray<Element> data(largest / sizeof(Element));
   const DeviceArray<Element> result(largest / sizeof(Element));
   fill_random(data.data(), data.size(), DataType::bf16, static_cast<std::uint64_t>(gpu_.rank()),
               gpu_.stream());
+  BackgroundGemm gemm(gpu_.multiprocessors() - thread_blocks);
   gpu_.barrier();
   const Communicator communicator = gpu_.communicator().capped(thread_blocks);
-  for (std::int64_t bytes = 1 << 20; bytes <= largest; bytes *= 4) {
-    const auto launch = [&] {
-      communicate(communicator, operation_, data.data(), result.data(),
-                  bytes / static_cast<std::int64_t>(sizeof(Element)), gpu_.stream());
-    };
+  const auto least_us = [&](std::int64_t bytes, const std::function<void()>& prepare) {
+    constexpr int repetitions = 3;
     std::vector<double> times;
-    gpu_.elapsed_us(launch);
-    for (int repetition = 0; repetition < repetitions; ++repetition) times.push_back(gpu_.elapsed_us(launch));
-    const double us = std::ranges::min(gpu_.maxima(times));
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
+      prepare();
+      times.push_back(gpu_.elapsed_us([&] {
+        communicate(communicator, operation_, data.data(), result.data(),
+                    bytes / static_cast<std::int64_t>(sizeof(Element)), gpu_.stream());
+      }));
+    }
+    return std::ranges::min(gpu_.maxima(times));
+  };
+  const auto add_point = [](Curve& curve, std::int64_t bytes, double us) {
     const double before = curve.points.empty() ? 0 : curve.points.back().microseconds;
     curve.points.push_back({static_cast<double>(bytes), std::max(us, before)});
+  };
+  CollectiveTimes times;
+  least_us(largest, [] {});  // connects
+  for (std::int64_t bytes = 1 << 20; bytes <= largest; bytes *= 4) {
+    const double alone_us = least_us(bytes, [] {});
+    constexpr double meeting_us = 500;  // until all ranks have begun
+    constexpr double worst_slowdown = 5;
+    const double beside_us = least_us(bytes, [&] { gemm.keep_busy(meeting_us + worst_slowdown * alone_us); });
+    gemm.wait();
+    add_point(times.alone, bytes, alone_us);
+    add_point(times.beside_gemm, bytes, std::max(alone_us, beside_us));
   }
   gpu_.barrier();
-  return curve;
+  return times;
 }
 
 GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double gemm_us,
-                             int multiprocessors, const Curve& collective) {
+                             int multiprocessors, const CollectiveTimes& collective) {
   const Schedule whole = gpu_schedule(problem, Strategy::sequential, Layout::natural, multiprocessors,
                                       /*comm_multiprocessors=*/0);
   GroupingCosts costs;
@@ -89,17 +109,20 @@ GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, d
       static_cast<double>(problem.m) * static_cast<double>(problem.n) * size_of(problem.data_type);
   const double wave_bytes =
       bytes * workers(schedule) / static_cast<double>(entry_count(schedule, problem.m, problem.n));
-  costs.communication_us = [=](int first, int count) {
+  costs.communication_us = [=, waves = costs.waves](int first, int count) {
+    const Curve& curve = first + count == waves ? collective.alone : collective.beside_gemm;
     const double begin = std::min(bytes, first * wave_bytes);
-    return signal_us + collective.microseconds(std::min(bytes, (first + count) * wave_bytes) - begin);
+    return signal_us + curve.microseconds(std::min(bytes, (first + count) * wave_bytes) - begin);
   };
   return costs;
 }
 
-std::vector<std::vector<int>> candidate_groupings(const GroupingCosts& costs) {
-  std::vector<std::vector<int>> candidates{best_grouping(costs).groups};
+std::vector<PredictedGrouping> candidate_groupings(const GroupingCosts& costs) {
+  std::vector<PredictedGrouping> candidates{best_grouping(costs)};
   const auto add = [&](std::vector<int> groups) {
-    if (std::ranges::find(candidates, groups) == candidates.end()) candidates.push_back(std::move(groups));
+    if (std::ranges::find(candidates, groups, &PredictedGrouping::groups) != candidates.end()) return;
+    const double latency_us = predict_latency(costs, groups);
+    candidates.push_back({std::move(groups), latency_us});
   };
   const std::vector<int> halving = halving_groups(costs.waves);
   add(halving);
@@ -114,6 +137,7 @@ std::vector<std::vector<int>> candidate_groupings(const GroupingCosts& costs) {
     groups.push_back(1);
     add(std::move(groups));
   }
+  std::ranges::sort(candidates, {}, &PredictedGrouping::latency_us);
   return candidates;
 }
 

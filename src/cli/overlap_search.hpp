@@ -10,26 +10,34 @@
 
 namespace flashoverlap::cli {
 
-/// NCCL's time against the bytes of the whole matrix by cap on its thread blocks, measured when first asked
-/// for; then every rank asks at the same time.
+/// NCCL's time against the bytes of the whole matrix.
+struct CollectiveTimes {
+  Curve alone;
+  Curve beside_gemm;  ///< while a GEMM occupies all other multiprocessors
+};
+
+/// By cap on NCCL's thread blocks, measured when first asked for; then every rank asks at the same time.
 class CollectiveCurves {
  public:
   CollectiveCurves(const GpuRank& gpu, Operation operation) : gpu_(gpu), operation_(operation) {}
 
-  const Curve& capped(int thread_blocks);
+  const CollectiveTimes& capped(int thread_blocks);
 
  private:
+  CollectiveTimes measure(int thread_blocks) const;
+
   const GpuRank& gpu_;
   Operation operation_;
-  std::map<int, Curve> curves_;
+  std::map<int, CollectiveTimes> times_;
 };
 
 /// For the predictor: what the schedule's waves take where cuBLASLt takes `gemm_us` on all multiprocessors.
+/// The last group's communication has the GPU to itself.
 GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double gemm_us,
-                             int multiprocessors, const Curve& collective);
+                             int multiprocessors, const CollectiveTimes& collective);
 
-/// The predictor's best grouping; groups that halve, which suit a long GEMM; then others: equal ones, ones
-/// that double, and few with small first and last ones.
-std::vector<std::vector<int>> candidate_groupings(const GroupingCosts& costs);
+/// The predictor's best grouping, and others that differ from it: equal groups, groups that halve or double,
+/// and few with small first and last ones. The likeliest first.
+std::vector<PredictedGrouping> candidate_groupings(const GroupingCosts& costs);
 
 }  // namespace flashoverlap::cli

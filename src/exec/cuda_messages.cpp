@@ -7,8 +7,8 @@
 namespace flashoverlap {
 
 CudaMessages::CudaMessages(const Plan& plan, const Communicator& communicator, std::uint32_t* counters,
-                           bool record_times)
-    : plan_(plan), communicator_(communicator), counters_(counters) {
+                           bool computed_before, bool record_times)
+    : plan_(plan), communicator_(communicator), counters_(counters), computed_before_(computed_before) {
   check_supported();
   if (record_times) times_ = std::vector<Times>(plan.messages.size());
 }
@@ -33,47 +33,50 @@ void CudaMessages::check_supported() const {
 void CudaMessages::begin(cudaStream_t stream) {
   if (++runs_ == 0) runs_ = 1;
   StreamMemoryBatch batch;
-  batch.write(words_.device(message_word), 0);
+  batch.write(words_.device(done_word), 0);
   batch.write(words_.device(running_word), runs_);
   batch.enqueue(stream);
 }
 
-void CudaMessages::end(cudaStream_t stream) const {
+void CudaMessages::enqueue(const Buffers& buffers, cudaStream_t stream, cudaEvent_t computed) const {
+  // What follows a message waits for the next one's counters in the same call: nothing but that wait lies
+  // between a signal and its transfer.
   StreamMemoryBatch batch;
+  for (std::size_t index = 0; index < plan_.messages.size(); ++index) {
+    const Message& message = plan_.messages[index];
+    if (message.after_tiles) {
+      batch.enqueue(stream);
+      batch = {};
+      FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, computed));
+    }
+    for (const Wait& wait : message.waits) {
+      const std::int32_t target = plan_.counters[static_cast<std::size_t>(wait.counter)].target;
+      batch.wait_until_reached(counters_ + wait.counter, static_cast<std::uint32_t>(target));
+    }
+    batch.enqueue(stream);
+    batch = {};
+    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].signalled, stream));
+    transfer(message, buffers, stream);
+    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
+    for (const Raise& raise : message.raises) batch.write(counters_ + raise.counter, 1);
+    for (const Wait& wait : message.waits) {
+      if (wait.reset) batch.write(counters_ + wait.counter, 0);
+    }
+    batch.write(words_.device(done_word), static_cast<std::uint32_t>(index) + 1);
+  }
   batch.write(words_.device(running_word), 0);
   batch.enqueue(stream);
 }
 
-void CudaMessages::enqueue(const Buffers& buffers, cudaStream_t stream, cudaEvent_t computed) const {
-  for (std::size_t index = 0; index < plan_.messages.size(); ++index) {
-    const Message& message = plan_.messages[index];
-    if (message.after_tiles) FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, computed));
-    StreamMemoryBatch batch;
-    for (const Wait& wait : message.waits) {
-      const std::int32_t target = plan_.counters[static_cast<std::size_t>(wait.counter)].target;
-      batch.wait_until_reached(counters_ + wait.counter, static_cast<std::uint32_t>(target));
-      if (wait.reset) batch.write(counters_ + wait.counter, 0);
-    }
-    batch.write(words_.device(message_word), static_cast<std::uint32_t>(index) + 1);
-    batch.enqueue(stream);
-    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].signalled, stream));
-    transfer(message, buffers, stream);
-    StreamMemoryBatch raises;
-    for (const Raise& raise : message.raises) raises.write(counters_ + raise.counter, 1);
-    raises.enqueue(stream);
-    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
-  }
-}
-
 void CudaMessages::enqueue_after_gemm(const Buffers& buffers, cudaStream_t stream) const {
   for (std::size_t index = 0; index < plan_.messages.size(); ++index) {
-    StreamMemoryBatch batch;
-    batch.write(words_.device(message_word), static_cast<std::uint32_t>(index) + 1);
-    batch.enqueue(stream);
     if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].signalled, stream));
     transfer(plan_.messages[index], buffers, stream);
     if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
   }
+  StreamMemoryBatch batch;
+  batch.write(words_.device(running_word), 0);
+  batch.enqueue(stream);
 }
 
 void* CudaMessages::at(const Buffers& buffers, const Region& region) const {
@@ -127,32 +130,27 @@ std::exception_ptr CudaMessages::report() const {
     return std::make_exception_ptr(CudaError(fmt::format("rank {}: the GPU does not answer: {}", plan_.rank,
                                                          cudaGetErrorString(cudaGetLastError()))));
   }
-  const std::uint32_t reached = words_.read(message_word);
-  if (reached < plan_.messages.size()) {
-    const Message& next = plan_.messages[reached];
-    for (const Wait& wait : next.waits) {
-      const std::uint32_t value = values[static_cast<std::size_t>(wait.counter)];
-      const auto target =
-          static_cast<std::uint32_t>(plan_.counters[static_cast<std::size_t>(wait.counter)].target);
-      if (value >= target) continue;
-      return std::make_exception_ptr(WaitExpired(fmt::format(
-          "rank {}: message {} ({} of group {}) waited for {} for too long: expected {}, is {}", plan_.rank,
-          reached, name(next.kind), next.group, describe_counter(plan_, wait.counter), target, value)));
-    }
-  }
-  if (reached == 0) {
+  const std::uint32_t done = words_.read(done_word);
+  if (done >= plan_.messages.size()) {
     return std::make_exception_ptr(
-        WaitExpired(fmt::format("rank {}: a run began but no message of it did", plan_.rank)));
+        WaitExpired(fmt::format("rank {}: all messages of a run are done but the run is not", plan_.rank)));
   }
-  const Message& current = plan_.messages[reached - 1];
+  const Message& current = plan_.messages[done];
+  const std::string where = fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank,
+                                        plan_.problem.ranks, done, name(current.kind), current.group);
   std::string counters;
   for (const Wait& wait : current.waits) {
-    counters += fmt::format("; {} is {}", describe_counter(plan_, wait.counter),
-                            values[static_cast<std::size_t>(wait.counter)]);
+    const std::uint32_t value = values[static_cast<std::size_t>(wait.counter)];
+    const std::int32_t target = plan_.counters[static_cast<std::size_t>(wait.counter)].target;
+    const std::string counter = describe_counter(plan_, wait.counter);
+    if (!computed_before_ && value < static_cast<std::uint32_t>(target)) {
+      return std::make_exception_ptr(WaitExpired(
+          fmt::format("{} waited for {} for too long: expected {}, is {}", where, counter, target, value)));
+    }
+    counters += fmt::format("; {} is {} of {}", counter, value, target);
   }
-  return std::make_exception_ptr(CommunicationError(fmt::format(
-      "rank {} of {}: message {} ({} of group {}) was not answered by every rank in time{}", plan_.rank,
-      plan_.problem.ranks, reached - 1, name(current.kind), current.group, counters)));
+  return std::make_exception_ptr(
+      CommunicationError(fmt::format("{} was not answered by every rank in time{}", where, counters)));
 }
 
 void CudaMessages::release() const noexcept {

@@ -14,22 +14,22 @@
 namespace flashoverlap {
 
 /// A plan's message list on a stream: per message a wait for its counters, then the transfer. Two words of
-/// host memory say which run and which message the stream is at.
+/// host memory say which run the stream is at, and how many of its messages are done.
 class CudaMessages {
  public:
   using Buffers = std::array<void*, buffer_count>;
 
-  /// `counters`: this rank's, on its GPU. Throws `InvalidArgument` for messages that need peer memory.
+  /// `counters`: this rank's, on its GPU. `computed_before`: messages follow the GEMM on its stream, and no
+  /// counter is raised. Throws `InvalidArgument` for messages that need peer memory.
   CudaMessages(const Plan& plan, const Communicator& communicator, std::uint32_t* counters,
-               bool record_times);
+               bool computed_before, bool record_times);
 
-  /// Marks the run as under way, and as over.
+  /// Marks the run as under way; the messages' end marks it as over.
   void begin(cudaStream_t stream);
-  void end(cudaStream_t stream) const;
 
-  /// `computed`: recorded when every tile is done.
+  /// `computed`: recorded when every tile is done. At the end all counters that were waited for are reset.
   void enqueue(const Buffers& buffers, cudaStream_t stream, cudaEvent_t computed) const;
-  /// The same on the stream that computed all tiles before; the counters of tiles are left alone.
+  /// The same on a stream that has computed all tiles before: nothing is waited for.
   void enqueue_after_gemm(const Buffers& buffers, cudaStream_t stream) const;
 
   /// The number of the run that is under way; 0: none.
@@ -43,7 +43,7 @@ class CudaMessages {
 
  private:
   static constexpr std::size_t running_word = 0;
-  static constexpr std::size_t message_word = 1;  ///< messages whose waits are over
+  static constexpr std::size_t done_word = 1;
 
   struct Times {
     CudaEvent signalled{cudaEventDefault};
@@ -59,6 +59,7 @@ class CudaMessages {
   const Plan& plan_;
   const Communicator& communicator_;
   std::uint32_t* counters_;
+  bool computed_before_;
   MappedWords words_{2};
   std::uint32_t runs_ = 0;
   std::vector<Times> times_;

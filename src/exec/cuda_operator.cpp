@@ -59,8 +59,8 @@ struct Operator::State {
       : plan(plans.at(static_cast<std::size_t>(all_ranks.rank()))),
         communicator(all_ranks.capped(plan.schedule.comm_multiprocessors)),
         counters(plan.counters.size() + 1),
-        messages(plan, communicator, counters.data(), options.record_timeline),
-        whole(whole_result(plan)) {
+        whole(whole_result(plan)),
+        messages(plan, communicator, counters.data(), whole.has_value(), options.record_timeline) {
     FLASHOVERLAP_CUDA(cudaMemset(counters.data(), 0, counters.size() * sizeof(std::uint32_t)));
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
       const Buffer& shape = plan.buffer(role);
@@ -139,8 +139,8 @@ struct Operator::State {
     buffers[index(BufferRole::b)] = const_cast<void*>(b);
     buffers[index(BufferRole::out)] = out;
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
-    messages.begin(stream);
     if (whole) {
+      messages.begin(stream);
       cublas->launch(a, b, buffers[index(*whole)], stream);
       if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
       messages.enqueue_after_gemm(buffers, stream);
@@ -148,15 +148,15 @@ struct Operator::State {
       for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::out})
         kernel->rebind(role, buffers[index(role)]);
       FLASHOVERLAP_CUDA(cudaEventRecord(forked, stream));
-      FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
       kernel->launch(stream);
       if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
       FLASHOVERLAP_CUDA(cudaEventRecord(computed, stream));
+      FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
+      messages.begin(communication);
       messages.enqueue(buffers, communication, computed);
       FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
       FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
     }
-    messages.end(stream);
     if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
     FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
   }
@@ -175,8 +175,8 @@ struct Operator::State {
   DeviceArray<std::uint32_t> counters;
   std::array<DeviceArray<std::byte>, buffer_count> workspace;
   std::array<void*, buffer_count> buffers{};
-  CudaMessages messages;
   std::optional<BufferRole> whole;
+  CudaMessages messages;
   std::optional<CublasGemm> cublas;
   std::optional<Sm90Gemm> kernel;
   CudaStream communication;

@@ -11,10 +11,11 @@ namespace {
 
 // Narrow tiles load more for what they multiply, so they share loads in clusters; wide ones lose more by
 // keeping step.
-constexpr std::array<KernelTile, 8> tiles{{{128, 256, 1},
+constexpr std::array<KernelTile, 9> tiles{{{128, 256, 1},
                                            {128, 224, 1},
                                            {128, 208, 1},
                                            {128, 192, 2},
+                                           {128, 176, 2},
                                            {128, 160, 2},
                                            {128, 128, 2},
                                            {128, 112, 2},

@@ -56,10 +56,11 @@ CUtensorMap operand_map(std::string_view name, DataType data_type, const DeviceM
 
 sm90::Kernel find_kernel(const Schedule& schedule, DataType data_type, OperandLayout a, OperandLayout b) {
   using Finder = sm90::Kernel (*)(DataType, OperandLayout, OperandLayout);
-  constexpr std::array<std::pair<KernelTile, Finder>, 8> finders{{{{128, 256, 1}, sm90::kernel_128x256_1},
+  constexpr std::array<std::pair<KernelTile, Finder>, 9> finders{{{{128, 256, 1}, sm90::kernel_128x256_1},
                                                                   {{128, 224, 1}, sm90::kernel_128x224_1},
                                                                   {{128, 208, 1}, sm90::kernel_128x208_1},
                                                                   {{128, 192, 2}, sm90::kernel_128x192_2},
+                                                                  {{128, 176, 2}, sm90::kernel_128x176_2},
                                                                   {{128, 160, 2}, sm90::kernel_128x160_2},
                                                                   {{128, 128, 2}, sm90::kernel_128x128_2},
                                                                   {{128, 112, 2}, sm90::kernel_128x112_2},

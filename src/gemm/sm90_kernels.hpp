@@ -18,6 +18,7 @@ Kernel kernel_128x256_1(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x224_1(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x208_1(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x192_2(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel kernel_128x176_2(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x160_2(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x128_2(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x112_2(DataType data_type, OperandLayout a, OperandLayout b);

@@ -1,0 +1,46 @@
+#include "cli/background_gemm.hpp"
+
+#include "flashoverlap/planner.hpp"
+#include "gemm/cuda_timer.hpp"
+#include "gemm/kernel_choice.hpp"
+#include "gemm/random_fill.hpp"
+
+namespace flashoverlap::cli {
+
+BackgroundGemm::BackgroundGemm(int multiprocessors)
+    : a_(extent * extent), b_(extent * extent), c_(extent * extent), counters_(64) {
+  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  fill_random(a_.data(), a_.size(), DataType::bf16, 1, stream_);
+  fill_random(b_.data(), b_.size(), DataType::bf16, 2, stream_);
+  const KernelTile tile = choose_kernel_tile({extent, extent}, extent, multiprocessors);
+  const Plan plan = make_plan({.m = extent, .n = extent, .k = extent},
+                              {.strategy = Strategy::sequential,
+                               .tile_rows = tile.rows,
+                               .tile_cols = tile.cols,
+                               .cluster_rows = tile.cluster_rows,
+                               .multiprocessors = multiprocessors,
+                               .raster = kernel_raster(tile)},
+                              0);
+  GemmMemory memory{.buffers = {{}}, .counters = {counters_.data()}};
+  memory.buffers[0] = {
+      {{a_.data(), extent, extent}, {b_.data(), extent, extent}, {c_.data(), extent, extent}}};
+  gemm_.emplace(plan, memory, GemmOptions{.raise_counters = false});
+  CudaTimer timer;
+  gemm_->launch(stream_);
+  once_us_ = timer.microseconds(stream_, [this] { gemm_->launch(stream_); });
+}
+
+BackgroundGemm::~BackgroundGemm() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+}
+
+void BackgroundGemm::keep_busy(double microseconds) {
+  for (double us = 0; us < microseconds; us += once_us_) gemm_->launch(stream_);
+}
+
+void BackgroundGemm::wait() const {
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+}
+
+}  // namespace flashoverlap::cli
