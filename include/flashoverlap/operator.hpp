@@ -51,8 +51,8 @@ class Operator {
   /// `CommunicationError` for a lost rank. Does not wait.
   void check() const;
 
-  /// Waits until every run enqueued so far has ended, but not longer than the communicator's limit; then as
-  /// `check`.
+  /// Waits until every run enqueued so far has ended, but not longer than twice the communicator's limit, so
+  /// that a run that began and got stuck is reported as such; then as `check`.
   void wait() const;
 
   /// Of the last run, which must have ended; needs `OperatorOptions::record_timeline`.

@@ -9,18 +9,11 @@ namespace flashoverlap::cli {
 
 BackgroundGemm::BackgroundGemm(int multiprocessors)
     : a_(extent * extent), b_(extent * extent), c_(extent * extent), counters_(64) {
-  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   fill_random(a_.data(), a_.size(), DataType::bf16, 1, stream_);
   fill_random(b_.data(), b_.size(), DataType::bf16, 2, stream_);
   const KernelTile tile = choose_kernel_tile({extent, extent}, extent, multiprocessors);
   const Plan plan = make_plan({.m = extent, .n = extent, .k = extent},
-                              {.strategy = Strategy::sequential,
-                               .tile_rows = tile.rows,
-                               .tile_cols = tile.cols,
-                               .cluster_rows = tile.cluster_rows,
-                               .multiprocessors = multiprocessors,
-                               .raster = kernel_raster(tile)},
-                              0);
+                              kernel_schedule(Strategy::sequential, tile, multiprocessors), 0);
   GemmMemory memory{.buffers = {{}}, .counters = {counters_.data()}};
   memory.buffers[0] = {
       {{a_.data(), extent, extent}, {b_.data(), extent, extent}, {c_.data(), extent, extent}}};
@@ -28,11 +21,6 @@ BackgroundGemm::BackgroundGemm(int multiprocessors)
   CudaTimer timer;
   gemm_->launch(stream_);
   once_us_ = timer.microseconds(stream_, [this] { gemm_->launch(stream_); });
-}
-
-BackgroundGemm::~BackgroundGemm() {
-  cudaStreamSynchronize(stream_);
-  cudaStreamDestroy(stream_);
 }
 
 void BackgroundGemm::keep_busy(double microseconds) {

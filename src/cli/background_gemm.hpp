@@ -1,11 +1,10 @@
 /// The GEMM that communication meets in an overlap.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <optional>
 
+#include "gemm/cuda_handles.hpp"
 #include "gemm/sm90_gemm.hpp"
 
 namespace flashoverlap::cli {
@@ -14,7 +13,7 @@ namespace flashoverlap::cli {
 class BackgroundGemm {
  public:
   explicit BackgroundGemm(int multiprocessors);
-  ~BackgroundGemm();
+  ~BackgroundGemm() { cudaStreamSynchronize(stream_); }
   BackgroundGemm(const BackgroundGemm&) = delete;
   BackgroundGemm& operator=(const BackgroundGemm&) = delete;
 
@@ -30,7 +29,7 @@ class BackgroundGemm {
   DeviceArray<Element> b_;
   DeviceArray<Element> c_;
   DeviceArray<std::uint32_t> counters_;
-  cudaStream_t stream_{};
+  CudaStream stream_;
   std::optional<Sm90Gemm> gemm_;
   double once_us_ = 0;
 };

@@ -23,14 +23,9 @@ Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, 
   Schedule best;
   double best_us = std::numeric_limits<double>::infinity();
   for (const KernelTile& tile : kernel_tiles()) {
-    const Schedule schedule{.strategy = strategy,
-                            .layout = layout,
-                            .tile_rows = tile.rows,
-                            .tile_cols = tile.cols,
-                            .cluster_rows = tile.cluster_rows,
-                            .multiprocessors = multiprocessors,
-                            .comm_multiprocessors = comm_multiprocessors,
-                            .raster = kernel_raster(tile)};
+    Schedule schedule = kernel_schedule(strategy, tile, multiprocessors);
+    schedule.layout = layout;
+    schedule.comm_multiprocessors = comm_multiprocessors;
     if (const double us = expected_gemm_us(problem, schedule); us < best_us) {
       best = schedule;
       best_us = us;

@@ -116,18 +116,9 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
       meet_(std::move(meet)),
       sent_(most_gathered),
       received_(most_gathered * static_cast<std::size_t>(communicator_.ranks())) {
-  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  FLASHOVERLAP_CUDA(cudaEventCreate(&begin_));
-  FLASHOVERLAP_CUDA(cudaEventCreate(&end_));
   FLASHOVERLAP_CUDA(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, communicator_.device()));
   FLASHOVERLAP_CUDA(cudaMemset(received_.data(), 0, sizeof(float)));
-}
-
-GpuRank::~GpuRank() {
-  cudaEventDestroy(end_);
-  cudaEventDestroy(begin_);
-  cudaStreamDestroy(stream_);
 }
 
 void GpuRank::synchronize() const {
@@ -165,9 +156,7 @@ double GpuRank::elapsed_us(const std::function<void()>& launch) const {
   launch();
   FLASHOVERLAP_CUDA(cudaEventRecord(end_, stream_));
   synchronize();
-  float milliseconds = 0;
-  FLASHOVERLAP_CUDA(cudaEventElapsedTime(&milliseconds, begin_, end_));
-  return 1e3 * static_cast<double>(milliseconds);
+  return microseconds_between(begin_, end_);
 }
 
 std::vector<std::vector<double>> GpuRank::gather(std::span<const double> values) const {

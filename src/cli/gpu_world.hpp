@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "flashoverlap/communicator.hpp"
+#include "gemm/cuda_handles.hpp"
 #include "gemm/device_memory.hpp"
 
 namespace flashoverlap::cli {
@@ -20,7 +21,6 @@ class GpuRank {
 
   /// `meet`: waits on the host for the other ranks of this process; empty where each has its own process.
   GpuRank(Communicator communicator, std::function<void()> meet);
-  ~GpuRank();
   GpuRank(const GpuRank&) = delete;
   GpuRank& operator=(const GpuRank&) = delete;
 
@@ -53,9 +53,9 @@ class GpuRank {
 
   Communicator communicator_;
   std::function<void()> meet_;
-  cudaStream_t stream_{};
-  cudaEvent_t begin_{};
-  cudaEvent_t end_{};
+  CudaStream stream_;
+  CudaEvent begin_{cudaEventDefault};
+  CudaEvent end_{cudaEventDefault};
   DeviceArray<float> sent_;
   DeviceArray<float> received_;
   int multiprocessors_ = 0;

@@ -11,23 +11,13 @@
 #include "cli/plan_summary.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
+#include "gemm/quantile.hpp"
 
 namespace flashoverlap::cli {
 namespace {
 
 constexpr int warm_ups = 2;
 constexpr int trial_repetitions = 5;
-
-/// The value below which `share` of the values lie.
-double quantile(std::vector<double> values, double share) {
-  const auto place = std::lround(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + place, values.end());
-  return values[static_cast<std::size_t>(place)];
-}
-
-double median(const std::vector<double>& values) {
-  return quantile(values, 0.5);
-}
 
 /// Operands in rotation: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {

@@ -33,10 +33,6 @@ ncclDataType_t to_nccl(DataType data_type) {
   throw InvalidArgument("data_type", static_cast<int>(data_type), "must be bf16, fp16 or fp32");
 }
 
-std::size_t element_bytes(DataType data_type) {
-  return data_type == DataType::fp32 ? 4 : 2;
-}
-
 std::optional<std::string> environment_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -97,7 +93,7 @@ std::vector<Copy> own_copies(const NcclEnd& end, const std::vector<Part>& sends,
     if (!stays(send)) continue;
     require(receive != receives.end() && receive->count == send.count, "count sent to this rank itself",
             send.count, "must be that of the receive in the same place");
-    const auto bytes = static_cast<std::size_t>(send.count) * element_bytes(data_type);
+    const auto bytes = static_cast<std::size_t>(send.count * size_of(data_type));
     if (bytes > 0) copies.push_back({send.data, receive->data, bytes});
     receive = std::find_if(receive + 1, receives.end(), stays);
   }

@@ -5,6 +5,7 @@
 #include "flashoverlap/epilogue.hpp"
 #include "gemm/cuda_timer.hpp"
 #include "gemm/device_memory.hpp"
+#include "gemm/quantile.hpp"
 #include "gemm/random_fill.hpp"
 
 namespace flashoverlap {
@@ -24,12 +25,6 @@ DeviceArray<Element> random_elements(std::size_t count, DataType data_type, std:
   DeviceArray<Element> elements(count);
   if (count > 0) fill_random(elements.data(), count, data_type, seed, nullptr);
   return elements;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <functional>
 #include <vector>
 
-#include "exec/cuda_handles.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/plan.hpp"
+#include "gemm/cuda_handles.hpp"
 
 namespace flashoverlap {
 
@@ -63,7 +63,7 @@ class CudaMessages {
   MappedWords words_{2};
   std::uint32_t runs_ = 0;
   std::vector<Times> times_;
-  CudaStream side_;  // for what must pass while the message stream is stuck
+  CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck
 };
 
 }  // namespace flashoverlap

@@ -4,12 +4,12 @@
 #include <optional>
 #include <thread>
 
-#include "exec/cuda_handles.hpp"
 #include "exec/cuda_messages.hpp"
 #include "exec/run_watch.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/validate.hpp"
 #include "gemm/cublas_gemm.hpp"
+#include "gemm/cuda_handles.hpp"
 #include "gemm/device_memory.hpp"
 #include "gemm/sm90_gemm.hpp"
 
@@ -19,10 +19,6 @@ namespace {
 
 std::size_t index(BufferRole role) {
   return static_cast<std::size_t>(role);
-}
-
-bool is_callers(BufferRole role) {
-  return role == BufferRole::a || role == BufferRole::b || role == BufferRole::out;
 }
 
 /// The buffer that a plan without overlap leaves all of C in, in natural order: then cuBLASLt can compute it.
@@ -121,17 +117,24 @@ struct Operator::State {
     }
     const CudaStream stream;
     run(callers[0].data(), callers[1].data(), callers[2].data(), stream);
-    const auto limit = std::chrono::steady_clock::now() + communicator.options().wait_limit;
-    while (cudaEventQuery(joined) == cudaErrorNotReady) {
-      communicator.check();
-      if (std::chrono::steady_clock::now() > limit) {
-        const std::exception_ptr why = messages.report();
-        give_up(why);
-        std::rethrow_exception(why);
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (!ends_within(communicator.options().wait_limit, [this] { communicator.check(); })) {
+      const std::exception_ptr why = messages.report();
+      give_up(why);
+      std::rethrow_exception(why);
     }
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+  }
+
+  /// Whether the runs enqueued so far end in time; `check` may throw meanwhile.
+  template <typename Check>
+  bool ends_within(std::chrono::milliseconds limit, Check check) const {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (cudaEventQuery(joined) == cudaErrorNotReady) {
+      check();
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    return true;
   }
 
   void run(const void* a, const void* b, void* out, cudaStream_t stream) {
@@ -179,7 +182,7 @@ struct Operator::State {
   CudaMessages messages;
   std::optional<CublasGemm> cublas;
   std::optional<Sm90Gemm> kernel;
-  CudaStream communication;
+  CudaStream communication{StreamPriority::high};
   CudaEvent forked;
   CudaEvent computed;
   CudaEvent communicated;
@@ -217,23 +220,15 @@ void Operator::check() const {
 }
 
 void Operator::wait() const {
-  const auto limit = std::chrono::steady_clock::now() + 2 * state_->communicator.options().wait_limit;
-  while (cudaEventQuery(state_->joined) == cudaErrorNotReady) {
-    state_->watch->check();
-    if (std::chrono::steady_clock::now() > limit)
-      throw WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank));
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+  const auto limit = 2 * state_->communicator.options().wait_limit;
+  if (!state_->ends_within(limit, [this] { state_->watch->check(); }))
+    throw WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank));
   check();
 }
 
 RunTimes Operator::timeline() const {
   require(state_->begun.has_value(), "record_timeline", false, "must be set in OperatorOptions");
-  const auto since_begin = [&](cudaEvent_t event) {
-    float milliseconds = 0;
-    FLASHOVERLAP_CUDA(cudaEventElapsedTime(&milliseconds, *state_->begun, event));
-    return 1000.0 * static_cast<double>(milliseconds);
-  };
+  const auto since_begin = [&](cudaEvent_t event) { return microseconds_between(*state_->begun, event); };
   return {.gemm_done_us = since_begin(*state_->gemm_done),
           .messages = state_->messages.times(since_begin),
           .done_us = since_begin(*state_->ended)};

@@ -9,6 +9,7 @@
 #include "flashoverlap/planner.hpp"
 #include "gemm/cublas_gemm.hpp"
 #include "gemm/cuda_timer.hpp"
+#include "gemm/quantile.hpp"
 #include "gemm/random_fill.hpp"
 #include "gemm/sm90_gemm.hpp"
 
@@ -24,13 +25,7 @@ constexpr int row_blocks_per_counter = 8;
 Plan single_rank_plan(DataType data_type, const Shape& c, std::int64_t k, const KernelTile& tile,
                       int multiprocessors) {
   Plan plan = make_plan({.m = c.rows, .n = c.cols, .k = k, .data_type = data_type},
-                        {.strategy = Strategy::sequential,
-                         .tile_rows = tile.rows,
-                         .tile_cols = tile.cols,
-                         .cluster_rows = tile.cluster_rows,
-                         .multiprocessors = multiprocessors,
-                         .raster = kernel_raster(tile)},
-                        0);
+                        kernel_schedule(Strategy::sequential, tile, multiprocessors), 0);
   const int rows_per_counter = row_blocks_per_counter * entry_rows(plan.schedule);
   plan.counters.assign(static_cast<std::size_t>(c.rows / rows_per_counter) + 1, {});
   for (Tile& each : plan.tiles) each.raise = {0, each.row / rows_per_counter};
@@ -42,12 +37,6 @@ struct OperandSet {
   DeviceArray<Element> b;
   DeviceArray<Element> c;
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 Matrix download(DataType data_type, const Shape& shape, const DeviceArray<Element>& from) {
   Matrix matrix(data_type, shape.rows, shape.cols);

@@ -31,6 +31,15 @@ int kernel_raster(const KernelTile& tile) {
   return 16 / tile.cluster_rows;
 }
 
+Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multiprocessors) {
+  return {.strategy = strategy,
+          .tile_rows = tile.rows,
+          .tile_cols = tile.cols,
+          .cluster_rows = tile.cluster_rows,
+          .multiprocessors = multiprocessors,
+          .raster = kernel_raster(tile)};
+}
+
 double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int64_t k, int multiprocessors) {
   // Fitted to one H200 (docs/performance.md): a step takes 3.3 ns for every column of 128 rows that it
   // multiplies, or 2.05 ns for every row that the block loads, whichever is longer.

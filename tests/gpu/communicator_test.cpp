@@ -46,7 +46,7 @@ class Elements {
   void* at(std::int64_t element) const { return bytes_.data() + element * size_of_element(); }
 
  private:
-  std::int64_t size_of_element() const { return data_type_ == DataType::fp32 ? 4 : 2; }
+  std::int64_t size_of_element() const { return size_of(data_type_); }
 
   DataType data_type_;
   std::size_t count_;

@@ -10,10 +10,10 @@
 #include <random>
 #include <thread>
 
-#include "exec/cuda_handles.hpp"
 #include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/reorder.hpp"
+#include "gemm/cuda_handles.hpp"
 #include "gemm/kernel_choice.hpp"
 #include "gpu/gpu_ranks.hpp"
 #include "gpu/gpu_threads.hpp"

@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 
-#include "exec/cuda_handles.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/cuda_driver.hpp"
+#include "gemm/cuda_handles.hpp"
 #include "gpu/gpu_ranks.hpp"
 #include "gpu/observer.hpp"
 #include "random_problems.hpp"

@@ -10,13 +10,17 @@
 /// Owners of what the CUDA runtime hands out, for the GPU that is current when they are made.
 namespace flashoverlap {
 
+enum class StreamPriority { normal, high };
+
+/// Not ordered with the default stream.
 class CudaStream {
  public:
-  CudaStream() {
+  explicit CudaStream(StreamPriority priority = StreamPriority::normal) {
     int least = 0;
     int greatest = 0;
     FLASHOVERLAP_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    FLASHOVERLAP_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+    FLASHOVERLAP_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                                   priority == StreamPriority::high ? greatest : least));
   }
   ~CudaStream() { cudaStreamDestroy(stream_); }
   CudaStream(const CudaStream&) = delete;
@@ -42,6 +46,13 @@ class CudaEvent {
  private:
   cudaEvent_t event_{};
 };
+
+/// Of two events that were recorded with timing and are over.
+inline double microseconds_between(cudaEvent_t begin, cudaEvent_t end) {
+  float milliseconds = 0;
+  FLASHOVERLAP_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
+  return 1000.0 * static_cast<double>(milliseconds);
+}
 
 /// Words of host memory that streams write and the host reads; zero at first.
 class MappedWords {
