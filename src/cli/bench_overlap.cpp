@@ -1,6 +1,5 @@
 #include "cli/bench_overlap.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nccl.h>
@@ -8,7 +7,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -113,7 +111,6 @@ Json machine_record(const Arguments& arguments) {
   machine["gpus"] = arguments.gpus;
   machine["fabric"] = fabric();
   machine["command"] = arguments.command();
-  machine["date"] = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
   return machine;
 }
 

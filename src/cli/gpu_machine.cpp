@@ -2,9 +2,11 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <fmt/chrono.h>
 
 #include <array>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <string>
 
@@ -39,9 +41,13 @@ nlohmann::ordered_json gpu_machine() {
       cudaRuntimeGetVersion(&runtime) != cudaSuccess) {
     throw Error("no GPU can be used here");
   }
-  return {{"gpu", properties.name},        {"multiprocessors", properties.multiProcessorCount},
-          {"cuda_runtime", runtime},       {"cublaslt", cublasLtGetVersion()},
-          {"commit", FLASHOVERLAP_COMMIT}, {state_key, {{"before", gpu_state()}}}};
+  return {{"date", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)))},
+          {"gpu", properties.name},
+          {"multiprocessors", properties.multiProcessorCount},
+          {"cuda_runtime", runtime},
+          {"cublaslt", cublasLtGetVersion()},
+          {"commit", FLASHOVERLAP_COMMIT},
+          {state_key, {{"before", gpu_state()}}}};
 }
 
 void note_state_after(nlohmann::ordered_json& machine) {
