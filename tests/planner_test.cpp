@@ -43,6 +43,22 @@ TEST(Grouping, CutsEntriesAtWaveBoundaries) {
   EXPECT_THAT(column(grouping.entry_ranges(), &Range::count), ElementsAre(10, 20, 3));
 }
 
+TEST(Grouping, ComputesTheFirstGroupOnMoreMultiprocessors) {
+  const Schedule schedule{.multiprocessors = 10, .first_multiprocessors = 13, .groups = {2, 1, 1}};
+  const Grouping grouping(schedule, 44);
+  EXPECT_EQ(grouping.waves(), 4);
+  EXPECT_THAT(column(grouping.entry_ranges(), &Range::first), ElementsAre(0, 26, 36));
+  EXPECT_THAT(column(grouping.entry_ranges(), &Range::count), ElementsAre(26, 10, 8));
+  EXPECT_EQ(wave_count(schedule, 20), 2);  // the first group alone
+  EXPECT_EQ(wave_count(schedule, 27), 3);
+}
+
+TEST(Grouping, RefusesFewerMultiprocessorsForTheFirstGroupThanForTheOthers) {
+  const Schedule schedule{.multiprocessors = 10, .first_multiprocessors = 9};
+  EXPECT_THAT(refusal_by([&] { check(schedule); }),
+              HasSubstr("first_multiprocessors = 9: must be between 10 and 4096"));
+}
+
 TEST(Grouping, EndsAGroupOfRowBlocksWithTheBlockThatEndsNearestToItsLastWave) {
   // 4 row blocks of 8 tiles, waves of 10: the first wave ends in the second block.
   const Grouping grouping({.strategy = Strategy::signal, .multiprocessors = 10, .groups = {1, 3}}, 32);

@@ -109,14 +109,20 @@ class RandomCases {
                         schedule.strategy != Strategy::sequential && schedule.strategy != Strategy::signal;
     if (rounds) schedule.rounds = between(1, 4);
     if (schedule.strategy == Strategy::signal && between(0, 1) == 0)
+      schedule.first_multiprocessors = schedule.multiprocessors + between(0, 4);
+    if (schedule.strategy == Strategy::signal && between(0, 1) == 0)
       schedule.groups = partition(problem, schedule);
     return schedule;
   }
 
-  std::vector<int> partition(const Problem& problem, const Schedule& schedule) {
-    std::vector<int> groups;
+  std::vector<int> partition(const Problem& problem, Schedule schedule) {
+    std::vector<int>& groups = schedule.groups;
     try {
-      for (int left = grouped_waves(problem, schedule); left > 0; left -= groups.back())
+      const int first = between(1, grouped_waves(problem, schedule));
+      groups = {first};  // which the number of waves depends on
+      const int waves = grouped_waves(problem, schedule);
+      groups = {std::min(first, waves)};
+      for (int left = waves - groups.front(); left > 0; left -= groups.back())
         groups.push_back(between(1, left));
     } catch (const InvalidArgument&) {  // `plannable` will refuse the case
     }

@@ -100,6 +100,19 @@ TEST(SearchTest, DynamicProgrammeEqualsExhaustiveSearchOnThePresets) {
   }
 }
 
+TEST(SearchTest, KeepsAFirstGroupThatIsGiven) {
+  const GroupingCosts costs = affine_costs(7, 10, 3, 8);
+  PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
+  for (int first = 1; first <= costs.waves; ++first) {
+    const PredictedGrouping found = best_grouping(costs, first);
+    EXPECT_EQ(found.groups.front(), first);
+    EXPECT_NEAR(predict_latency(costs, found.groups), found.latency_us, 1e-9);
+    if (found.latency_us < best.latency_us) best = found;
+  }
+  EXPECT_NEAR(best.latency_us, best_grouping(costs).latency_us, 1e-9);
+  EXPECT_THROW(best_grouping(costs, 8), InvalidArgument);
+}
+
 TEST(SearchTest, RefusesWhatCannotBeSearched) {
   EXPECT_THROW(best_grouping(affine_costs(0, 1, 1, 1)), InvalidArgument);
   EXPECT_THROW(best_grouping_exhaustive(affine_costs(0, 1, 1, 1)), InvalidArgument);
@@ -175,6 +188,26 @@ TEST(PredictorTest, AgreesWithTheSimulatorWithin3PercentOnTiledPlans) {
             << name << " " << flashoverlap::name(operation) << " " << m;
       }
     }
+  }
+}
+
+TEST(PredictorTest, AgreesWithTheSimulatorWhereTheFirstGroupHasAllMultiprocessors) {
+  const Machine machine = preset("a800");
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 8192, .n = 8192, .k = 3584, .ranks = 8};
+  for (const int first : {1, 3, 8}) {
+    Schedule schedule{.strategy = Strategy::signal,
+                      .layout = Layout::tiled,
+                      .multiprocessors = machine.multiprocessors - 20,
+                      .first_multiprocessors = machine.multiprocessors,
+                      .groups = {first}};
+    const PredictedGrouping best = best_grouping(grouping_costs(problem, schedule, machine), first);
+    schedule.groups = best.groups;
+    const double simulated = simulate(make_plans(problem, schedule), machine).latency_us;
+    EXPECT_NEAR(simulated / best.latency_us, 1, 0.03) << first;
+
+    schedule.first_multiprocessors = 0;
+    schedule.groups = best_grouping(grouping_costs(problem, schedule, machine), first).groups;
+    EXPECT_LT(simulated, simulate(make_plans(problem, schedule), machine).latency_us) << first;
   }
 }
 

@@ -26,6 +26,9 @@ struct Schedule {
   int tile_cols = 256;        ///< columns of C that one thread block computes
   int cluster_rows = 1;       ///< 1, or 2: two blocks of a cluster share one tile entry of 2·tile_rows rows
   int multiprocessors = 132;  ///< left to the GEMM
+  /// If not 0: those that compute the first group, before anything can be communicated (strategy `signal`).
+  /// The ones beyond `multiprocessors` leave when it is done and make room for the communication.
+  int first_multiprocessors = 0;
   int comm_multiprocessors = 0;  ///< cap on the thread blocks of the collectives
   int raster = 8;                ///< row blocks that are walked together, column by column, for reuse in L2
   int waves_per_group = 1;       ///< size of every group, where `groups` is empty
@@ -46,9 +49,20 @@ inline int entry_rows(const Schedule& schedule) {
   return schedule.tile_rows * schedule.cluster_rows;
 }
 
-/// Tile entries that run at a time; one wave is this many.
+/// Tile entries that run at a time; one wave is this many, but for the waves of the first group.
 inline int workers(const Schedule& schedule) {
   return schedule.multiprocessors / schedule.cluster_rows;
+}
+
+/// Tile entries that run at a time in the first group.
+inline int first_workers(const Schedule& schedule) {
+  return schedule.first_multiprocessors > 0 ? schedule.first_multiprocessors / schedule.cluster_rows
+                                            : workers(schedule);
+}
+
+/// Waves of the first group, where there are so many.
+inline int first_waves(const Schedule& schedule) {
+  return schedule.groups.empty() ? schedule.waves_per_group : schedule.groups.front();
 }
 
 std::string_view name(Strategy strategy);

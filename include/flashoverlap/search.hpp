@@ -29,15 +29,17 @@ struct PredictedGrouping {
 };
 
 /// The predictor's optimum, by a dynamic programme over the waves done: O(waves²), no pruning. Of groupings
-/// that are equally good, one with a larger last group.
-PredictedGrouping best_grouping(const GroupingCosts& costs);
+/// that are equally good, one with a larger last group. `first_group`, if not 0, is the size of the first
+/// group: the waves after it, and so the costs, depend on it where a schedule has `first_multiprocessors`.
+PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0);
 
 /// The same by trying all 2^(waves−1) partitions; throws `InvalidArgument` above 24 waves.
 PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs);
 
-/// Costs of a problem under a schedule by strategy `signal`, on a machine; `schedule.strategy` and its groups
-/// do not matter. Throws `InvalidArgument` for operations whose communication comes before the GEMM, which
-/// the predictor does not speak of.
+/// Costs of a problem under a schedule by strategy `signal`, on a machine; `schedule.strategy` does not
+/// matter, and of its groups only the size of the first, where it has `first_multiprocessors`. Throws
+/// `InvalidArgument` for operations whose communication comes before the GEMM, which the predictor does not
+/// speak of.
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
 
 }  // namespace flashoverlap

@@ -232,7 +232,10 @@ Schedule schedule_for(const Case& wanted, int multiprocessors) {
                                    sequential ? 0 : comm_multiprocessors);
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
-  if (!sequential) schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);
+  if (!sequential) {
+    schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);
+    schedule.first_multiprocessors = schedule.multiprocessors + comm_multiprocessors;
+  }
   return schedule;
 }
 

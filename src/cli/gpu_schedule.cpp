@@ -8,6 +8,9 @@
 
 namespace flashoverlap::cli {
 
+namespace {
+
+/// See `expected_microseconds`.
 double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
   // Where every rank's rows are tiled by themselves, each of these parts is rounded up to whole tiles.
   const bool by_owner = problem.operation != Operation::gemm_all_reduce && schedule.layout == Layout::natural;
@@ -18,6 +21,8 @@ double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
   return expected_microseconds(tile, {rows, problem.n}, problem.k, schedule.multiprocessors);
 }
 
+}  // namespace
+
 Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, int multiprocessors,
                       int comm_multiprocessors) {
   Schedule best;
@@ -26,6 +31,7 @@ Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, 
     Schedule schedule = kernel_schedule(strategy, tile, multiprocessors);
     schedule.layout = layout;
     schedule.comm_multiprocessors = comm_multiprocessors;
+    if (strategy == Strategy::signal) schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
     if (const double us = expected_gemm_us(problem, schedule); us < best_us) {
       best = schedule;
       best_us = us;

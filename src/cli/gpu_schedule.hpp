@@ -6,12 +6,10 @@
 
 namespace flashoverlap::cli {
 
-/// With the kernel that is expected to be fastest on so many multiprocessors, one wave per group.
+/// With the kernel that is expected to be fastest on so many multiprocessors, one wave per group. By `signal`
+/// the first group has those of the communication too.
 Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, int multiprocessors,
                       int comm_multiprocessors);
-
-/// What the GEMM of a schedule is expected to take, see `expected_microseconds`.
-double expected_gemm_us(const Problem& problem, const Schedule& schedule);
 
 /// Throws `InvalidArgument` unless the operation communicates after the GEMM and the kernels take its rows.
 void check_runs_on_gpus(const Problem& problem);

@@ -118,7 +118,7 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
       received_(most_gathered * static_cast<std::size_t>(communicator_.ranks())) {
   FLASHOVERLAP_CUDA(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, communicator_.device()));
-  FLASHOVERLAP_CUDA(cudaMemset(received_.data(), 0, sizeof(float)));
+  received_.set_bytes(0);
 }
 
 void GpuRank::synchronize() const {

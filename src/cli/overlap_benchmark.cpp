@@ -116,47 +116,27 @@ class Search {
   Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
     if (method.strategy == Strategy::sequential)
       return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
-    std::vector<Trial> likeliest;  // two for each number of multiprocessors left to the communication
-    std::vector<Trial> others;
-    for (const int count : comm_multiprocessors) {
-      Schedule schedule =
-          gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors() - count, count);
-      const auto groupings = candidate_groupings(
-          measured_costs(problem_, schedule, gemm_us_, gpu_.multiprocessors(), curves_.capped(count)));
-      for (std::size_t place = 0; place < groupings.size(); ++place) {
-        schedule.groups = groupings[place].groups;
-        (place < 2 ? likeliest : others).push_back({schedule, groupings[place].latency_us});
-      }
-    }
-    std::ranges::sort(others, {}, &Trial::us);
-    constexpr std::size_t more = 4;
-    for (const Trial& trial : std::span(others).first(std::min(more, others.size())))
-      likeliest.push_back(trial);
-    return fastest(likeliest);
+    return fastest(candidate_schedules(problem_, method, gemm_us_, gpu_.multiprocessors(),
+                                       comm_multiprocessors, curves_));
   }
 
  private:
-  struct Trial {
-    Schedule schedule;
-    double us = 0;  ///< predicted
-  };
-
   /// Measures a few at a time, interleaved, and keeps the best of each few for the next.
-  Schedule fastest(std::vector<Trial> trials) {
+  Schedule fastest(std::vector<PredictedSchedule> trials) {
     constexpr std::size_t at_a_time = 4;
     while (trials.size() > 1) {
       const auto few = std::min(at_a_time, trials.size());
-      const Trial winner = trials[fastest_of(std::span(trials).last(few)) + trials.size() - few];
+      const PredictedSchedule winner = trials[fastest_of(std::span(trials).last(few)) + trials.size() - few];
       trials.resize(trials.size() - few);
       trials.push_back(winner);
     }
     return trials.front().schedule;
   }
 
-  std::size_t fastest_of(std::span<const Trial> trials) {
+  std::size_t fastest_of(std::span<const PredictedSchedule> trials) {
     std::vector<std::unique_ptr<BoundOperator>> operators;
     std::vector<Variant> variants;
-    for (const Trial& trial : trials) {
+    for (const PredictedSchedule& trial : trials) {
       BoundOperator& bound =
           *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial.schedule));
       variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });

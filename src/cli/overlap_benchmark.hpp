@@ -13,11 +13,6 @@
 
 namespace flashoverlap::cli {
 
-struct Method {
-  Strategy strategy = Strategy::signal;
-  Layout layout = Layout::natural;
-};
-
 struct OverlapBenchmark {
   std::vector<Method> methods;
   std::vector<int> comm_multiprocessors;  ///< to try

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <limits>
 
 #include "cli/background_gemm.hpp"
 #include "cli/gpu_baseline.hpp"
-#include "cli/gpu_schedule.hpp"
 #include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+#include "gemm/kernel_choice.hpp"
 #include "gemm/random_fill.hpp"
 #include "plan/grouping.hpp"
 
@@ -34,19 +37,49 @@ void communicate(const Communicator& communicator, Operation operation, Element*
   }
 }
 
-/// As equal as they can be.
-std::vector<int> equal_groups(int waves, int count) {
-  std::vector<int> groups;
-  for (int group = 0; group < count; ++group)
-    groups.push_back(waves * (group + 1) / count - waves * group / count);
-  return groups;
+/// For the predictor. The last group's communication has the GPU to itself.
+GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double wave_us,
+                             const Curve& beside_gemm, const Curve& alone) {
+  const std::int64_t entries = entry_count(schedule, problem.m, problem.n);
+  const double entry_bytes = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+                             size_of(problem.data_type) / static_cast<double>(entries);
+  GroupingCosts costs{.waves = grouped_waves(problem, schedule), .wave_us = wave_us};
+  costs.communication_us = [=, waves = costs.waves, &beside_gemm, &alone](int first, int count) {
+    const std::int64_t begin = std::min(entries, entries_in(schedule, first));
+    const std::int64_t end = std::min(entries, entries_in(schedule, first + count));
+    const Curve& curve = first + count == waves ? alone : beside_gemm;
+    return signal_us + curve.microseconds(static_cast<double>(end - begin) * entry_bytes);
+  };
+  return costs;
 }
 
-/// Each half of what is left.
-std::vector<int> halving_groups(int waves) {
-  std::vector<int> groups;
-  for (int left = waves; left > 0; left -= groups.back()) groups.push_back((left + 1) / 2);
-  return groups;
+/// The best grouping by the predictor, and the best into two groups.
+void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Problem& problem, Schedule schedule,
+                        double wave_us, CollectiveCurves& curves) {
+  const Curve& beside_gemm = curves.capped(schedule.comm_multiprocessors).beside_gemm;
+  const Curve& alone = curves.capped(0).alone;
+  constexpr int whole = 1 << 20;
+  constexpr int sizes_tried = 32;  // of the first group
+  PredictedSchedule best{.latency_us = std::numeric_limits<double>::infinity()};
+  PredictedSchedule best_pair = best;
+  const auto keep = [&](PredictedSchedule& kept, std::vector<int> groups, double latency_us) {
+    if (latency_us >= kept.latency_us) return;
+    kept = {schedule, latency_us};
+    kept.schedule.groups = std::move(groups);
+  };
+  schedule.groups = {whole};
+  const int most = grouped_waves(problem, schedule);
+  for (int first = 1; first <= most; first += (most + sizes_tried - 1) / sizes_tried) {
+    schedule.groups = {first};
+    const GroupingCosts costs = measured_costs(problem, schedule, wave_us, beside_gemm, alone);
+    PredictedGrouping grouping = best_grouping(costs, first);
+    keep(best, std::move(grouping.groups), grouping.latency_us);
+    if (costs.waves == first) continue;
+    const std::vector<int> pair{first, costs.waves - first};
+    keep(best_pair, pair, predict_latency(costs, pair));
+  }
+  candidates.push_back(best);
+  if (best.schedule.groups.size() != 2 && !best_pair.schedule.groups.empty()) candidates.push_back(best_pair);
 }
 
 }  // namespace
@@ -86,58 +119,49 @@ CollectiveTimes CollectiveCurves::measure(int thread_blocks) const {
   least_us(largest, [] {});  // connects
   for (std::int64_t bytes = 1 << 20; bytes <= largest; bytes *= 4) {
     const double alone_us = least_us(bytes, [] {});
+    add_point(times.alone, bytes, alone_us);
+    if (thread_blocks == 0) continue;   // would find no multiprocessor beside a GEMM
     constexpr double meeting_us = 500;  // until all ranks have begun
     constexpr double worst_slowdown = 5;
     const double beside_us = least_us(bytes, [&] { gemm.keep_busy(meeting_us + worst_slowdown * alone_us); });
     gemm.wait();
-    add_point(times.alone, bytes, alone_us);
     add_point(times.beside_gemm, bytes, std::max(alone_us, beside_us));
   }
   gpu_.barrier();
   return times;
 }
 
-GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double gemm_us,
-                             int multiprocessors, const CollectiveTimes& collective) {
-  const Schedule whole = gpu_schedule(problem, Strategy::sequential, Layout::natural, multiprocessors,
-                                      /*comm_multiprocessors=*/0);
-  GroupingCosts costs;
-  costs.waves = grouped_waves(problem, schedule);
-  costs.wave_us =
-      gemm_us * expected_gemm_us(problem, schedule) / expected_gemm_us(problem, whole) / costs.waves;
-  const double bytes =
-      static_cast<double>(problem.m) * static_cast<double>(problem.n) * size_of(problem.data_type);
-  const double wave_bytes =
-      bytes * workers(schedule) / static_cast<double>(entry_count(schedule, problem.m, problem.n));
-  costs.communication_us = [=, waves = costs.waves](int first, int count) {
-    const Curve& curve = first + count == waves ? collective.alone : collective.beside_gemm;
-    const double begin = std::min(bytes, first * wave_bytes);
-    return signal_us + curve.microseconds(std::min(bytes, (first + count) * wave_bytes) - begin);
+std::vector<PredictedSchedule> candidate_schedules(const Problem& problem, const Method& method,
+                                                   double gemm_us, int multiprocessors,
+                                                   const std::vector<int>& comm_multiprocessors,
+                                                   CollectiveCurves& curves) {
+  const Shape c{problem.m, problem.n};
+  const auto expected_us = [&](const KernelTile& tile, const Shape& shape, int count) {
+    return expected_microseconds(tile, shape, problem.k, count);
   };
-  return costs;
-}
-
-std::vector<PredictedGrouping> candidate_groupings(const GroupingCosts& costs) {
-  std::vector<PredictedGrouping> candidates{best_grouping(costs)};
-  const auto add = [&](std::vector<int> groups) {
-    if (std::ranges::find(candidates, groups, &PredictedGrouping::groups) != candidates.end()) return;
-    const double latency_us = predict_latency(costs, groups);
-    candidates.push_back({std::move(groups), latency_us});
-  };
-  const std::vector<int> halving = halving_groups(costs.waves);
-  add(halving);
-  for (const int count : {1, 2, 4, 8}) {
-    if (count <= costs.waves) add(equal_groups(costs.waves, count));
+  const KernelTile whole = choose_kernel_tile(c, problem.k, multiprocessors);
+  const double scale = gemm_us / expected_us(whole, c, multiprocessors);
+  std::vector<PredictedSchedule> candidates;
+  for (const int count : comm_multiprocessors) {
+    const int left = multiprocessors - count;
+    const double least_us = expected_us(choose_kernel_tile(c, problem.k, left), c, left);
+    std::vector<PredictedSchedule> of_count;
+    for (const KernelTile& tile : kernel_tiles()) {
+      constexpr double near = 1.06;
+      if (expected_us(tile, c, left) > near * least_us) continue;
+      Schedule schedule = kernel_schedule(method.strategy, tile, left);
+      schedule.layout = method.layout;
+      schedule.first_multiprocessors = multiprocessors;
+      schedule.comm_multiprocessors = count;
+      const double wave_us = scale * expected_us(tile, {entry_rows(schedule), tile.cols}, multiprocessors);
+      add_best_groupings(of_count, problem, schedule, wave_us, curves);
+    }
+    std::ranges::sort(of_count, {}, &PredictedSchedule::latency_us);
+    constexpr std::size_t kept = 3;
+    of_count.resize(std::min(kept, of_count.size()));
+    std::ranges::move(of_count, std::back_inserter(candidates));
   }
-  add({halving.rbegin(), halving.rend()});
-  constexpr int inner = 3;
-  if (inner + 2 <= costs.waves) {
-    std::vector<int> groups = equal_groups(costs.waves - 2, inner);
-    groups.insert(groups.begin(), 1);
-    groups.push_back(1);
-    add(std::move(groups));
-  }
-  std::ranges::sort(candidates, {}, &PredictedGrouping::latency_us);
+  std::ranges::sort(candidates, {}, &PredictedSchedule::latency_us);
   return candidates;
 }
 

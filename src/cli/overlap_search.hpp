@@ -1,4 +1,4 @@
-/// Which groups to measure.
+/// Which schedules to measure.
 #pragma once
 
 #include <map>
@@ -6,14 +6,14 @@
 
 #include "cli/gpu_world.hpp"
 #include "flashoverlap/machine.hpp"
-#include "flashoverlap/search.hpp"
+#include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap::cli {
 
 /// NCCL's time against the bytes of the whole matrix.
 struct CollectiveTimes {
   Curve alone;
-  Curve beside_gemm;  ///< while a GEMM occupies all other multiprocessors
+  Curve beside_gemm;  ///< while a GEMM occupies all other multiprocessors; empty where there are none
 };
 
 /// By cap on NCCL's thread blocks, measured when first asked for; then every rank asks at the same time.
@@ -31,13 +31,22 @@ class CollectiveCurves {
   std::map<int, CollectiveTimes> times_;
 };
 
-/// For the predictor: what the schedule's waves take where cuBLASLt takes `gemm_us` on all multiprocessors.
-/// The last group's communication has the GPU to itself.
-GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double gemm_us,
-                             int multiprocessors, const CollectiveTimes& collective);
+struct Method {
+  Strategy strategy = Strategy::signal;
+  Layout layout = Layout::natural;
+};
 
-/// The predictor's best grouping, and others that differ from it: equal groups, groups that halve or double,
-/// and few with small first and last ones. The likeliest first.
-std::vector<PredictedGrouping> candidate_groupings(const GroupingCosts& costs);
+struct PredictedSchedule {
+  Schedule schedule;
+  double latency_us = 0;
+};
+
+/// Schedules by `signal` to measure, the likeliest first: for each number of multiprocessors left to the
+/// communication a few, with the kernels that suit what is left and the groupings that the predictor finds
+/// best where cuBLASLt takes `gemm_us` on all multiprocessors.
+std::vector<PredictedSchedule> candidate_schedules(const Problem& problem, const Method& method,
+                                                   double gemm_us, int multiprocessors,
+                                                   const std::vector<int>& comm_multiprocessors,
+                                                   CollectiveCurves& curves);
 
 }  // namespace flashoverlap::cli

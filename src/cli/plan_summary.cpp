@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/format.hpp"
+#include "plan/grouping.hpp"
 #include "plan/plan_keys.hpp"
 
 namespace flashoverlap::cli {
@@ -32,9 +33,8 @@ Span over_ranks(std::span<const Plan> plans, const Count& count) {
   return {least, most};
 }
 
-std::int64_t wave_count(const Plan& plan) {
-  const std::int64_t width = workers(plan.schedule);
-  return (std::ssize(plan.tiles) + width - 1) / width;
+std::int64_t waves_of(const Plan& plan) {
+  return wave_count(plan.schedule, std::ssize(plan.tiles));
 }
 
 std::int64_t tile_count(const Plan& plan) {
@@ -136,7 +136,7 @@ std::string summary_text(std::span<const Plan> plans) {
   line("problem", describe(first.problem));
   line("schedule", describe(first.schedule));
   line("tiles", over_ranks(plans, tile_count).text() + " on each rank");
-  line("waves", fmt::format("{} of {} tiles", over_ranks(plans, wave_count).text(), workers(first.schedule)));
+  line("waves", fmt::format("{} of {} tiles", over_ranks(plans, waves_of).text(), workers(first.schedule)));
   line("groups", over_ranks(plans, group_count).text() + listed_sizes(first.schedule));
   for (const auto& [kind, count] : message_counts(plans)) {
     line("messages", fmt::format("{} {}", count.text(), name(kind)));
@@ -158,7 +158,7 @@ nlohmann::ordered_json summary_json(std::span<const Plan> plans) {
   json["problem"] = keys_of(first.problem);
   json["schedule"] = keys_of(first.schedule);
   json["tiles"] = span_json(over_ranks(plans, tile_count));
-  json["waves"] = span_json(over_ranks(plans, wave_count));
+  json["waves"] = span_json(over_ranks(plans, waves_of));
   json["groups"] = span_json(over_ranks(plans, group_count));
   json["counters"] = span_json(over_ranks(plans, counter_count));
   auto& messages = json["messages"] = nlohmann::ordered_json::object();

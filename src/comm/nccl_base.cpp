@@ -58,7 +58,11 @@ std::unique_ptr<NcclBase> NcclBase::split(int color) {
 
 ncclComm_t NcclBase::split_for_transfers(int thread_blocks) {
   ncclConfig_t config = make_config(true);
-  if (thread_blocks > 0) config.maxCTAs = thread_blocks;
+  if (thread_blocks > 0) {
+    config.maxCTAs = thread_blocks;
+    // A cluster needs free multiprocessors next to each other, and what a GEMM leaves free lies anywhere.
+    config.cgaClusterSize = 1;
+  }
   return split_off(0, config);
 }
 

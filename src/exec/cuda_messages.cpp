@@ -2,13 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "exec/stream_memory.hpp"
 
 namespace flashoverlap {
 
-CudaMessages::CudaMessages(const Plan& plan, const Communicator& communicator, std::uint32_t* counters,
-                           bool computed_before, bool record_times)
-    : plan_(plan), communicator_(communicator), counters_(counters), computed_before_(computed_before) {
+CudaMessages::CudaMessages(const Plan& plan, const Communicator& alone, const Communicator& beside_gemm,
+                           std::uint32_t* counters, bool computed_before, bool record_times)
+    : plan_(plan),
+      alone_(alone),
+      beside_gemm_(beside_gemm),
+      counters_(counters),
+      computed_before_(computed_before) {
   check_supported();
   if (record_times) times_ = std::vector<Times>(plan.messages.size());
 }
@@ -97,23 +103,30 @@ std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& par
   return resolved;
 }
 
+bool CudaMessages::follows_last_tiles(const Message& message) const {
+  return &message == &plan_.messages.back() && std::ranges::any_of(message.waits, [&](const Wait& wait) {
+    return plan_.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
+  });
+}
+
 void CudaMessages::transfer(const Message& message, const Buffers& buffers, cudaStream_t stream) const {
   const DataType data_type = plan_.problem.data_type;
+  const Communicator& communicator = follows_last_tiles(message) ? alone_ : beside_gemm_;
   switch (message.kind) {
     case MessageKind::all_reduce:
-      communicator_.all_reduce(at(buffers, message.source), count(message.source), data_type, stream);
+      communicator.all_reduce(at(buffers, message.source), count(message.source), data_type, stream);
       break;
     case MessageKind::reduce_scatter:
-      communicator_.reduce_scatter(at(buffers, message.source), at(buffers, message.destination),
-                                   count(message.destination), data_type, stream);
+      communicator.reduce_scatter(at(buffers, message.source), at(buffers, message.destination),
+                                  count(message.destination), data_type, stream);
       break;
     case MessageKind::all_gather:
-      communicator_.all_gather(at(buffers, message.source), at(buffers, message.destination),
-                               count(message.source), data_type, stream);
+      communicator.all_gather(at(buffers, message.source), at(buffers, message.destination),
+                              count(message.source), data_type, stream);
       break;
     case MessageKind::exchange:
-      communicator_.exchange(parts(message.sends, buffers), parts(message.receives, buffers), data_type,
-                             stream);
+      communicator.exchange(parts(message.sends, buffers), parts(message.receives, buffers), data_type,
+                            stream);
       break;
     case MessageKind::copy:
     case MessageKind::store:

@@ -20,9 +20,10 @@ class CudaMessages {
   using Buffers = std::array<void*, buffer_count>;
 
   /// `counters`: this rank's, on its GPU. `computed_before`: messages follow the GEMM on its stream, and no
-  /// counter is raised. Throws `InvalidArgument` for messages that need peer memory.
-  CudaMessages(const Plan& plan, const Communicator& communicator, std::uint32_t* counters,
-               bool computed_before, bool record_times);
+  /// counter is raised. `beside_gemm` makes the transfers that meet the GEMM, `alone` the one after its last
+  /// tiles, which has the GPU to itself. Throws `InvalidArgument` for messages that need peer memory.
+  CudaMessages(const Plan& plan, const Communicator& alone, const Communicator& beside_gemm,
+               std::uint32_t* counters, bool computed_before, bool record_times);
 
   /// Marks the run as under way; the messages' end marks it as over.
   void begin(cudaStream_t stream);
@@ -51,13 +52,15 @@ class CudaMessages {
   };
 
   void check_supported() const;
+  bool follows_last_tiles(const Message& message) const;
   void transfer(const Message& message, const Buffers& buffers, cudaStream_t stream) const;
   void* at(const Buffers& buffers, const Region& region) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& buffers) const;
 
   const Plan& plan_;
-  const Communicator& communicator_;
+  const Communicator& alone_;
+  const Communicator& beside_gemm_;
   std::uint32_t* counters_;
   bool computed_before_;
   MappedWords words_{2};

@@ -53,11 +53,13 @@ void leave_captures_alone(int device) {
 struct Operator::State {
   State(const std::vector<Plan>& plans, const Communicator& all_ranks, const OperatorOptions& options)
       : plan(plans.at(static_cast<std::size_t>(all_ranks.rank()))),
-        communicator(all_ranks.capped(plan.schedule.comm_multiprocessors)),
+        communicator(all_ranks),
+        beside_gemm(all_ranks.capped(plan.schedule.comm_multiprocessors)),
         counters(plan.counters.size() + 1),
         whole(whole_result(plan)),
-        messages(plan, communicator, counters.data(), whole.has_value(), options.record_timeline) {
-    FLASHOVERLAP_CUDA(cudaMemset(counters.data(), 0, counters.size() * sizeof(std::uint32_t)));
+        messages(plan, communicator, beside_gemm, counters.data(), whole.has_value(),
+                 options.record_timeline) {
+    counters.set_bytes(0);
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
       const Buffer& shape = plan.buffer(role);
       workspace[index(role)] =
@@ -79,7 +81,7 @@ struct Operator::State {
         communicator.options().wait_limit,
         RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
                             .running = [this] { return messages.running(); },
-                            .find_error = [this] { communicator.check(); },
+                            .find_error = [this] { check_communicators(); },
                             .expired = [this] { return messages.report(); },
                             .give_up = [this](const std::exception_ptr& why) { give_up(why); }});
   }
@@ -117,7 +119,7 @@ struct Operator::State {
     }
     const CudaStream stream;
     run(callers[0].data(), callers[1].data(), callers[2].data(), stream);
-    if (!ends_within(communicator.options().wait_limit, [this] { communicator.check(); })) {
+    if (!ends_within(communicator.options().wait_limit, [this] { check_communicators(); })) {
       const std::exception_ptr why = messages.report();
       give_up(why);
       std::rethrow_exception(why);
@@ -164,6 +166,11 @@ struct Operator::State {
     FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
   }
 
+  void check_communicators() const {
+    communicator.check();
+    beside_gemm.check();
+  }
+
   void give_up(const std::exception_ptr& why) noexcept {
     messages.release();  // first: NCCL waits for what is enqueued before its kernels
     try {
@@ -175,6 +182,7 @@ struct Operator::State {
 
   const Plan plan;
   Communicator communicator;
+  Communicator beside_gemm;  // capped; aborted with the one it was made from
   DeviceArray<std::uint32_t> counters;
   std::array<DeviceArray<std::byte>, buffer_count> workspace;
   std::array<void*, buffer_count> buffers{};
@@ -216,7 +224,7 @@ void Operator::run(const void* a, const void* b, void* out, Stream stream) {
 
 void Operator::check() const {
   state_->watch->check();
-  state_->communicator.check();
+  state_->check_communicators();
 }
 
 void Operator::wait() const {

@@ -29,6 +29,13 @@ class DeviceArray {
     return *this;
   }
 
+  /// Has happened when this returns, as streams do not wait for each other.
+  void set_bytes(int value) const {
+    if (count_ == 0) return;
+    FLASHOVERLAP_CUDA(cudaMemset(data_, value, count_ * sizeof(T)));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));
+  }
+
   T* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return count_; }
 

@@ -78,7 +78,9 @@ struct GemmArguments {
   std::int32_t addend_stride;  ///< rows from one rank's partial result to the next one's
   std::int32_t rank;
   std::int32_t tile_count;
-  std::int32_t store_rows;  ///< rows that one TMA store takes
+  std::int32_t first_group_end;  ///< tiles until which all clusters work
+  std::int32_t workers;          ///< clusters that work from there on
+  std::int32_t store_rows;       ///< rows that one TMA store takes
   std::int32_t k;
   std::int32_t a_blocks;  ///< see ABlocks
   std::int32_t a_block_stride;

@@ -5,6 +5,7 @@
 
 #include "gemm/cuda_driver.hpp"
 #include "gemm/sm90_kernels.hpp"
+#include "plan/grouping.hpp"
 
 namespace flashoverlap {
 
@@ -111,7 +112,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   threads_ = kernel.threads;
   shared_bytes_ = kernel.shared_bytes;
   cluster_rows_ = schedule.cluster_rows;
-  blocks_ = std::min(workers(schedule), static_cast<int>(plan.tiles.size())) * cluster_rows_;
+  blocks_ = std::min(first_workers(schedule), static_cast<int>(plan.tiles.size())) * cluster_rows_;
   FLASHOVERLAP_CUDA(
       cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
 
@@ -133,12 +134,15 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.addend_count = plan.addends.count;
   arguments_.addend_stride = plan.addends.row_stride;
   arguments_.tile_count = static_cast<std::int32_t>(plan.tiles.size());
+  arguments_.first_group_end = static_cast<std::int32_t>(
+      std::min(entries_in(schedule, first_waves(schedule)), std::int64_t{arguments_.tile_count}));
+  arguments_.workers = workers(schedule);
   arguments_.k = static_cast<std::int32_t>(plan.problem.k);
   arguments_.a_blocks = plan.a_blocks.count;
   arguments_.a_block_stride = plan.a_blocks.row_stride;
   arguments_.wait_limit_ns = options.wait_limit_ns;
   arguments_.expired = expired_.data();
-  FLASHOVERLAP_CUDA(cudaMemset(expired_.data(), 0, sizeof(sm90::ExpiredWait)));
+  expired_.set_bytes(0);
 }
 
 /// Sources are the operand itself (0) and the gathered one (1), which may stand for A or B.

@@ -21,8 +21,10 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   const Shared<Shape> shared(memory);
   const BlockTiles tiles{
       .first = static_cast<int>(blockIdx.x) / Shape::cluster_rows,
-      .stride = static_cast<int>(gridDim.x) / Shape::cluster_rows,
       .count = arguments.tile_count,
+      .first_group_end = arguments.first_group_end,
+      .first_workers = static_cast<int>(gridDim.x) / Shape::cluster_rows,
+      .workers = arguments.workers,
       .cluster_block = Shape::cluster_rows == 1 ? 0 : static_cast<int>(cluster_block()),
   };
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);  // the same for all, and known so

@@ -22,9 +22,9 @@ class Loader {
 
   __device__ void run() {
     const int a_block_depth = arguments_.k / arguments_.a_blocks;
-    for (int index = tiles_.first; index < tiles_.count; index += tiles_.stride) {
+    for (int index = tiles_.first; index < tiles_.count; index = tiles_.next(index)) {
       const DeviceTile::Load tile = next_;
-      if (index + tiles_.stride < tiles_.count) next_ = arguments_.tiles[index + tiles_.stride].load;
+      if (const int next = tiles_.next(index); next < tiles_.count) next_ = arguments_.tiles[next].load;
       if (tile.start_wait.counter != nullptr) {
         wait_for(tile.start_wait, arguments_, index);
         fence_global_for_async();

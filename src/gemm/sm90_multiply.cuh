@@ -30,7 +30,7 @@ class Multiplier {
     bool finished = false;
     const int a_block_depth = arguments_.k / arguments_.a_blocks;
     const int steps = arguments_.a_blocks * ((a_block_depth + Shape::depth - 1) / Shape::depth);
-    for (int index = tiles_.first; index < tiles_.count; index += tiles_.stride) {
+    for (int index = tiles_.first; index < tiles_.count; index = tiles_.next(index)) {
       const DeviceTile::Finish finish = multiply(arguments_.tiles[index], steps, sum, result, finished);
       if (finish.store_wait.counter != nullptr) {
         if (thread_ % 32 == 0) wait_for(finish.store_wait, arguments_, index);

@@ -141,9 +141,18 @@ struct Ring {
 /// A block's share of the tile list: every so many entries, one row of blocks of each.
 struct BlockTiles {
   int first;
-  int stride;
   int count;
+  int first_group_end;  // where the waves of the first group end
+  int first_workers;    // entries that are worked on at a time until there
+  int workers;          // and from there on
   int cluster_block;
+
+  /// The entry after `index`; not less than `count` if that is the last.
+  __device__ int next(int index) const {
+    if (index >= first_group_end) return index + workers;
+    const bool leaves = index + first_workers >= first_group_end && first >= workers;
+    return leaves ? count : index + first_workers;
+  }
 };
 
 /// Waits for a plan's counter, but not for ever: the first wait to expire is recorded, and all later ones

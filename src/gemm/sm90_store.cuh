@@ -19,11 +19,11 @@ class Storer {
         issues_(warp == 0 && lane_ == 0) {}
 
   __device__ void run() {
-    for (int index = tiles_.first; index < tiles_.count; index += tiles_.stride) {
+    for (int index = tiles_.first; index < tiles_.count; index = tiles_.next(index)) {
       const DeviceTile::Store tile = arguments_.tiles[index].store;
       const bool by_tma = arguments_.tiles[index].finish.stored_by_tma != 0;
       if (!by_tma) find_rows(tile);
-      if (index + tiles_.stride < tiles_.count) {
+      if (tiles_.next(index) < tiles_.count) {
         store_tile(tile, by_tma);
       } else {
         store_last_tile(tile, by_tma);

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "model/costs.hpp"
+#include "plan/grouping.hpp"
 
 namespace flashoverlap {
 
@@ -25,14 +27,15 @@ MessageKind collective_after_gemm(Operation operation) {
   throw InvalidArgument("operation", name(operation), "must communicate after the GEMM to be predicted");
 }
 
-/// bytes[w]: of C in the first w waves.
-std::vector<double> bytes_before_wave(const Plan& plan) {
+/// bytes[w]: of C in the first w waves of `schedule`.
+std::vector<double> bytes_before_wave(const Plan& plan, const Schedule& schedule) {
   std::vector<double> bytes{0};
   double sum = 0;
   for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
     const Tile& tile = plan.tiles[i];
     sum += static_cast<double>(tile.rows) * tile.cols * size_of(plan.problem.data_type);
-    const bool ends_wave = (i + 1) % static_cast<std::size_t>(workers(plan.schedule)) == 0;
+    const auto waves = static_cast<std::int64_t>(bytes.size());
+    const bool ends_wave = std::cmp_equal(i + 1, entries_in(schedule, waves));
     if (ends_wave || i + 1 == plan.tiles.size()) bytes.push_back(sum);
   }
   return bytes;
@@ -43,14 +46,16 @@ std::vector<double> bytes_before_wave(const Plan& plan) {
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   check(machine);
   const MessageKind kind = collective_after_gemm(problem.operation);
-  Schedule single_waves = schedule;
-  single_waves.strategy = Strategy::signal;
+  Schedule signalled = schedule;
+  signalled.strategy = Strategy::signal;
+  Schedule single_waves = signalled;
   single_waves.groups.clear();
   single_waves.waves_per_group = 1;
-  const auto bytes = bytes_before_wave(make_plan(problem, single_waves, 0));
+  single_waves.first_multiprocessors = 0;
+  const auto bytes = bytes_before_wave(make_plan(problem, single_waves, 0), schedule);
 
   GroupingCosts costs;
-  costs.waves = grouped_waves(problem, single_waves);
+  costs.waves = grouped_waves(problem, signalled);
   costs.wave_us = tile_entry_microseconds(problem, schedule, machine);
   costs.communication_us = [=](int first, int count) {
     const double group_bytes =

@@ -43,6 +43,7 @@ struct RankProgress {
   std::vector<CounterProgress> counters;
   std::vector<MessageProgress> messages;
   bool room_for_collectives = true;  ///< beside the GEMM
+  int workers = 0;                   ///< of the GEMM that have not left
   std::size_t next_tile = 0;
   std::size_t tiles_done = 0;
   std::size_t next_message = 0;

@@ -50,17 +50,25 @@ double predict_latency(const GroupingCosts& costs, const std::vector<int>& group
 // The formula says of a group only that its communication starts when it is computed and the one before has
 // ended. So of the first `done` waves nothing matters later but when their communication ends, and the sooner
 // the better.
-PredictedGrouping best_grouping(const GroupingCosts& costs) {
+PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group) {
   check_waves(costs, std::numeric_limits<int>::max());
+  require(first_group >= 0 && first_group <= costs.waves, "first_group", first_group,
+          fmt::format("must be between 0 and {} waves", costs.waves));
   const auto waves = static_cast<std::size_t>(costs.waves);
   std::vector<double> end_us(waves + 1, 0);
   std::vector<int> last_group(waves + 1, 0);
-  for (int done = 1; done <= costs.waves; ++done) {
-    for (int size = done; size >= 1; --size) {
+  if (first_group > 0) {
+    last_group[static_cast<std::size_t>(first_group)] = first_group;
+    end_us[static_cast<std::size_t>(first_group)] =
+        first_group * costs.wave_us + costs.communication_us(0, first_group);
+  }
+  for (int done = first_group + 1; done <= costs.waves; ++done) {
+    const int most = done - first_group;
+    for (int size = most; size >= 1; --size) {
       const int first = done - size;
       const double end = std::max(done * costs.wave_us, end_us[static_cast<std::size_t>(first)]) +
                          costs.communication_us(first, size);
-      if (size == done || end < end_us[static_cast<std::size_t>(done)]) {
+      if (size == most || end < end_us[static_cast<std::size_t>(done)]) {
         end_us[static_cast<std::size_t>(done)] = end;
         last_group[static_cast<std::size_t>(done)] = size;
       }

@@ -8,6 +8,7 @@
 #include "model/costs.hpp"
 #include "model/rank_progress.hpp"
 #include "model/rendezvous.hpp"
+#include "plan/grouping.hpp"
 
 namespace flashoverlap {
 
@@ -32,14 +33,17 @@ class Simulator {
   Simulator(std::span<const Plan> plans, const Machine& machine)
       : machine_(machine),
         schedule_(plans.front().schedule),
-        tile_us_(tile_entry_microseconds(plans.front().problem, schedule_, machine)) {
+        tile_us_(tile_entry_microseconds(plans.front().problem, schedule_, machine)),
+        first_entries_(entries_in(schedule_, first_waves(schedule_))) {
     auto partners = find_partners(plans);
     for (std::size_t rank = 0; rank < plans.size(); ++rank) add_rank(plans[rank], partners[rank]);
   }
 
   Simulation run() {
     for (RankProgress& rank : ranks_) {
-      for (int worker = 0; worker < gemm_workers(); ++worker) claim_tile(rank, machine_.launch_microseconds);
+      rank.workers = present(first_workers(schedule_));
+      for (int worker = present(first_workers(schedule_)); worker > 0; --worker)
+        claim_tile(rank, machine_.launch_microseconds);
       push({0, rank.plan->rank, Step::message});
     }
     while (!events_.empty()) {
@@ -58,14 +62,14 @@ class Simulator {
     rank.counters.resize(plan.counters.size());
     for (auto& places : partners) rank.messages.push_back({places, places.size(), false});
     const std::int64_t blocks =
-        std::min<std::int64_t>(gemm_workers(), std::ssize(plan.tiles)) * schedule_.cluster_rows;
+        std::min<std::int64_t>(present(workers(schedule_)), std::ssize(plan.tiles)) * schedule_.cluster_rows;
     rank.room_for_collectives =
         blocks + collective_multiprocessors(schedule_, machine_) <= machine_.multiprocessors;
   }
 
   /// Thread blocks beyond the machine's multiprocessors find no place.
-  int gemm_workers() const {
-    return std::min(workers(schedule_), machine_.multiprocessors / schedule_.cluster_rows);
+  int present(int workers) const {
+    return std::min(workers, machine_.multiprocessors / schedule_.cluster_rows);
   }
 
   RankProgress& rank_of(const SimulationEvent& event) { return ranks_[static_cast<std::size_t>(event.rank)]; }
@@ -134,6 +138,11 @@ class Simulator {
 
   void claim_tile(RankProgress& rank, double time_us) {
     if (rank.next_tile == rank.plan->tiles.size()) return;
+    const bool first_group_claimed = std::cmp_greater_equal(rank.next_tile, first_entries_);
+    if (first_group_claimed && rank.workers > present(workers(schedule_))) {
+      --rank.workers;
+      return;
+    }
     const auto tile = static_cast<std::int32_t>(rank.next_tile++);
     push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(tile)].start_wait,
                       {time_us, rank.plan->rank, Step::compute, tile});
@@ -279,6 +288,7 @@ class Simulator {
   const Machine& machine_;
   const Schedule& schedule_;
   double tile_us_;
+  std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
   std::vector<RankProgress> ranks_;
   std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;
   std::int64_t next_order_ = 0;

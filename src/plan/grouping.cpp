@@ -13,8 +13,19 @@ std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64
   return divide_up(rows, entry_rows(schedule)) * divide_up(cols, schedule.tile_cols);
 }
 
+std::int64_t entries_in(const Schedule& schedule, std::int64_t waves) {
+  const std::int64_t first = std::min<std::int64_t>(waves, first_waves(schedule));
+  return first * first_workers(schedule) + (waves - first) * workers(schedule);
+}
+
+int wave_count(const Schedule& schedule, std::int64_t entries) {
+  const std::int64_t first = entries_in(schedule, first_waves(schedule));
+  if (entries <= first) return static_cast<int>(divide_up(entries, first_workers(schedule)));
+  return static_cast<int>(first_waves(schedule) + divide_up(entries - first, workers(schedule)));
+}
+
 Grouping::Grouping(const Schedule& schedule, std::int64_t entries)
-    : entries_(entries), workers_(workers(schedule)), waves_(static_cast<int>(divide_up(entries, workers_))) {
+    : schedule_(schedule), entries_(entries), waves_(wave_count(schedule, entries)) {
   if (waves_ == 0) return;
   if (schedule.strategy == Strategy::sequential) {
     sizes_ = {waves_};
@@ -29,11 +40,17 @@ Grouping::Grouping(const Schedule& schedule, std::int64_t entries)
   }
 }
 
+std::int64_t Grouping::entries_done(std::int64_t waves) const {
+  return std::min(entries_, entries_in(schedule_, waves));
+}
+
 std::vector<Range> Grouping::entry_ranges() const {
   std::vector<Range> ranges;
+  std::int64_t waves_done = 0;
   std::int64_t first = 0;
   for (const int size : sizes_) {
-    const std::int64_t end = std::min(entries_, first + size * workers_);
+    waves_done += size;
+    const std::int64_t end = entries_done(waves_done);
     ranges.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(end - first)});
     first = end;
   }
@@ -47,8 +64,7 @@ std::vector<Range> Grouping::ranges(std::int64_t extent, std::int64_t block) con
   std::int64_t first = 0;
   for (const int size : sizes_) {
     waves_done += size;
-    const std::int64_t end_block =
-        (blocks * std::min(waves_done * workers_, entries_) + entries_ / 2) / entries_;
+    const std::int64_t end_block = (blocks * entries_done(waves_done) + entries_ / 2) / entries_;
     const std::int64_t end = std::min(extent, end_block * block);
     if (end > first)
       ranges.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(end - first)});

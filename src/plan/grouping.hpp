@@ -20,6 +20,12 @@ constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
 /// Tile entries of a rows × cols part of C.
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols);
 
+/// Entries in the first `waves` waves of a GEMM that has enough of them.
+std::int64_t entries_in(const Schedule& schedule, std::int64_t waves);
+
+/// Waves of so many tile entries.
+int wave_count(const Schedule& schedule, std::int64_t entries);
+
 /// A schedule's groups over `entries` tile entries, and how they cut an extent of whole blocks (row blocks or
 /// column blocks): every group ends with the block whose end is nearest to that of its last wave.
 class Grouping {
@@ -36,8 +42,11 @@ class Grouping {
   std::vector<Range> ranges(std::int64_t extent, std::int64_t block) const;
 
  private:
+  /// Entries in the first `waves` waves.
+  std::int64_t entries_done(std::int64_t waves) const;
+
+  Schedule schedule_;
   std::int64_t entries_;
-  std::int64_t workers_;
   int waves_;
   std::vector<int> sizes_;  // in waves
 };

@@ -37,6 +37,7 @@ void visit_keys(auto& visit, Maybe<Schedule> auto& schedule) {
   visit("tile_cols", schedule.tile_cols);
   visit("cluster_rows", schedule.cluster_rows);
   visit("multiprocessors", schedule.multiprocessors);
+  visit("first_multiprocessors", schedule.first_multiprocessors);
   visit("comm_multiprocessors", schedule.comm_multiprocessors);
   visit("raster", schedule.raster);
   visit("waves_per_group", schedule.waves_per_group);

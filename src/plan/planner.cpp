@@ -99,7 +99,7 @@ std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {
 
 int grouped_waves(const Problem& problem, const Schedule& schedule) {
   check_all(problem, schedule);
-  return static_cast<int>(divide_up(signalled_entries(problem, schedule), workers(schedule)));
+  return wave_count(schedule, signalled_entries(problem, schedule));
 }
 
 Plan make_plan(const Problem& problem, const Schedule& schedule, int rank) {

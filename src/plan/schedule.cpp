@@ -14,6 +14,11 @@ void check(const Schedule& schedule) {
   within(schedule.tile_cols, 1, 4096, "tile_cols");
   within(schedule.cluster_rows, 1, 2, "cluster_rows");
   within(schedule.multiprocessors, schedule.cluster_rows, 4096, "multiprocessors");
+  if (schedule.first_multiprocessors != 0) {
+    within(schedule.first_multiprocessors, schedule.multiprocessors, 4096, "first_multiprocessors");
+    require(schedule.strategy == Strategy::signal, "first_multiprocessors", schedule.first_multiprocessors,
+            "must be 0 unless the strategy is signal");
+  }
   within(schedule.comm_multiprocessors, 0, 4096, "comm_multiprocessors");
   within(schedule.raster, 1, 1 << 20, "raster");
   within(schedule.waves_per_group, 1, 1 << 20, "waves_per_group");

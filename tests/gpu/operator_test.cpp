@@ -61,7 +61,7 @@ class Operands {
     replace(a_, a(plan_, seed));
     replace(b_, b(plan_, seed));
   }
-  void poison() { FLASHOVERLAP_CUDA(cudaMemset(out_.data(), 0xFF, out_.size() * sizeof(Element))); }
+  void poison() { out_.set_bytes(0xFF); }
 
   void run(Operator& op, Stream stream) { op.run(a_.data(), b_.data(), out_.data(), stream); }
   Matrix out() const { return download(plan_.problem.data_type, shape(), out_); }

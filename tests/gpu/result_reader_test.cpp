@@ -227,7 +227,7 @@ TEST(ResultReader, TakesPointersThatAreNotMultiplesOf16Bytes) {
   const Matrix out = random_matrix(DataType::bf16, buffer.rows, buffer.cols, seed);
   const auto device_out = testing::upload(out);
   const DeviceArray<Element> result(40 * 512 + 1);
-  FLASHOVERLAP_CUDA(cudaMemset(result.data(), 0xFF, result.size() * sizeof(Element)));  // NaN
+  result.set_bytes(0xFF);  // NaN
   ResultReader(plan).natural(device_out.data(), result.data() + 1, nullptr);
   Matrix natural(DataType::bf16, 40, 512);
   FLASHOVERLAP_CUDA(
