@@ -39,7 +39,8 @@ struct DeviceTile {
     std::int32_t stored_by_tma;  ///< see Sm90Gemm
   } finish;
   struct alignas(16) Store {
-    std::uint32_t* raise;  ///< or null
+    std::uint32_t* raise;     ///< or null
+    std::int32_t leaves_gpu;  ///< the tile or its raise goes to another one
     std::int32_t rows;
     std::int32_t cols;
     std::int32_t store_row;

@@ -84,6 +84,13 @@ std::int32_t destination_of(std::int32_t rank, BufferRole role) {
   return static_cast<std::int32_t>(place - destination_roles.begin()) * 8 + rank;
 }
 
+bool leaves_gpu(const Plan& plan, const Tile& tile) {
+  if (tile.raise.rank != plan.rank) return true;
+  if (tile.row_map == none) return tile.rank != plan.rank;
+  const auto rows = plan.row_map.begin() + tile.row_map;
+  return std::any_of(rows, rows + tile.rows, [&](const RowTarget& row) { return row.rank != plan.rank; });
+}
+
 /// The most rows that every TMA store of the plan can take: as many as a warpgroup stages, or fewer where
 /// tiles are cut into parts.
 int rows_per_store(const Plan& plan, int group_rows) {
@@ -217,6 +224,7 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
                                 .addend_row = tile.addend_row,
                                 .stored_by_tma = stored_by_tma(tile)},
                      .store = {.raise = nullptr,
+                               .leaves_gpu = leaves_gpu(plan, tile),
                                .rows = tile.rows,
                                .cols = tile.cols,
                                .store_row = tile.store_row,

@@ -31,7 +31,11 @@ class Storer {
       if (!by_tma) synchronize();
       if (tile.raise == nullptr || !issues_) continue;
       tma_store_wait_visible();
-      raise_counter(tile.raise);
+      if (tile.leaves_gpu != 0) {
+        raise_everywhere(tile.raise);
+      } else {
+        raise_on_gpu(tile.raise);
+      }
     }
     tma_store_wait_visible();
   }

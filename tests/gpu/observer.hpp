@@ -1,4 +1,4 @@
-// Blocks that watch counters while a GEMM runs and copy what each one announces, at once.
+// Warps that watch counters while a GEMM runs and copy what each one announces, at once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 
 namespace flashoverlap::testing {
 
-/// Elements [first, first + count) are final when `counter` has reached `target`.
+/// Elements [first, first + count), both multiples of 8, are final when `counter` has reached `target`.
 struct Announced {
   const std::uint32_t* counter;
   std::uint32_t target;
@@ -15,8 +15,7 @@ struct Announced {
   std::int64_t count;
 };
 
-/// Copies `count` announced ranges (in GPU memory), in order, from `from` to `to`; gives up after two
-/// seconds.
+/// Copies `count` announced ranges (in GPU memory) from `from` to `to`; gives up after half a second.
 cudaError_t copy_when_announced(const Announced* ranges, int count, const std::uint16_t* from,
                                 std::uint16_t* to, cudaStream_t stream);
 

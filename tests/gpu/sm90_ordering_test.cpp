@@ -1,9 +1,10 @@
 // A counter says that its tiles are in memory: whoever copies a group the moment its counter is reached must
 // see what is there when the GEMM is over. Two observers: a stream, as the executor uses it, which reacts in
-// about 3 us, and blocks on the free multiprocessors, which react in less than one.
+// about 3 us, and warps on the free multiprocessors, which react in half of one and watch every tile alone.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <tuple>
 
 #include "flashoverlap/planner.hpp"
 #include "gemm/cuda_driver.hpp"
@@ -28,97 +29,141 @@ struct Streams {
   CudaStream copy;
 };
 
-/// A GEMM of 16 multiprocessors and what its messages may copy when.
+/// Result, its copy, and what may be copied when.
 struct WatchedGemm {
-  const GpuRanks& ranks;
-  const Plan& plan;
-  Element* out;
-  DeviceArray<Element> copy;
+  WatchedGemm(const GpuRanks& ranks, const Plan& plan, std::vector<testing::Announced> ranges)
+      : shape(plan.buffer(BufferRole::out)),
+        out(static_cast<Element*>(ranks.memory().buffers[0][static_cast<std::size_t>(BufferRole::out)].base)),
+        announced(std::move(ranges)),
+        copy(static_cast<std::size_t>(shape.rows * shape.cols)) {}
 
-  const Buffer& shape() const { return plan.buffer(BufferRole::out); }
-  std::vector<testing::Announced> announced() const {
-    std::vector<testing::Announced> ranges;
-    for (const Message& message : plan.messages) {
-      const std::int32_t counter = message.waits[0].counter;
-      ranges.push_back({ranks.counter(0, counter),
-                        static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target),
-                        message.source.row * shape().cols, message.source.rows * shape().cols});
-    }
-    return ranges;
-  }
+  const Buffer shape;
+  Element* const out;
+  const std::vector<testing::Announced> announced;
+  const DeviceArray<Element> copy;
 };
 
-/// Random problems until `FLASHOVERLAP_ORDERING_RUNS` runs are done. `observe` sends copies to `streams.copy`
-/// that wait for counters; it is called before the GEMM is launched if it occupies the GPU itself.
-template <typename Observe>
-void expect_announced_is_final(bool observe_first, Observe&& observe) {
-  const std::uint64_t seed = testing::base_seed();
-  std::mt19937_64 engine(seed);
-  const Streams streams;
-  const int runs = runs_wanted();
-  constexpr int runs_per_shape = 50;
-  for (int run = 0; run < runs && !::testing::Test::HasFailure(); run += runs_per_shape) {
-    const auto tiles = kernel_tiles();
-    const KernelTile& tile = tiles[engine() % tiles.size()];
-    const Problem problem{.m = static_cast<std::int64_t>(engine() % 2000 + 1),
-                          .n = static_cast<std::int64_t>(engine() % 250 + 1) * 8,
-                          .k = static_cast<std::int64_t>(engine() % 32 + 1) * 8};
-    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} m {} n {} k {} tile {}x{}/{}", seed, problem.m, problem.n,
-                             problem.k, tile.rows, tile.cols, tile.cluster_rows));
-    const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::signal,
-                                                         .tile_rows = tile.rows,
-                                                         .tile_cols = tile.cols,
-                                                         .cluster_rows = tile.cluster_rows,
-                                                         .multiprocessors = 16});
-    GpuRanks ranks(plans, engine());
-    const Sm90Gemm gemm(plans[0], ranks.memory());
-    WatchedGemm state{
-        ranks, plans[0],
-        static_cast<Element*>(ranks.memory().buffers[0][static_cast<std::size_t>(BufferRole::out)].base),
-        DeviceArray<Element>(static_cast<std::size_t>(problem.m * problem.n))};
-    gemm.launch(streams.gemm);  // kernels are loaded when first launched, which may wait for what runs
-    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
-    for (int repetition = 0; repetition < runs_per_shape; ++repetition) {
-      // Whatever was there before must not pass for a result.
-      FLASHOVERLAP_CUDA(cudaMemsetAsync(state.out, repetition % 2 == 0 ? 0xFF : 0x77,
-                                        state.copy.size() * sizeof(Element), streams.gemm));
-      ranks.set_counters(0, 0);
-      FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
-      if (observe_first) observe(state, streams.copy);
-      gemm.launch(streams.gemm);
-      if (!observe_first) observe(state, streams.copy);
-      FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.copy));
-      FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
-      ASSERT_TRUE(testing::download(DataType::bf16, state.shape(), state.copy) ==
-                  ranks.result(0, BufferRole::out))
-          << "repetition " << repetition;
-    }
+std::string described(std::uint64_t seed, const Plan& plan) {
+  const auto& [problem, schedule] = std::tie(plan.problem, plan.schedule);
+  return fmt::format("FLASHOVERLAP_SEED={} m {} n {} k {} tile {}x{}/{}", seed, problem.m, problem.n,
+                     problem.k, schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows);
+}
+
+/// What each message of the plan waits for.
+std::vector<testing::Announced> groups(const GpuRanks& ranks, const Plan& plan) {
+  std::vector<testing::Announced> ranges;
+  for (const Message& message : plan.messages) {
+    const std::int32_t counter = message.waits[0].counter;
+    ranges.push_back({ranks.counter(0, counter),
+                      static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target),
+                      message.source.row * plan.problem.n, message.source.rows * plan.problem.n});
+  }
+  return ranges;
+}
+
+/// Gives each tile a counter of its own. Tiles are as wide as C.
+void announce_every_tile(Plan& plan) {
+  plan.counters.clear();
+  for (Tile& tile : plan.tiles) {
+    tile.raise = {0, static_cast<std::int32_t>(plan.counters.size())};
+    plan.counters.push_back({.target = plan.schedule.cluster_rows});
   }
 }
+
+std::vector<testing::Announced> tiles(const GpuRanks& ranks, const Plan& plan) {
+  std::vector<testing::Announced> ranges;
+  for (const Tile& tile : plan.tiles) {
+    ranges.push_back({ranks.counter(0, tile.raise.counter),
+                      static_cast<std::uint32_t>(plan.schedule.cluster_rows), tile.row * plan.problem.n,
+                      tile.rows * plan.problem.n});
+  }
+  return ranges;
+}
+
+/// One rank, waves of 16 multiprocessors.
+Plan plan_of(std::mt19937_64& engine, bool as_wide_as_a_tile) {
+  const auto kernels = kernel_tiles();
+  const KernelTile& tile = kernels[engine() % kernels.size()];
+  const auto most_cols = static_cast<std::uint64_t>(as_wide_as_a_tile ? tile.cols : 2000);
+  return make_plan({.m = static_cast<std::int64_t>(engine() % 2000 + 1),
+                    .n = static_cast<std::int64_t>(engine() % (most_cols / 8) + 1) * 8,
+                    .k = static_cast<std::int64_t>(engine() % 32 + 1) * 8},
+                   {.strategy = Strategy::signal,
+                    .tile_rows = tile.rows,
+                    .tile_cols = tile.cols,
+                    .cluster_rows = tile.cluster_rows,
+                    .multiprocessors = 16},
+                   0);
+}
+
+/// Runs `gemm` with `before` and `after` it, over memory that is filled with two patterns in turn.
+template <typename Before, typename After>
+void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const Sm90Gemm& gemm,
+                             const Streams& streams, int runs, Before&& before, After&& after) {
+  gemm.launch(streams.gemm);  // kernels are loaded when first launched, which may wait for what runs
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+  for (int run = 0; run < runs; ++run) {
+    FLASHOVERLAP_CUDA(cudaMemsetAsync(watched.out, run % 2 == 0 ? 0xFF : 0x77,
+                                      watched.copy.size() * sizeof(Element), streams.gemm));
+    ranks.set_counters(0, 0);
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+    before();
+    gemm.launch(streams.gemm);
+    after();
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.copy));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+    ASSERT_TRUE(testing::download(DataType::bf16, watched.shape, watched.copy) ==
+                ranks.result(0, BufferRole::out))
+        << "run " << run;
+  }
+}
+
+constexpr int runs_per_plan = 50;
 
 TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
   const auto wait_value = driver_function<PFN_cuStreamWaitValue32_v11070>("cuStreamWaitValue32", 11070);
-  expect_announced_is_final(false, [&](WatchedGemm& run, cudaStream_t stream) {
-    for (const testing::Announced& range : run.announced()) {
-      ASSERT_EQ(wait_value(stream, reinterpret_cast<CUdeviceptr>(range.counter), range.target,
-                           CU_STREAM_WAIT_VALUE_GEQ),
-                CUDA_SUCCESS);
-      FLASHOVERLAP_CUDA(cudaMemcpyAsync(run.copy.data() + range.first, run.out + range.first,
-                                        static_cast<std::size_t>(range.count) * sizeof(Element),
-                                        cudaMemcpyDeviceToDevice, stream));
-    }
-  });
+  const std::uint64_t seed = testing::base_seed();
+  std::mt19937_64 engine(seed);
+  const Streams streams;
+  for (int run = 0; run < runs_wanted() && !HasFatalFailure(); run += runs_per_plan) {
+    const std::vector<Plan> plans{plan_of(engine, false)};
+    SCOPED_TRACE(described(seed, plans[0]));
+    GpuRanks ranks(plans, engine());
+    WatchedGemm watched(ranks, plans[0], groups(ranks, plans[0]));
+    const auto copy_groups = [&] {
+      for (const testing::Announced& range : watched.announced) {
+        ASSERT_EQ(wait_value(streams.copy, reinterpret_cast<CUdeviceptr>(range.counter), range.target,
+                             CU_STREAM_WAIT_VALUE_GEQ),
+                  CUDA_SUCCESS);
+        FLASHOVERLAP_CUDA(cudaMemcpyAsync(watched.copy.data() + range.first, watched.out + range.first,
+                                          static_cast<std::size_t>(range.count) * sizeof(Element),
+                                          cudaMemcpyDeviceToDevice, streams.copy));
+      }
+    };
+    const Sm90Gemm gemm(plans[0], ranks.memory());
+    expect_copies_are_final(
+        ranks, watched, gemm, streams, runs_per_plan, [] {}, copy_groups);
+  }
 }
 
-TEST(Sm90Ordering, GroupsCopiedByBlocksThatWatchTheirCounterAreBitwiseFinal) {
-  std::vector<DeviceArray<testing::Announced>> kept;  // until the next run has ended
-  expect_announced_is_final(true, [&](WatchedGemm& run, cudaStream_t stream) {
-    const std::vector<testing::Announced> ranges = run.announced();
-    kept.clear();
-    kept.emplace_back(ranges);
-    FLASHOVERLAP_CUDA(testing::copy_when_announced(kept.back().data(), static_cast<int>(ranges.size()),
-                                                   run.out, run.copy.data(), stream));
-  });
+TEST(Sm90Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
+  const std::uint64_t seed = testing::base_seed();
+  std::mt19937_64 engine(seed);
+  const Streams streams;
+  for (int run = 0; run < runs_wanted() && !HasFatalFailure(); run += runs_per_plan) {
+    std::vector<Plan> plans{plan_of(engine, true)};
+    announce_every_tile(plans[0]);
+    SCOPED_TRACE(described(seed, plans[0]));
+    GpuRanks ranks(plans, engine());
+    WatchedGemm watched(ranks, plans[0], tiles(ranks, plans[0]));
+    const DeviceArray<testing::Announced> announced(watched.announced);
+    const auto copy_tiles = [&] {
+      FLASHOVERLAP_CUDA(testing::copy_when_announced(announced.data(), static_cast<int>(announced.size()),
+                                                     watched.out, watched.copy.data(), streams.copy));
+    };
+    const Sm90Gemm gemm(plans[0], ranks.memory());
+    expect_copies_are_final(ranks, watched, gemm, streams, runs_per_plan, copy_tiles, [] {});
+  }
 }
 
 }  // namespace
