@@ -13,9 +13,7 @@ Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, 
 /// What the GEMM of a schedule is expected to take, see `expected_microseconds`.
 double expected_gemm_us(const Problem& problem, const Schedule& schedule);
 
-/// Throws `InvalidArgument` unless the operation communicates after the GEMM and the kernels take its rows.
+/// Throws `InvalidArgument` unless the kernels take the problem's rows.
 void check_runs_on_gpus(const Problem& problem);
-/// Throws `InvalidArgument` unless the strategy communicates by NCCL alone.
-void check_runs_on_gpus(Strategy strategy);
 
 }  // namespace flashoverlap::cli
