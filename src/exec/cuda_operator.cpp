@@ -79,7 +79,7 @@ struct Operator::State {
         communicator.options().wait_limit,
         RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
                             .running = [this] { return messages.running(); },
-                            .find_error = [this] { find_error(); },
+                            .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
                             .expired = [this] { return messages.report(); },
                             .give_up = [this](const std::exception_ptr& why) { give_up(why); },
                             .release = [this] { release(); }});
@@ -210,15 +210,15 @@ struct Operator::State {
     if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
   }
 
-  void find_error() const {
+  /// Asking the peers takes a copy from the GPU, which a run should rarely meet.
+  void find_error(bool ask_peers = true) const {
+    if (ask_peers) memory.check_peers();
     communicator.check();
-    memory.check_peers();
   }
 
   /// Of runs that have ended.
   void check_results() const {
-    communicator.check();
-    memory.check_peers();
+    find_error();
     if (kernel && tiles_wait(plan)) kernel->check_waits();
   }
 
