@@ -18,7 +18,7 @@ namespace flashoverlap {
 struct PeerMemory::Record {
   std::uint64_t host = 0;
   std::uint64_t process = 0;
-  std::uint64_t owner = 0;  ///< address of its `own_`, for ranks of the same process
+  const std::shared_ptr<Allocation>* owner = nullptr;  ///< its `own_`, for ranks of the same process
   cudaIpcMemHandle_t handle{};
   std::int32_t shareable = 0;  ///< whether there is a handle
   std::int32_t device = 0;
@@ -140,7 +140,7 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   Header* const shared = header(communicator.rank());
   Record own{.host = host_identity(),
              .process = process_identity(),
-             .owner = reinterpret_cast<std::uint64_t>(&own_),
+             .owner = &own_,
              .device = communicator.device()};
   own.shareable = succeeded(cudaIpcGetMemHandle(&own.handle, own_->memory()));
   FLASHOVERLAP_CUDA(cudaMemsetAsync(shared, 0, round_up(sizeof(Header), alignment) + bytes, stream_));
@@ -237,7 +237,7 @@ std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) 
   const cudaError_t status = cudaDeviceEnablePeerAccess(theirs.device, 0);
   if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)
     return fmt::format("cudaDeviceEnablePeerAccess to GPU {}: {}", theirs.device, cudaGetErrorString(status));
-  neighbours_[index] = *reinterpret_cast<const std::shared_ptr<Allocation>*>(theirs.owner);
+  neighbours_[index] = *theirs.owner;
   return "";
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "exec/cuda_messages.hpp"
 #include "exec/in_order.hpp"
@@ -53,8 +54,8 @@ void leave_captures_alone(int device) {
 /// stream, forked from it before the GEMM, works off the messages and is joined at the end. Without overlap
 /// both are the caller's stream.
 struct Operator::State {
-  State(const std::vector<Plan>& all_plans, const Communicator& all_ranks, const OperatorOptions& options)
-      : plans(all_plans),
+  State(std::vector<Plan> all_plans, const Communicator& all_ranks, const OperatorOptions& options)
+      : plans(std::move(all_plans)),
         plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
         communicator(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         order(in_order(plan)),
