@@ -158,6 +158,14 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
     if (rank != self) obstacle = open(static_cast<int>(rank), own, records[rank]);
   }
 
+  // A rank that still opens memory may have to wait for GPUs that are busy with a collective. One that cannot
+  // open all does not come here.
+  constexpr std::chrono::seconds patience{2};
+  if (obstacle.empty()) {
+    come();
+    all_come(patience);
+  }
+
   // All go on, or none; and nobody reads another rank's `own_` after this.
   const std::uint32_t own_obstacle = obstacle.empty() ? 0 : 1;
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own_obstacle, &own_obstacle, sizeof own_obstacle,
@@ -186,14 +194,7 @@ PeerMemory::~PeerMemory() {
   // are not used any more.
   try {
     come();
-    const auto deadline = std::chrono::steady_clock::now() + communicator_.options().wait_limit;
-    while (!all_came()) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        own_->abandon();
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
+    if (!all_come(communicator_.options().wait_limit)) own_->abandon();
   } catch (const Error&) {
     own_->abandon();  // the GPU does not answer any more
   }
@@ -270,26 +271,27 @@ void PeerMemory::come() {
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
 }
 
-bool PeerMemory::all_came() const {
+bool PeerMemory::all_come(std::chrono::milliseconds limit) const {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   std::vector<std::uint32_t> meetings(neighbours_.size());
-  FLASHOVERLAP_CUDA(cudaMemcpyAsync(meetings.data(), &header(communicator_.rank())->meetings,
-                                    meetings.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost,
-                                    stream_));
-  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
-  return std::ranges::all_of(meetings, [this](std::uint32_t count) { return count >= meetings_; });
+  for (;;) {
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(meetings.data(), &header(communicator_.rank())->meetings,
+                                      meetings.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost,
+                                      stream_));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+    if (std::ranges::all_of(meetings, [this](std::uint32_t count) { return count >= meetings_; }))
+      return true;
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
 
 void PeerMemory::meet() {
   come();
-  const auto deadline = std::chrono::steady_clock::now() + communicator_.options().wait_limit;
-  while (!all_came()) {
-    communicator_.check();
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time",
-                                           communicator_.rank(), communicator_.ranks()));
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+  if (all_come(communicator_.options().wait_limit)) return;
+  communicator_.check();
+  throw CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time", communicator_.rank(),
+                                       communicator_.ranks()));
 }
 
 }  // namespace flashoverlap

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,7 +45,8 @@ class PeerMemory {
   std::string open(int rank, const Record& own, const Record& theirs);
   void await_gathered() const;
   void come();
-  bool all_came() const;
+  /// Whether all ranks have come to this rank's last meeting in time.
+  bool all_come(std::chrono::milliseconds limit) const;
 
   Communicator communicator_;
   CudaStream stream_;
