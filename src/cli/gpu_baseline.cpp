@@ -62,7 +62,7 @@ GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)
 void GpuBaseline::choose_algorithm(const GpuOperands& operands) {
   const void* a = gathers_ && !gathers_b() ? gathered_.data() : operands.a.data();
   const void* b = gathers_b() ? gathered_.data() : operands.b.data();
-  communicate(operands.a.data(), operands.b.data());
+  if (gathers_) communicate(operands.a.data(), operands.b.data());
   gemm_.choose_algorithm(a, b, c_.data(), gpu_.stream());
 }
 

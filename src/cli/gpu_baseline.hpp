@@ -34,7 +34,7 @@ class GpuBaseline {
  public:
   GpuBaseline(const GpuRank& gpu, const Problem& problem);
 
-  /// Takes the fastest of cuBLASLt's algorithms; waits for the GPU.
+  /// Takes the fastest of cuBLASLt's algorithms; waits for the GPU. Every rank does so at the same time.
   void choose_algorithm(const GpuOperands& operands);
 
   /// Both in order.

@@ -45,7 +45,9 @@ void RunWatch::watch() {
   }
   // Runs behind the one that failed get stuck like it.
   while (!stopping_.wait_for(held, period, [this] { return stop_; })) {
+    held.unlock();
     if (callbacks_.running() != 0) callbacks_.release();
+    held.lock();
   }
 }
 
