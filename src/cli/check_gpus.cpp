@@ -230,7 +230,8 @@ std::vector<Problem> problems(const GpuCheck& check, Operation operation, const 
   std::vector<Problem> wanted{problem};
   if (operation == Operation::all_gather_gemm) {
     problem.gathered = Operand::b;
-    if (check.n == 0) problem.n = divide_up(problem.n, 8 * check.gpus) * 8 * check.gpus;
+    const std::int64_t multiple = std::int64_t{8} * check.gpus;
+    if (check.n == 0) problem.n = divide_up(problem.n, multiple) * multiple;
     if (problem.n % check.gpus == 0) wanted.push_back(problem);
   }
   return wanted;
