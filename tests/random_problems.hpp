@@ -108,7 +108,7 @@ class RandomCases {
     const bool rounds = problem.operation == Operation::gemm_all_reduce &&
                         schedule.strategy != Strategy::sequential && schedule.strategy != Strategy::signal;
     if (rounds) schedule.rounds = between(1, 4);
-    if (schedule.strategy == Strategy::signal && between(0, 1) == 0)
+    if (schedule.strategy == Strategy::signal && !communicates_first(problem.operation) && between(0, 1) == 0)
       schedule.first_multiprocessors = schedule.multiprocessors + between(0, 4);
     if (schedule.strategy == Strategy::signal && between(0, 1) == 0)
       schedule.groups = partition(problem, schedule);

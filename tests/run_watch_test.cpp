@@ -18,6 +18,7 @@ struct Watched {
   std::atomic<bool> is_broken = false;
   std::atomic<int> begun = 0;
   std::atomic<int> given_up = 0;
+  std::atomic<int> released = 0;
 
   RunWatch::Callbacks callbacks() {
     return {.begin = [this] { ++begun; },
@@ -27,7 +28,8 @@ struct Watched {
                   if (is_broken) throw Error("rank 1 is lost");
                 },
             .expired = [] { return std::make_exception_ptr(WaitExpired("counter 3 is 1, expected 4")); },
-            .give_up = [this](const std::exception_ptr&) { ++given_up; }};
+            .give_up = [this](const std::exception_ptr&) { ++given_up; },
+            .release = [this] { ++released; }};
   }
 };
 
@@ -54,6 +56,20 @@ TEST(RunWatch, GivesUpOnceWhenARunLastsTooLong) {
   EXPECT_EQ(watched.given_up, 1);
   EXPECT_EQ(watched.begun, 1);
   EXPECT_THROW(watch.check(), WaitExpired);
+}
+
+TEST(RunWatch, ReleasesRunsBehindTheOneThatFailedToo) {
+  Watched watched;
+  const RunWatch watch(30ms, watched.callbacks());
+  watched.running = 7;
+  EXPECT_NE(error_within(watch, 10s), "");
+  watched.running = 8;
+  const int before = watched.released;
+  EXPECT_GE(before, 1);
+  const auto end = Clock::now() + 10s;
+  while (watched.released == before && Clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_GT(watched.released, before);
+  EXPECT_EQ(watched.given_up, 1);
 }
 
 TEST(RunWatch, LeavesARunAloneThatEnds) {

@@ -1,4 +1,4 @@
-/// A plan on GPUs: the GEMM kernel, and NCCL on a stream of its own.
+/// A plan on GPUs: the GEMM kernel, and on a stream of its own NCCL, copy engines or copy blocks.
 #pragma once
 
 #include <memory>
@@ -27,12 +27,19 @@ struct RunTimes {
 };
 
 /// One rank's part of a problem, bound to its communicator and its workspace. Several may be in flight on
-/// different streams.
+/// different streams, unless tiles of two of them wait for other ranks: each could hold the multiprocessors
+/// that the other needs.
+///
+/// Strategies `copy` and `store` address the memory of the other ranks, all of which must be GPUs of one
+/// host. Every rank then gives its operator back at about the same time, and none makes another one or
+/// enqueues anything that waits for other ranks before all have: CUDA may wait for all GPUs of a process to
+/// free memory.
 class Operator {
  public:
   /// `plans`: every rank's, the same on all ranks; validated here (`InvalidPlan`). Allocates, loads kernels
   /// and runs once to warm up, so every rank makes it at the same time. Throws `InvalidArgument` for what
-  /// this machine or the executor cannot do.
+  /// this machine or the executor cannot do, on every rank where strategies `copy` or `store` lack peer
+  /// access.
   Operator(const std::vector<Plan>& plans, const Communicator& communicator,
            const OperatorOptions& options = {});
   ~Operator();
@@ -41,14 +48,23 @@ class Operator {
 
   const Plan& plan() const noexcept;
 
+  /// The result of the last run where peers write it (`Buffer::peer_written` of `out`), until the next one
+  /// begins; null where `out` is the caller's.
+  void* result() const noexcept;
+  /// The operand that the last run has gathered or exchanged, until the next one begins; null where the plan
+  /// has none. Rows that tiles read from a or b themselves, this rank's own, may be missing.
+  const void* gathered() const noexcept;
+
   /// Enqueues a run: what `stream` did before is seen by it, and what `stream` does next sees its results.
   /// a, b: operands in GPU memory shaped as `a_shape` and `b_shape` say; out: shaped as the plan's buffer
-  /// `out`. Allocates nothing and does not wait for the GPU. May be captured into a CUDA graph; replays read
-  /// and write the same addresses. Throws what an earlier run ended with, see `check`.
+  /// `out`, or null or `result()` where that is not null. Allocates nothing and does not wait for the GPU.
+  /// May be captured into a CUDA graph; replays read and write the same addresses. Throws what an earlier run
+  /// ended with, see `check`.
   void run(const void* a, const void* b, void* out, Stream stream);
 
   /// Throws if a run has failed: `WaitExpired` naming rank, group, counter, expected and actual value,
-  /// `CommunicationError` for a lost rank. Does not wait.
+  /// `CommunicationError` for a lost rank. Does not wait. Results that peers wrote are right once `wait` says
+  /// so: it also asks whether one of them has given up.
   void check() const;
 
   /// Waits until every run enqueued so far has ended, but not longer than twice the communicator's limit, so

@@ -85,6 +85,9 @@ Shape gemm_shape(const Problem& problem, int rank);
 /// Shape of the result on `rank`, in natural layout.
 Shape out_shape(const Problem& problem, int rank);
 
+/// Whether the GEMM computes with what was communicated, instead of communicating what it computed.
+bool communicates_first(Operation operation);
+
 std::string_view name(Operation operation);
 std::string_view name(DataType data_type);
 std::string_view name(Operand operand);

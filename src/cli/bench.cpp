@@ -16,6 +16,8 @@ Command bench_command(CLI::App& app) {
       bench_overlap_command(*bench, Operation::gemm_all_reduce),
       bench_overlap_command(*bench, Operation::gemm_reduce_scatter),
       bench_overlap_command(*bench, Operation::gemm_all_to_all),
+      bench_overlap_command(*bench, Operation::all_gather_gemm),
+      bench_overlap_command(*bench, Operation::all_to_all_gemm),
 #endif
   };
   return {bench, [benchmarks] {

@@ -35,6 +35,7 @@ struct Arguments {
   int n = 0;  // 0: those of the models
   int k = 0;
   DataType data_type = DataType::bf16;
+  Operand gathered = Operand::a;
   std::vector<Strategy> strategies{Strategy::signal};
   std::vector<Layout> layouts{Layout::natural};
   std::vector<int> comm_sms;  // empty: by fabric
@@ -48,6 +49,7 @@ struct Arguments {
     if (n > 0) text += fmt::format(" --n {} --k {}", n, k);
     text += fmt::format(" --dtype {} --strategy {} --layout {} --comm-sms {}", name(data_type),
                         names(strategies), names(layouts), fmt::join(tried_comm_sms(), ","));
+    if (gathered != Operand::a) text += fmt::format(" --gather {}", name(gathered));
     if (repetitions > 0) text += fmt::format(" --repetitions {}", repetitions);
     return text;
   }
@@ -61,7 +63,6 @@ struct Arguments {
   std::vector<Method> methods() const {
     std::vector<Method> wanted;
     for (const Strategy strategy : strategies) {
-      check_runs_on_gpus(strategy);
       for (const Layout layout : layouts) {
         if (supports(operation, strategy, layout)) wanted.push_back({strategy, layout});
       }
@@ -75,9 +76,15 @@ struct Arguments {
       int n;
       int k;
     };
-    // Of Llama-3 8B, 70B (feed-forward and attention output) and 405B; k is shared out among the ranks.
+    // Of Llama-3 8B, 70B (feed-forward and attention output) and 405B; k is shared out among the ranks. An
+    // operand is gathered for the layers before those: n is shared out for A, and B has it in shards.
     std::vector<Layer> layers{{4096, 14336}, {8192, 28672}, {8192, 8192}, {16384, 53248}};
-    for (Layer& layer : layers) layer.k = layer.k / gpus / 8 * 8;
+    const bool gathers = operation == Operation::all_gather_gemm;
+    for (Layer& layer : layers) {
+      if (gathers) std::swap(layer.n, layer.k);
+      if (gathers && gathered == Operand::a) layer.n = layer.n / gpus / 8 * 8;
+      if (!gathers) layer.k = layer.k / gpus / 8 * 8;
+    }
     if (n > 0) layers = {{n, k}};
     std::vector<Problem> wanted;
     for (const Layer& layer : layers) {
@@ -87,7 +94,8 @@ struct Arguments {
                           .n = layer.n,
                           .k = layer.k,
                           .ranks = gpus,
-                          .data_type = data_type});
+                          .data_type = data_type,
+                          .gathered = gathered});
         check_runs_on_gpus(wanted.back());
       }
     }
@@ -158,6 +166,8 @@ class Report {
                        {"strategy", name(schedule.strategy)},
                        {"layout", name(schedule.layout)},
                        {"groups", schedule.groups},
+                       {"waves_per_group", schedule.waves_per_group},
+                       {"rounds", schedule.rounds},
                        {"comm_sms", schedule.comm_multiprocessors},
                        {"gemm_us", shape.gemm_us},
                        {"comm_us", shape.comm_us},
@@ -287,9 +297,13 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   add_integer(*parser, "--n", arguments->n, "Columns of C; by default those of Llama-3's layers", 1, 1 << 20);
   add_integer(*parser, "--k", arguments->k, "Columns of A on each rank, with --n", 1, 1 << 20);
   add_enumerator(*parser, "--dtype", arguments->data_type, "Data type")->default_str("bf16");
-  add_enumerators(*parser, "--strategy", arguments->strategies, "Strategies to measure: signal, sequential");
+  if (operation == Operation::all_gather_gemm)
+    add_enumerator(*parser, "--gather", arguments->gathered, "Operand that is gathered")->default_str("a");
+  add_enumerators(*parser, "--strategy", arguments->strategies,
+                  "Strategies to measure: " + names_of<Strategy>());
   add_enumerators(*parser, "--layout", arguments->layouts, "Layouts to measure: natural, tiled");
-  add_list("--comm-sms", arguments->comm_sms, 64, "Multiprocessors to leave to NCCL, the best is taken");
+  add_list("--comm-sms", arguments->comm_sms, 64,
+           "Multiprocessors to leave to NCCL or copy blocks, the best is taken");
   add_integer(*parser, "--repetitions", arguments->repetitions, "By default as many as fit half a second", 1,
               1000);
   add_path(*parser, "--json", arguments->json, "File to write the figures to");

@@ -133,25 +133,36 @@ class CaseRun {
 
   void poison(const DeviceArray<Element>& out) {
     if (out.size() > 0)
-      FLASHOVERLAP_CUDA(cudaMemsetAsync(out.data(), 0xFF, out.size() * sizeof(Element), gpu_.stream()));
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(target(out), 0xFF, out.size() * sizeof(Element), gpu_.stream()));
+  }
+
+  /// Where runs leave their result.
+  void* target(const DeviceArray<Element>& out) const {
+    return operator_->result() != nullptr ? operator_->result() : out.data();
+  }
+
+  void keep_result(const DeviceArray<Element>& out) {
+    if (operator_->result() == nullptr) return;
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(out.data(), operator_->result(), out.size() * sizeof(Element),
+                                      cudaMemcpyDeviceToDevice, gpu_.stream()));
   }
 
   void run_operator(const DeviceArray<Element>& out) {
     poison(out);
-    operator_->run(operands_.a.data(), operands_.b.data(), out.data(), gpu_.stream());
+    operator_->run(operands_.a.data(), operands_.b.data(), target(out), gpu_.stream());
     operator_->wait();
+    keep_result(out);
   }
 
   Difference difference_from_baseline() {
-    baseline_.gemm(order_.sorted(operands_.a, gpu_.stream()), operands_.b.data());
-    baseline_.communicate();
+    baseline_.run(order_.sorted(operands_.a, gpu_.stream()), operands_.b.data());
     gpu_.synchronize();
     return compare_(out_.data(), baseline_.result(), gpu_.stream());
   }
 
   int wrong_replays() {
     const Graph graph(gpu_.stream(), [this] {
-      operator_->run(operands_.a.data(), operands_.b.data(), replayed_.data(), gpu_.stream());
+      operator_->run(operands_.a.data(), operands_.b.data(), target(replayed_), gpu_.stream());
     });
     int wrong = 0;
     for (int run = 0; run < check_.runs; ++run) {
@@ -160,6 +171,7 @@ class CaseRun {
       delay();
       poison(replayed_);
       graph.launch(gpu_.stream());
+      keep_result(replayed_);
       gpu_.synchronize();
       if (!compare_replays_(replayed_.data(), out_.data(), gpu_.stream()).equal) ++wrong;
     }
@@ -201,22 +213,47 @@ std::vector<Sizes> shapes(const GpuCheck& check) {
   return wanted;
 }
 
+/// All-to-alls have uneven destinations; of all_gather_gemm there are two, one for each operand.
+std::vector<Problem> problems(const GpuCheck& check, Operation operation, const Sizes& sizes,
+                              std::uint64_t seed) {
+  Problem problem{.operation = operation,
+                  .m = sizes.m,
+                  .n = sizes.n,
+                  .k = sizes.k,
+                  .ranks = check.gpus,
+                  .data_type = check.data_type};
+  if (operation == Operation::gemm_all_to_all || operation == Operation::all_to_all_gemm)
+    problem.destinations = uneven_destinations(problem, seed);
+  if (operation == Operation::all_to_all_gemm) {
+    for (auto& rows : problem.destinations) std::ranges::sort(rows);
+  }
+  std::vector<Problem> wanted{problem};
+  if (operation == Operation::all_gather_gemm) {
+    problem.gathered = Operand::b;
+    const std::int64_t multiple = std::int64_t{8} * check.gpus;
+    if (check.n == 0) problem.n = divide_up(problem.n, multiple) * multiple;
+    if (problem.n % check.gpus == 0) wanted.push_back(problem);
+  }
+  return wanted;
+}
+
 std::vector<Case> cases(const GpuCheck& check) {
   using enum Operation;
   const auto all_if_empty = [](auto chosen, decltype(chosen) all) { return chosen.empty() ? all : chosen; };
   std::vector<Case> wanted;
-  for (const Operation operation :
-       all_if_empty(check.operations, {gemm_all_reduce, gemm_reduce_scatter, gemm_all_to_all})) {
+  for (const Operation operation : all_if_empty(
+           check.operations,
+           {gemm_all_reduce, gemm_reduce_scatter, gemm_all_to_all, all_gather_gemm, all_to_all_gemm})) {
     std::uint64_t seed = static_cast<std::uint64_t>(check.seed);
-    for (const auto& [m, n, k] : shapes(check)) {
-      Problem problem{
-          .operation = operation, .m = m, .n = n, .k = k, .ranks = check.gpus, .data_type = check.data_type};
-      if (operation == gemm_all_to_all) problem.destinations = uneven_destinations(problem, ++seed);
-      check_runs_on_gpus(problem);
-      for (const Strategy strategy :
-           all_if_empty(check.strategies, {Strategy::signal, Strategy::sequential})) {
-        for (const Layout layout : all_if_empty(check.layouts, {Layout::natural, Layout::tiled})) {
-          if (supports(operation, strategy, layout)) wanted.push_back({problem, strategy, layout});
+    for (const Sizes& sizes : shapes(check)) {
+      for (const Problem& problem : problems(check, operation, sizes, ++seed)) {
+        check_runs_on_gpus(problem);
+        for (const Strategy strategy : all_if_empty(
+                 check.strategies,
+                 {Strategy::signal, Strategy::sequential, Strategy::copy, Strategy::store, Strategy::p2p})) {
+          for (const Layout layout : all_if_empty(check.layouts, {Layout::natural, Layout::tiled})) {
+            if (supports(operation, strategy, layout)) wanted.push_back({problem, strategy, layout});
+          }
         }
       }
     }
@@ -230,11 +267,15 @@ Schedule schedule_for(const Case& wanted, int multiprocessors) {
   const int left = sequential ? multiprocessors : multiprocessors - comm_multiprocessors;
   Schedule schedule = gpu_schedule(wanted.problem, wanted.strategy, wanted.layout, left,
                                    sequential ? 0 : comm_multiprocessors);
+  const bool in_rounds = wanted.problem.operation == Operation::gemm_all_reduce && !sequential &&
+                         wanted.strategy != Strategy::signal;
+  if (in_rounds) schedule.rounds = 2;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
   if (!sequential) {
     schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);
-    schedule.first_multiprocessors = schedule.multiprocessors + comm_multiprocessors;
+    if (schedule.first_multiprocessors > 0)
+      schedule.first_multiprocessors = schedule.multiprocessors + comm_multiprocessors;
   }
   return schedule;
 }
@@ -274,7 +315,16 @@ bool check_rank(const GpuRank& gpu, const GpuCheck& check, const std::vector<Cas
       if (gpu.is_first()) fmt::print("{}  skipped: {}\n", described(each), refusal.what());
       continue;
     }
-    const Verdict verdict = CaseRun(gpu, check, plans).judge();
+    Verdict verdict;
+    try {
+      verdict = CaseRun(gpu, check, plans).judge();
+    } catch (const InvalidArgument& refusal) {
+      if (!check.strategies.empty()) throw;
+      ++skipped;
+      if (gpu.is_first()) fmt::print("{}  skipped: {}\n", described(each), refusal.what());
+      gpu.barrier();
+      continue;
+    }
     gpu.barrier();
     if (!verdict.holds()) ++failures;
     if (gpu.is_first()) print(each, plans, check.runs, verdict);
@@ -289,7 +339,6 @@ bool check_rank(const GpuRank& gpu, const GpuCheck& check, const std::vector<Cas
 }  // namespace
 
 bool check_on_gpus(const GpuCheck& check) {
-  for (const Strategy strategy : check.strategies) check_runs_on_gpus(strategy);
   const std::vector<Case> wanted = cases(check);
   std::atomic<bool> right = true;
   run_on_gpus(check.gpus, [&](const GpuRank& gpu) { right = check_rank(gpu, check, wanted); });

@@ -11,8 +11,8 @@ namespace flashoverlap::cli {
 
 struct GpuCheck {
   int gpus = 1;
-  std::vector<Operation> operations;  ///< empty: all that communicate after the GEMM
-  std::vector<Strategy> strategies;   ///< empty: signal and sequential
+  std::vector<Operation> operations;  ///< empty: all
+  std::vector<Strategy> strategies;   ///< empty: all, without those that the GPUs refuse
   std::vector<Layout> layouts;        ///< empty: all that the strategy supports
   /// m, n and k; a 0 takes that of every built-in shape.
   std::int64_t m = 0;

@@ -1,5 +1,5 @@
-/// The libraries by themselves: cuBLASLt, then one call of NCCL. The baseline of `bench`, the reference of
-/// `check`.
+/// The libraries by themselves: cuBLASLt, and one call of NCCL after or before it. The baseline of `bench`,
+/// the reference of `check`.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace flashoverlap::cli {
 
-/// One rank's operands of an operation that communicates after the GEMM.
+/// One rank's operands.
 struct GpuOperands {
   explicit GpuOperands(const Problem& problem);
 
@@ -24,39 +24,48 @@ struct GpuOperands {
   DeviceArray<Element> b;
 };
 
-/// One rank's part of gemm_all_reduce, gemm_reduce_scatter or gemm_all_to_all (by rows), asynchronous on the
-/// rank's stream. NCCL sends consecutive rows only, so where rows have destinations of their own, those of A
-/// lie in `DeliveryOrder`.
+/// One rank's part of an operation (all-to-alls by rows), asynchronous on the rank's stream. NCCL sends
+/// consecutive rows only, so where rows of C have destinations of their own, those of A lie in
+/// `DeliveryOrder`.
 class GpuBaseline {
  public:
   GpuBaseline(const GpuRank& gpu, const Problem& problem);
 
-  /// Takes the fastest of cuBLASLt's algorithms; waits for the GPU.
+  /// Takes the fastest of cuBLASLt's algorithms; waits for the GPU. Every rank does so at the same time.
   void choose_algorithm(const GpuOperands& operands);
 
-  void gemm(const void* a, const void* b) { gemm_.launch(a, b, c_.data(), gpu_.stream()); }
-  void communicate();
+  /// Both in order.
+  void run(const void* a, const void* b);
+  /// The GEMM alone, on whatever was gathered last where it follows the communication.
+  void gemm(const void* a, const void* b);
+  /// The communication alone, of whatever was computed last where it follows the GEMM.
+  void communicate(const void* a, const void* b);
   const void* result() const { return in_place() ? c_.data() : result_.data(); }
 
  private:
-  bool in_place() const { return problem_.operation == Operation::gemm_all_reduce; }
+  bool in_place() const { return gathers_ || problem_.operation == Operation::gemm_all_reduce; }
+  bool gathers_b() const {
+    return problem_.operation == Operation::all_gather_gemm && problem_.gathered == Operand::b;
+  }
+  void exchange(const Element* sent, Element* received, std::int64_t row_elements);
 
   const GpuRank& gpu_;
   Problem problem_;
+  bool gathers_;  ///< communicates before the GEMM
   CublasGemm gemm_;
+  DeviceArray<Element> gathered_;
   DeviceArray<Element> c_;
   DeviceArray<Element> result_;
-  std::vector<Communicator::Part> sends_;
-  std::vector<Communicator::Part> receives_;
+  std::vector<std::vector<std::int64_t>> rows_;  // [source][target], where rows are exchanged
 };
 
-/// The rows of one rank's A in the order in which one call of NCCL leaves every rank with the rows of its
-/// plan's output.
+/// The rows of one rank's A in the order in which one call of NCCL after the GEMM leaves every rank with the
+/// rows of its plan's output.
 class DeliveryOrder {
  public:
   DeliveryOrder(const std::vector<Plan>& plans, int rank);
 
-  /// Asynchronous; until the next call.
+  /// Asynchronous; until the next call. A itself where the communication comes first.
   const void* sorted(const DeviceArray<Element>& a, cudaStream_t stream) const;
 
  private:

@@ -6,14 +6,11 @@
 
 namespace flashoverlap::cli {
 
-/// With the kernel that is expected to be fastest on so many multiprocessors, one wave per group. By `signal`
-/// the first group has those of the communication too.
+/// With the kernel that is expected to be fastest on so many multiprocessors, one wave per group.
 Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, int multiprocessors,
                       int comm_multiprocessors);
 
-/// Throws `InvalidArgument` unless the operation communicates after the GEMM and the kernels take its rows.
+/// Throws `InvalidArgument` unless the kernels take the problem's rows.
 void check_runs_on_gpus(const Problem& problem);
-/// Throws `InvalidArgument` unless the strategy communicates by NCCL alone.
-void check_runs_on_gpus(Strategy strategy);
 
 }  // namespace flashoverlap::cli

@@ -122,7 +122,8 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
 }
 
 void GpuRank::synchronize() const {
-  const auto limit = communicator_.options().wait_limit;
+  // An operator on the stream has half of this, as it can tell what is missing.
+  const auto limit = 2 * communicator_.options().wait_limit;
   const auto begin = std::chrono::steady_clock::now();
   for (;;) {
     const cudaError_t status = cudaStreamQuery(stream_);

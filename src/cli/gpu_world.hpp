@@ -31,8 +31,8 @@ class GpuRank {
   cudaStream_t stream() const noexcept { return stream_; }
   int multiprocessors() const noexcept { return multiprocessors_; }
 
-  /// Waits for the stream, but not longer than the communicator's limit: then the communicator is aborted and
-  /// `CommunicationError` thrown.
+  /// Waits for the stream, but not longer than twice the communicator's limit: then the communicator is
+  /// aborted and `CommunicationError` thrown.
   void synchronize() const;
 
   /// Waits for the stream, then until all ranks have come here. Needed between giving back memory on one

@@ -9,6 +9,7 @@
 #include "cli/gpu_baseline.hpp"
 #include "cli/gpu_schedule.hpp"
 #include "cli/plan_summary.hpp"
+#include "cli/sliced_search.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/quantile.hpp"
@@ -22,7 +23,9 @@ constexpr int trial_repetitions = 5;
 /// Operands in rotation: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
   constexpr std::int64_t rotated_bytes = std::int64_t{200} << 20;
-  const std::int64_t bytes = (problem.m + problem.n) * problem.k * size_of(problem.data_type);
+  const Shape a = a_shape(problem, gpu.rank());
+  const Shape b = b_shape(problem, gpu.rank());
+  const std::int64_t bytes = (a.rows * a.cols + b.rows * b.cols) * size_of(problem.data_type);
   const auto count = std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 2, 8);
   std::vector<GpuOperands> operands;
   for (std::int64_t set = 0; set < count; ++set) {
@@ -40,27 +43,27 @@ class BoundOperator {
       : gpu_(gpu),
         plans_(make_plans(problem, schedule)),
         compare_(plan()),
-        out_(static_cast<std::size_t>(plan().buffer(BufferRole::out).rows *
-                                      plan().buffer(BufferRole::out).cols)) {
+        own_out_(shape().peer_written ? 0 : static_cast<std::size_t>(shape().rows * shape().cols)) {
     gpu_.barrier();
     operator_ = std::make_unique<Operator>(plans_, gpu.communicator(), options);
     gpu_.barrier();
   }
   void run(const GpuOperands& operands) {
-    operator_->run(operands.a.data(), operands.b.data(), out_.data(), gpu_.stream());
+    operator_->run(operands.a.data(), operands.b.data(), out(), gpu_.stream());
   }
 
   double error(const GpuOperands& operands, GpuBaseline& baseline) {
     const DeliveryOrder order(plans_, gpu_.rank());
     gpu_.barrier();
-    if (out_.size() > 0)
-      FLASHOVERLAP_CUDA(cudaMemsetAsync(out_.data(), 0xFF, out_.size() * sizeof(Element), gpu_.stream()));
+    if (out() != nullptr) {
+      const auto bytes = static_cast<std::size_t>(shape().rows * shape().cols) * sizeof(Element);
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(out(), 0xFF, bytes, gpu_.stream()));
+    }
     run(operands);
     operator_->wait();
-    baseline.gemm(order.sorted(operands.a, gpu_.stream()), operands.b.data());
-    baseline.communicate();
+    baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
     gpu_.synchronize();
-    const double error = gpu_.maximum(compare_(out_.data(), baseline.result(), gpu_.stream()).relative);
+    const double error = gpu_.maximum(compare_(out(), baseline.result(), gpu_.stream()).relative);
     gpu_.barrier();
     return error;
   }
@@ -69,10 +72,13 @@ class BoundOperator {
   RunTimes timeline() const { return operator_->timeline(); }
 
  private:
+  const Buffer& shape() const { return plan().buffer(BufferRole::out); }
+  void* out() const { return own_out_.size() > 0 ? own_out_.data() : operator_->result(); }
+
   const GpuRank& gpu_;
   std::vector<Plan> plans_;
   GpuComparison compare_;
-  DeviceArray<Element> out_;
+  DeviceArray<Element> own_out_;
   std::unique_ptr<Operator> operator_;
 };
 
@@ -116,6 +122,14 @@ class Search {
   Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
     if (method.strategy == Strategy::sequential)
       return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
+    if (method.strategy != Strategy::signal || communicates_first(problem_.operation)) {
+      std::vector<PredictedSchedule> trials;
+      for (const Schedule& schedule :
+           sliced_schedules(problem_, method.strategy, gpu_.multiprocessors(), comm_multiprocessors)) {
+        trials.push_back({schedule});
+      }
+      return fastest(std::move(trials));
+    }
     return fastest(candidate_schedules(problem_, method, gemm_us_, gpu_.multiprocessors(),
                                        comm_multiprocessors, curves_));
   }
@@ -170,11 +184,9 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   GpuBaseline baseline(gpu, problem);
   baseline.choose_algorithm(operands.front());
   const auto gemm = [&](const GpuOperands& set) { baseline.gemm(set.a.data(), set.b.data()); };
-  std::vector<Variant> variants{gemm, [&](const GpuOperands&) { baseline.communicate(); },
-                                [&](const GpuOperands& set) {
-                                  gemm(set);
-                                  baseline.communicate();
-                                }};
+  std::vector<Variant> variants{
+      gemm, [&](const GpuOperands& set) { baseline.communicate(set.a.data(), set.b.data()); },
+      [&](const GpuOperands& set) { baseline.run(set.a.data(), set.b.data()); }};
   const auto trial = interleave(gpu, operands, variants, trial_repetitions);
 
   ShapeTimes times{.problem = problem};
@@ -221,17 +233,23 @@ Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const S
   for (const std::vector<double>& times : gpu.gather(own)) {
     measured.gemm_us = std::max(measured.gemm_us, times[0]);
     measured.latency_us = std::max(measured.latency_us, times[1]);
+    const bool by_group = schedule.strategy == Strategy::signal && !communicates_first(problem.operation);
+    if (!by_group) measured.timeline.push_back({rank, Lane::gemm, 0, "GEMM", 0, times[0]});
     double computed_us = 0;
     double sent_us = 0;
     for (std::size_t message = 0; message < run.messages.size(); ++message) {
       const int group = bound.plan().messages[message].group;
       const double signalled_us = times[2 + 2 * message];
       const double done_us = times[3 + 2 * message];
-      measured.timeline.push_back(
-          {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
-      measured.timeline.push_back({rank, Lane::communication, group,
-                                   std::string(name(problem.operation).substr(5)),
-                                   std::max(sent_us, signalled_us), done_us});
+      if (by_group) {
+        measured.timeline.push_back(
+            {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
+      }
+      const MessageKind kind = bound.plan().messages[message].kind;
+      if (kind != MessageKind::signal) {
+        measured.timeline.push_back({rank, Lane::communication, group, std::string(name(kind)),
+                                     std::max(sent_us, signalled_us), done_us});
+      }
       computed_us = signalled_us;
       sent_us = done_us;
     }

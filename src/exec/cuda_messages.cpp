@@ -3,91 +3,137 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
-#include "exec/stream_memory.hpp"
+#include "exec/message_kernels.hpp"
+#include "exec/plan_needs.hpp"
 
 namespace flashoverlap {
 
-CudaMessages::CudaMessages(const Plan& plan, const Communicator& alone, const Communicator& beside_gemm,
-                           std::uint32_t* counters, bool computed_before, bool record_times)
-    : plan_(plan),
+namespace {
+
+constexpr int default_copy_blocks = 8;
+
+std::uint32_t target_of(const Plan& plan, std::int32_t counter) {
+  return static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target);
+}
+
+}  // namespace
+
+CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages,
+                           const Communicator& alone, const Communicator& beside_gemm,
+                           const PlanMemory& memory, bool record_times)
+    : plan_(plans[static_cast<std::size_t>(alone.rank())]),
+      messages_(std::move(messages)),
       alone_(alone),
       beside_gemm_(beside_gemm),
-      counters_(counters),
-      computed_before_(computed_before) {
-  check_supported();
-  if (record_times) times_ = std::vector<Times>(plan.messages.size());
-}
-
-void CudaMessages::check_supported() const {
-  for (const Message& message : plan_.messages) {
-    const bool peer_memory = message.kind == MessageKind::copy || message.kind == MessageKind::store;
-    bool raises_far = false;
-    for (const Raise& raise : message.raises) {
-      raises_far |=
-          raise.rank != plan_.rank || plan_.counters[static_cast<std::size_t>(raise.counter)].target != 1;
-    }
-    require(!peer_memory && !raises_far, "strategy", name(plan_.schedule.strategy),
-            "needs memory that peers address, which this executor does not have");
-  }
+      memory_(memory),
+      counters_(memory.counters(alone.rank())),
+      awaited_by_tiles_(plan_.counters.size(), false) {
+  resolve_raises(plans);
   for (const Tile& tile : plan_.tiles) {
-    require(tile.rank == plan_.rank, "strategy", name(plan_.schedule.strategy),
-            "stores tiles to peers, whose memory this executor cannot address");
+    for (const std::int32_t counter : {tile.start_wait, tile.store_wait}) {
+      if (counter != none) awaited_by_tiles_[static_cast<std::size_t>(counter)] = true;
+    }
+  }
+  if (record_times) times_ = std::vector<Times>(messages_.size());
+  FLASHOVERLAP_CUDA(load_message_kernels());
+}
+
+// A counter that only this list raises goes through the same values in every run, so they can be written,
+// which needs no multiprocessor.
+void CudaMessages::resolve_raises(const std::vector<Plan>& plans) {
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> raised;
+  for (const Message& message : messages_) {
+    std::vector<ResolvedRaise>& resolved = raises_.emplace_back();
+    for (const Raise& raise : message.raises) {
+      const std::int32_t target = plans[static_cast<std::size_t>(raise.rank)]
+                                      .counters[static_cast<std::size_t>(raise.counter)]
+                                      .target;
+      const std::int32_t value = ++raised[{raise.rank, raise.counter}];
+      const bool alone = raises_by_messages(plan_, raise) == target;
+      resolved.push_back(
+          {memory_.counters(raise.rank) + raise.counter, alone ? static_cast<std::uint32_t>(value) : 0});
+    }
   }
 }
 
-void CudaMessages::begin(cudaStream_t stream) {
+void CudaMessages::begin() {
   if (++runs_ == 0) runs_ = 1;
-  StreamMemoryBatch batch;
-  batch.write(words_.device(done_word), 0);
-  batch.write(words_.device(running_word), runs_);
-  batch.enqueue(stream);
+  pending_ = {};
+  pending_.write(words_.device(done_word), 0);
+  pending_.write(words_.device(running_word), runs_);
 }
 
-void CudaMessages::enqueue(const Buffers& buffers, cudaStream_t stream, cudaEvent_t computed) const {
-  // What follows a message waits for the next one's counters in the same call: nothing but that wait lies
-  // between a signal and its transfer.
-  StreamMemoryBatch batch;
-  for (std::size_t index = 0; index < plan_.messages.size(); ++index) {
-    const Message& message = plan_.messages[index];
-    if (message.after_tiles) {
-      batch.enqueue(stream);
-      batch = {};
+void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
+                           cudaEvent_t computed) {
+  for (std::size_t index = first; index < last; ++index) {
+    const Message& message = messages_[index];
+    if (message.after_tiles && computed != nullptr) {
+      flush(stream);
       FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, computed));
     }
-    for (const Wait& wait : message.waits) {
-      const std::int32_t target = plan_.counters[static_cast<std::size_t>(wait.counter)].target;
-      batch.wait_until_reached(counters_ + wait.counter, static_cast<std::uint32_t>(target));
-    }
-    batch.enqueue(stream);
-    batch = {};
+    add_waits(message);
+    // What follows a message waits for the next one's counters in the same call: nothing but that wait lies
+    // between a signal and its transfer.
+    flush(stream);
     if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].signalled, stream));
-    transfer(message, buffers, stream);
+    transfer(message, own, stream);
     if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
-    for (const Raise& raise : message.raises) batch.write(counters_ + raise.counter, 1);
+    // Before the raises: whoever sees them may raise these counters again.
     for (const Wait& wait : message.waits) {
-      if (wait.reset) batch.write(counters_ + wait.counter, 0);
+      if (wait.reset) pending_.write(counters_ + wait.counter, 0);
     }
-    batch.write(words_.device(done_word), static_cast<std::uint32_t>(index) + 1);
+    raise(index, stream);
+    pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index) + 1);
   }
-  batch.write(words_.device(running_word), 0);
-  batch.enqueue(stream);
 }
 
-void CudaMessages::enqueue_after_gemm(const Buffers& buffers, cudaStream_t stream) const {
-  for (std::size_t index = 0; index < plan_.messages.size(); ++index) {
-    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].signalled, stream));
-    transfer(plan_.messages[index], buffers, stream);
-    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
+void CudaMessages::add_waits(const Message& message) {
+  for (const Wait& wait : message.waits) {
+    const bool passed = message.after_tiles && awaited_by_tiles_[static_cast<std::size_t>(wait.counter)];
+    if (!passed) pending_.wait_until_reached(counters_ + wait.counter, target_of(plan_, wait.counter));
   }
-  StreamMemoryBatch batch;
-  batch.write(words_.device(running_word), 0);
-  batch.enqueue(stream);
 }
 
-void* CudaMessages::at(const Buffers& buffers, const Region& region) const {
+void CudaMessages::raise(std::size_t index, cudaStream_t stream) {
+  RaisedCounters shared{};
+  const auto add_to_shared = [&] {
+    if (shared.count > 0) FLASHOVERLAP_CUDA(raise_counters(shared, stream));
+    shared = {};
+  };
+  for (const ResolvedRaise& raise : raises_[index]) {
+    if (raise.value > 0) pending_.write(raise.counter, raise.value);
+  }
+  for (const ResolvedRaise& raise : raises_[index]) {
+    if (raise.value > 0) continue;
+    flush(stream);
+    shared.counters[shared.count++] = raise.counter;
+    if (shared.count == most_raises) add_to_shared();
+  }
+  add_to_shared();
+}
+
+void CudaMessages::flush(cudaStream_t stream) {
+  pending_.enqueue(stream);
+  pending_ = {};
+}
+
+void CudaMessages::end(cudaStream_t stream) {
+  pending_.write(words_.device(running_word), 0);
+  flush(stream);
+}
+
+void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
+  for (const Message& message : messages_) transfer(message, own, stream);
+}
+
+void* CudaMessages::at(const Buffers& own, const Region& region, int rank) const {
   const std::int64_t row_bytes = plan_.buffer(region.buffer).cols * size_of(plan_.problem.data_type);
-  return static_cast<std::byte*>(buffers[static_cast<std::size_t>(region.buffer)]) + region.row * row_bytes;
+  void* const buffer =
+      rank == plan_.rank ? own[static_cast<std::size_t>(region.buffer)] : memory_.buffer(rank, region.buffer);
+  return static_cast<std::byte*>(buffer) + region.row * row_bytes;
 }
 
 std::int64_t CudaMessages::count(const Region& region) const {
@@ -95,41 +141,51 @@ std::int64_t CudaMessages::count(const Region& region) const {
 }
 
 std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& parts,
-                                                    const Buffers& buffers) const {
+                                                    const Buffers& own) const {
   std::vector<Communicator::Part> resolved;
   resolved.reserve(parts.size());
   for (const Part& part : parts)
-    resolved.push_back({part.peer, at(buffers, part.region), count(part.region)});
+    resolved.push_back({part.peer, at(own, part.region, plan_.rank), count(part.region)});
   return resolved;
 }
 
-bool CudaMessages::follows_last_tiles(const Message& message) const {
-  return &message == &plan_.messages.back() && std::ranges::any_of(message.waits, [&](const Wait& wait) {
+/// For a collective, which is at the same place in the lists of all ranks.
+const Communicator& CudaMessages::communicator_for(const Message& message) const {
+  const bool follows_tiles = std::ranges::any_of(message.waits, [&](const Wait& wait) {
     return plan_.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
   });
+  return follows_tiles && &message == &messages_.back() ? alone_ : beside_gemm_;
 }
 
-void CudaMessages::transfer(const Message& message, const Buffers& buffers, cudaStream_t stream) const {
+void CudaMessages::transfer(const Message& message, const Buffers& own, cudaStream_t stream) const {
   const DataType data_type = plan_.problem.data_type;
-  const Communicator& communicator = follows_last_tiles(message) ? alone_ : beside_gemm_;
+  const auto source = [&] { return at(own, message.source, plan_.rank); };
+  const auto destination = [&] { return at(own, message.destination, plan_.rank); };
+  const auto bytes = [&] { return static_cast<std::size_t>(count(message.source) * size_of(data_type)); };
   switch (message.kind) {
     case MessageKind::all_reduce:
-      communicator.all_reduce(at(buffers, message.source), count(message.source), data_type, stream);
+      communicator_for(message).all_reduce(source(), count(message.source), data_type, stream);
       break;
     case MessageKind::reduce_scatter:
-      communicator.reduce_scatter(at(buffers, message.source), at(buffers, message.destination),
-                                  count(message.destination), data_type, stream);
+      communicator_for(message).reduce_scatter(source(), destination(), count(message.destination), data_type,
+                                               stream);
       break;
     case MessageKind::all_gather:
-      communicator.all_gather(at(buffers, message.source), at(buffers, message.destination),
-                              count(message.source), data_type, stream);
+      beside_gemm_.all_gather(source(), destination(), count(message.source), data_type, stream);
       break;
     case MessageKind::exchange:
-      communicator.exchange(parts(message.sends, buffers), parts(message.receives, buffers), data_type,
-                            stream);
+      beside_gemm_.exchange(parts(message.sends, own), parts(message.receives, own), data_type, stream);
       break;
     case MessageKind::copy:
-    case MessageKind::store:
+      FLASHOVERLAP_CUDA(cudaMemcpyAsync(at(own, message.destination, message.peer), source(), bytes(),
+                                        cudaMemcpyDeviceToDevice, stream));
+      break;
+    case MessageKind::store: {
+      const int blocks = plan_.schedule.comm_multiprocessors;
+      FLASHOVERLAP_CUDA(copy_by_blocks(at(own, message.destination, message.peer), source(), bytes(),
+                                       blocks > 0 ? blocks : default_copy_blocks, stream));
+      break;
+    }
     case MessageKind::signal:
       break;
   }
@@ -144,26 +200,43 @@ std::exception_ptr CudaMessages::report() const {
                                                          cudaGetErrorString(cudaGetLastError()))));
   }
   const std::uint32_t done = words_.read(done_word);
-  if (done >= plan_.messages.size()) {
+  if (done >= messages_.size()) {
     return std::make_exception_ptr(
-        WaitExpired(fmt::format("rank {}: all messages of a run are done but the run is not", plan_.rank)));
+        WaitExpired(fmt::format("rank {}: all messages of a run are done but the run is not{}", plan_.rank,
+                                missing_for_tiles(values))));
   }
-  const Message& current = plan_.messages[done];
+  const Message& current = messages_[done];
   const std::string where = fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank,
                                         plan_.problem.ranks, done, name(current.kind), current.group);
   std::string counters;
   for (const Wait& wait : current.waits) {
     const std::uint32_t value = values[static_cast<std::size_t>(wait.counter)];
-    const std::int32_t target = plan_.counters[static_cast<std::size_t>(wait.counter)].target;
+    const std::uint32_t target = target_of(plan_, wait.counter);
     const std::string counter = describe_counter(plan_, wait.counter);
-    if (!computed_before_ && value < static_cast<std::uint32_t>(target)) {
-      return std::make_exception_ptr(WaitExpired(
-          fmt::format("{} waited for {} for too long: expected {}, is {}", where, counter, target, value)));
+    if (value < target) {
+      return std::make_exception_ptr(
+          WaitExpired(fmt::format("{} waited for {} for too long: expected {}, is {}{}", where, counter,
+                                  target, value, missing_for_tiles(values))));
     }
     counters += fmt::format("; {} is {} of {}", counter, value, target);
   }
   return std::make_exception_ptr(
       CommunicationError(fmt::format("{} was not answered by every rank in time{}", where, counters)));
+}
+
+/// "; tiles wait for counter 5 (arrival, group 0), which is 1 of 2": the first that they wait for.
+std::string CudaMessages::missing_for_tiles(const std::vector<std::uint32_t>& values) const {
+  for (const Tile& tile : plan_.tiles) {
+    for (const std::int32_t counter : {tile.start_wait, tile.store_wait}) {
+      if (counter == none) continue;
+      const std::uint32_t value = values[static_cast<std::size_t>(counter)];
+      if (value < target_of(plan_, counter)) {
+        return fmt::format("; tiles wait for {}, which is {} of {}", describe_counter(plan_, counter), value,
+                           target_of(plan_, counter));
+      }
+    }
+  }
+  return "";
 }
 
 void CudaMessages::release() const noexcept {

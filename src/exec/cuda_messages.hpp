@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "exec/plan_memory.hpp"
+#include "exec/stream_memory.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/plan.hpp"
@@ -13,31 +15,38 @@
 
 namespace flashoverlap {
 
-/// A plan's message list on a stream: per message a wait for its counters, then the transfer. Two words of
-/// host memory say which run the stream is at, and how many of its messages are done.
+/// A message list on a stream: per message a wait for its counters, then the transfer, then the raises. Two
+/// words of host memory say which run the stream is at, and how many of its messages are done.
 class CudaMessages {
  public:
   using Buffers = std::array<void*, buffer_count>;
 
-  /// `counters`: this rank's, on its GPU. `computed_before`: messages follow the GEMM on its stream, and no
-  /// counter is raised. `beside_gemm` makes the transfers that meet the GEMM, `alone` the one after its last
-  /// tiles, which has the GPU to itself. Throws `InvalidArgument` for messages that need peer memory.
-  CudaMessages(const Plan& plan, const Communicator& alone, const Communicator& beside_gemm,
-               std::uint32_t* counters, bool computed_before, bool record_times);
+  /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `beside_gemm` makes
+  /// the transfers that meet the GEMM, `alone` the one after its last tiles, which has the GPU to itself.
+  /// Loads kernels.
+  CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages, const Communicator& alone,
+               const Communicator& beside_gemm, const PlanMemory& memory, bool record_times);
 
-  /// Marks the run as under way; the messages' end marks it as over.
-  void begin(cudaStream_t stream);
+  std::size_t size() const noexcept { return messages_.size(); }
 
-  /// `computed`: recorded when every tile is done. At the end all counters that were waited for are reset.
-  void enqueue(const Buffers& buffers, cudaStream_t stream, cudaEvent_t computed) const;
-  /// The same on a stream that has computed all tiles before: nothing is waited for.
-  void enqueue_after_gemm(const Buffers& buffers, cudaStream_t stream) const;
+  /// Begins a run, which `end` must end on the same stream.
+  void begin();
+  /// Messages from `first` to before `last`. `own`: this rank's buffers. `computed`: recorded when every tile
+  /// is done; null where the stream itself has computed them by the first message that needs them all.
+  void enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
+               cudaEvent_t computed);
+  /// Raises and resets after the last message wait for the next one; this sends them on their way now.
+  void flush(cudaStream_t stream);
+  void end(cudaStream_t stream);
+
+  /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them.
+  void rehearse(const Buffers& own, cudaStream_t stream) const;
 
   /// The number of the run that is under way; 0: none.
   std::uint32_t running() const noexcept { return words_.read(running_word); }
   /// What the run that is under way waits for, as the error to throw. Reads the counters.
   std::exception_ptr report() const;
-  /// Lets every wait on the stream pass.
+  /// Lets every wait on the stream, and of tiles, pass.
   void release() const noexcept;
 
   std::vector<MessageTimes> times(const std::function<double(cudaEvent_t)>& since_begin) const;
@@ -51,18 +60,30 @@ class CudaMessages {
     CudaEvent done{cudaEventDefault};
   };
 
-  void check_supported() const;
-  bool follows_last_tiles(const Message& message) const;
-  void transfer(const Message& message, const Buffers& buffers, cudaStream_t stream) const;
-  void* at(const Buffers& buffers, const Region& region) const;
+  struct ResolvedRaise {
+    std::uint32_t* counter;
+    std::uint32_t value;  ///< to write; 0: others raise it too, so it must be added to
+  };
+
+  void resolve_raises(const std::vector<Plan>& plans);
+  const Communicator& communicator_for(const Message& message) const;
+  void add_waits(const Message& message);
+  void transfer(const Message& message, const Buffers& own, cudaStream_t stream) const;
+  void raise(std::size_t index, cudaStream_t stream);
+  void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
-  std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& buffers) const;
+  std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
+  std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
 
   const Plan& plan_;
+  const std::vector<Message> messages_;
   const Communicator& alone_;
   const Communicator& beside_gemm_;
-  std::uint32_t* counters_;
-  bool computed_before_;
+  const PlanMemory& memory_;
+  std::uint32_t* const counters_;                   // this rank's
+  std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
+  std::vector<bool> awaited_by_tiles_;              // [counter]
+  StreamMemoryBatch pending_;
   MappedWords words_{2};
   std::uint32_t runs_ = 0;
   std::vector<Times> times_;

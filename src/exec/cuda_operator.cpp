@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "exec/cuda_messages.hpp"
+#include "exec/in_order.hpp"
+#include "exec/plan_needs.hpp"
 #include "exec/run_watch.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/validate.hpp"
@@ -17,25 +21,24 @@ namespace flashoverlap {
 
 namespace {
 
+constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
+
 std::size_t index(BufferRole role) {
   return static_cast<std::size_t>(role);
 }
 
-/// The buffer that a plan without overlap leaves all of C in, in natural order: then cuBLASLt can compute it.
-std::optional<BufferRole> whole_result(const Plan& plan) {
-  if (plan.schedule.strategy != Strategy::sequential || plan.tiles.empty()) return std::nullopt;
-  const BufferRole buffer = plan.tiles.front().buffer;
-  const Shape c = gemm_shape(plan.problem, plan.rank);
-  if (plan.buffer(buffer).rows != c.rows || plan.buffer(buffer).cols != c.cols || plan.a_blocks.count != 1)
-    return std::nullopt;
-  for (const Tile& tile : plan.tiles) {
-    const bool in_place = tile.buffer == buffer && tile.rank == plan.rank && tile.row_map == none &&
-                          tile.part_rows == none && tile.store_row == tile.row && tile.store_col == tile.col;
-    const bool plain = tile.a_buffer == BufferRole::a && tile.b_buffer == BufferRole::b &&
-                       tile.addend_row == none && tile.start_wait == none && tile.store_wait == none;
-    if (!in_place || !plain) return std::nullopt;
-  }
-  return buffer;
+/// Tiles that wait for what messages bring occupy their multiprocessors meanwhile, so the messages must find
+/// others.
+void check_room(const std::vector<Plan>& plans, const Plan& plan) {
+  if (in_order(plan) || !tiles_wait(plan) || !messages_take_multiprocessors(plans, plan.rank)) return;
+  int device = 0;
+  int multiprocessors = 0;
+  FLASHOVERLAP_CUDA(cudaGetDevice(&device));
+  FLASHOVERLAP_CUDA(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  require(
+      plan.schedule.multiprocessors < multiprocessors, "multiprocessors", plan.schedule.multiprocessors,
+      fmt::format("must leave some of the GPU's {} to the communication, which tiles of {} by {} wait for",
+                  multiprocessors, name(plan.problem.operation), name(plan.schedule.strategy)));
 }
 
 /// What this thread does on the GPU must not break a capture that another one has under way.
@@ -47,27 +50,23 @@ void leave_captures_alone(int device) {
 
 }  // namespace
 
-/// Streams, events and counters of one operator. A run is: the caller's stream computes; the communication
+/// Streams, events and memory of one operator. A run is: the caller's stream computes; the communication
 /// stream, forked from it before the GEMM, works off the messages and is joined at the end. Without overlap
-/// (`whole`) both are the caller's stream.
+/// both are the caller's stream.
 struct Operator::State {
-  State(const std::vector<Plan>& plans, const Communicator& all_ranks, const OperatorOptions& options)
-      : plan(plans.at(static_cast<std::size_t>(all_ranks.rank()))),
+  State(std::vector<Plan> all_plans, const Communicator& all_ranks, const OperatorOptions& options)
+      : plans(std::move(all_plans)),
+        plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
         communicator(all_ranks),
-        beside_gemm(all_ranks.capped(plan.schedule.comm_multiprocessors)),
-        counters(plan.counters.size() + 1),
-        whole(whole_result(plan)),
-        messages(plan, communicator, beside_gemm, counters.data(), whole.has_value(),
+        beside_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
+        order(in_order(plan)),
+        memory(plans, all_ranks),
+        messages(plans, order ? order->messages : plan.messages, communicator, beside_gemm, memory,
                  options.record_timeline) {
-    counters.set_bytes(0);
-    for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
-      const Buffer& shape = plan.buffer(role);
-      workspace[index(role)] =
-          DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * shape.cols) *
-                                 static_cast<std::size_t>(size_of(plan.problem.data_type)));
-      buffers[index(role)] = workspace[index(role)].data();
-    }
-    if (whole) {
+    for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
+      buffers[index(role)] = memory.buffer(plan.rank, role);
+    result = memory.buffer(plan.rank, BufferRole::out);
+    if (order && order->gemm) {
       cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
                      OperandLayout::k_contiguous, OperandLayout::k_contiguous);
     } else {
@@ -77,54 +76,79 @@ struct Operator::State {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
     }
     warm_up();
+    memory.meet();  // after what the warm-up gave back, which may wait for the GPUs of the whole process
     watch.emplace(
         communicator.options().wait_limit,
         RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
                             .running = [this] { return messages.running(); },
-                            .find_error = [this] { check_communicators(); },
+                            .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
                             .expired = [this] { return messages.report(); },
-                            .give_up = [this](const std::exception_ptr& why) { give_up(why); }});
+                            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
+                            .release = [this] { release(); }});
   }
 
   ~State() {
-    // What is enqueued uses this memory.
+    // What is enqueued uses this memory, and the watch sees to it that it ends.
+    ends_within(2 * communicator.options().wait_limit, [] {});
     watch.reset();
     cudaStreamSynchronize(communication);
     cudaEventSynchronize(joined);
   }
 
   void make_kernel() {
-    GemmMemory memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(
-                          static_cast<std::size_t>(plan.problem.ranks)),
-                      .counters = std::vector<std::uint32_t*>(static_cast<std::size_t>(plan.problem.ranks))};
-    const auto own = static_cast<std::size_t>(plan.rank);
-    for (std::size_t role = 0; role < buffer_count; ++role)
-      memory.buffers[own][role] = {buffers[role], plan.buffers[role].rows, plan.buffers[role].cols};
-    memory.counters[own] = counters.data();
-    kernel.emplace(plan, memory);
+    const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
+    GemmMemory gemm_memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
+                           .counters = std::vector<std::uint32_t*>(ranks)};
+    for (const Plan& each : plans) {
+      const auto rank = static_cast<std::size_t>(each.rank);
+      gemm_memory.counters[rank] = memory.counters(each.rank);
+      for (std::size_t role = 0; role < buffer_count; ++role) {
+        gemm_memory.buffers[rank][role] = {memory.buffer(each.rank, static_cast<BufferRole>(role)),
+                                           each.buffers[role].rows, each.buffers[role].cols};
+      }
+    }
+    // The watch comes first, as it can tell what is missing.
+    const std::chrono::nanoseconds limit = 2 * communicator.options().wait_limit;
+    kernel.emplace(plan, gemm_memory,
+                   GemmOptions{.wait_limit_ns = static_cast<std::uint64_t>(limit.count())});
   }
 
   /// Loads the kernels and connects the ranks, on operands of its own.
   void warm_up() {
-    std::array<DeviceArray<std::byte>, 3> callers;
-    for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::out}) {
+    std::array<DeviceArray<std::byte>, buffer_count> callers;
+    for (const BufferRole role : callers_roles) {
       const Buffer& shape = plan.buffer(role);
+      if (role == BufferRole::out && result != nullptr) continue;
       callers[index(role)] =
           DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * shape.cols) *
                                  static_cast<std::size_t>(size_of(plan.problem.data_type)));
     }
-    if (whole) {
-      void* c = *whole == BufferRole::out ? callers[index(BufferRole::out)].data() : buffers[index(*whole)];
-      cublas->choose_algorithm(callers[0].data(), callers[1].data(), c, communication);
-    }
     const CudaStream stream;
-    run(callers[0].data(), callers[1].data(), callers[2].data(), stream);
-    if (!ends_within(communicator.options().wait_limit, [this] { check_communicators(); })) {
-      const std::exception_ptr why = messages.report();
-      give_up(why);
-      std::rethrow_exception(why);
+    bind(callers[index(BufferRole::a)].data(), callers[index(BufferRole::b)].data(),
+         callers[index(BufferRole::out)].data());
+    if (cublas) {
+      const WholeGemm& gemm = *order->gemm;
+      cublas->choose_algorithm(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)],
+                               stream);
     }
+    memory.meet();
+    if (!order && tiles_wait(plan)) {
+      messages.rehearse(buffers, stream);
+      FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+      await_warm_up();
+    }
+    run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)], callers[index(BufferRole::out)].data(),
+        stream);
+    await_warm_up();
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+  }
+
+  void await_warm_up() {
+    if (ends_within(communicator.options().wait_limit, [this] { find_error(); })) return;
+    const std::exception_ptr why = messages.report();
+    release();
+    give_up(why);
+    std::rethrow_exception(why);
   }
 
   /// Whether the runs enqueued so far end in time; `check` may throw meanwhile.
@@ -139,40 +163,74 @@ struct Operator::State {
     return true;
   }
 
-  void run(const void* a, const void* b, void* out, cudaStream_t stream) {
+  void bind(const void* a, const void* b, void* out) {
+    require(result == nullptr || out == nullptr || out == result, "out", out,
+            "must be null or Operator::result(), where peers write it");
     buffers[index(BufferRole::a)] = const_cast<void*>(a);
     buffers[index(BufferRole::b)] = const_cast<void*>(b);
-    buffers[index(BufferRole::out)] = out;
+    buffers[index(BufferRole::out)] = result != nullptr ? result : out;
+  }
+
+  void run(const void* a, const void* b, void* out, cudaStream_t stream) {
+    bind(a, b, out);
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
-    if (whole) {
-      messages.begin(stream);
-      cublas->launch(a, b, buffers[index(*whole)], stream);
-      if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
-      messages.enqueue_after_gemm(buffers, stream);
-    } else {
-      for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::out})
-        kernel->rebind(role, buffers[index(role)]);
-      FLASHOVERLAP_CUDA(cudaEventRecord(forked, stream));
-      kernel->launch(stream);
-      if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
-      FLASHOVERLAP_CUDA(cudaEventRecord(computed, stream));
-      FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
-      messages.begin(communication);
-      messages.enqueue(buffers, communication, computed);
-      FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
-      FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
-    }
+    messages.begin();
+    order ? run_in_order(stream) : run_overlapped(stream);
     if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
     FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
   }
 
-  void check_communicators() const {
+  void run_in_order(cudaStream_t stream) {
+    if (order->messages_before > 0) {
+      messages.enqueue(0, order->messages_before, buffers, stream, nullptr);
+      messages.flush(stream);
+    }
+    compute(stream);
+    messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);
+    messages.end(stream);
+  }
+
+  void run_overlapped(cudaStream_t stream) {
+    FLASHOVERLAP_CUDA(cudaEventRecord(forked, stream));
+    compute(stream);
+    FLASHOVERLAP_CUDA(cudaEventRecord(computed, stream));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
+    messages.enqueue(0, messages.size(), buffers, communication, computed);
+    messages.end(communication);
+    FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
+  }
+
+  void compute(cudaStream_t stream) {
+    if (cublas) {
+      const WholeGemm& gemm = *order->gemm;
+      cublas->launch(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)], stream);
+    } else {
+      for (const BufferRole role : callers_roles) kernel->rebind(role, buffers[index(role)]);
+      kernel->launch(stream);
+    }
+    if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
+  }
+
+  /// Asking the peers takes a copy from the GPU, which a run should rarely meet.
+  void find_error(bool ask_peers = true) const {
+    if (ask_peers) memory.check_peers();
     communicator.check();
     beside_gemm.check();
   }
 
+  /// Of runs that have ended.
+  void check_results() const {
+    find_error();
+    if (kernel && tiles_wait(plan)) kernel->check_waits();
+  }
+
+  void release() const noexcept {
+    memory.tell_failure();  // before anything wrong can reach a peer
+    messages.release();
+  }
+
   void give_up(const std::exception_ptr& why) noexcept {
-    messages.release();  // first: NCCL waits for what is enqueued before its kernels
     try {
       std::rethrow_exception(why);
     } catch (const std::exception& error) {
@@ -180,13 +238,14 @@ struct Operator::State {
     }
   }
 
-  const Plan plan;
+  const std::vector<Plan> plans;
+  const Plan& plan;
   Communicator communicator;
   Communicator beside_gemm;  // capped; aborted with the one it was made from
-  DeviceArray<std::uint32_t> counters;
-  std::array<DeviceArray<std::byte>, buffer_count> workspace;
+  const std::optional<InOrder> order;
+  PlanMemory memory;
   std::array<void*, buffer_count> buffers{};
-  std::optional<BufferRole> whole;
+  void* result = nullptr;
   CudaMessages messages;
   std::optional<CublasGemm> cublas;
   std::optional<Sm90Gemm> kernel;
@@ -206,6 +265,7 @@ Operator::Operator(const std::vector<Plan>& plans, const Communicator& communica
   validate(plans);
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
+  check_room(plans, plans[static_cast<std::size_t>(communicator.rank())]);
   state_ = std::make_unique<State>(plans, communicator, options);
 }
 
@@ -217,6 +277,14 @@ const Plan& Operator::plan() const noexcept {
   return state_->plan;
 }
 
+void* Operator::result() const noexcept {
+  return state_->result;
+}
+
+const void* Operator::gathered() const noexcept {
+  return state_->buffers[index(BufferRole::gathered)];
+}
+
 void Operator::run(const void* a, const void* b, void* out, Stream stream) {
   state_->watch->check();
   state_->run(a, b, out, stream);
@@ -224,14 +292,15 @@ void Operator::run(const void* a, const void* b, void* out, Stream stream) {
 
 void Operator::check() const {
   state_->watch->check();
-  state_->check_communicators();
+  state_->find_error(/*ask_peers=*/false);
 }
 
 void Operator::wait() const {
   const auto limit = 2 * state_->communicator.options().wait_limit;
   if (!state_->ends_within(limit, [this] { state_->watch->check(); }))
     throw WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank));
-  check();
+  state_->watch->check();
+  state_->check_results();
 }
 
 RunTimes Operator::timeline() const {

@@ -33,12 +33,21 @@ void RunWatch::watch() {
     if (running == 0 || running != last) since = Clock::now();
     last = running;
     const std::exception_ptr failure = find_failure(running, Clock::now() - since > limit_);
-    if (failure) callbacks_.give_up(failure);
+    if (failure) {
+      callbacks_.release();
+      callbacks_.give_up(failure);
+    }
     held.lock();
     if (!failure) continue;
     failure_ = failure;
     failed_ = true;
-    return;
+    break;
+  }
+  // Runs behind the one that failed get stuck like it.
+  while (!stopping_.wait_for(held, period, [this] { return stop_; })) {
+    held.unlock();
+    if (callbacks_.running() != 0) callbacks_.release();
+    held.lock();
   }
 }
 

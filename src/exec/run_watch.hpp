@@ -21,7 +21,10 @@ class RunWatch {
     std::function<std::uint32_t()> running;
     std::function<void()> find_error;             ///< throws what has gone wrong meanwhile, if anything
     std::function<std::exception_ptr()> expired;  ///< what to report of a run that lasts too long
-    std::function<void(const std::exception_ptr&)> give_up;  ///< frees the GPU from what will never happen
+    std::function<void(const std::exception_ptr&)> give_up;
+    /// Frees the GPU from what will never happen: before `give_up`, and again and again while a run is under
+    /// way after it.
+    std::function<void()> release;
   };
 
   RunWatch(std::chrono::milliseconds limit, Callbacks callbacks);

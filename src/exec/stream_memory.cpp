@@ -1,5 +1,7 @@
 #include "exec/stream_memory.hpp"
 
+#include <algorithm>
+
 #include "gemm/cuda_driver.hpp"
 
 namespace flashoverlap {
@@ -24,12 +26,15 @@ void StreamMemoryBatch::write(std::uint32_t* word, std::uint32_t value) {
 
 void StreamMemoryBatch::enqueue(cudaStream_t stream) const {
   static const auto batch = driver_function<PFN_cuStreamBatchMemOp_v11070>("cuStreamBatchMemOp", 11070);
-  if (operations_.empty()) return;
-  // The driver takes the list as not constant, but does not change it.
-  const CUresult result = batch(stream, static_cast<unsigned>(operations_.size()),
-                                const_cast<CUstreamBatchMemOpParams*>(operations_.data()), 0);
-  if (result != CUDA_SUCCESS)
-    throw CudaError(fmt::format("cuStreamBatchMemOp: error {}", static_cast<int>(result)));
+  constexpr std::size_t most_at_once = 255;  // by its documentation
+  for (std::size_t first = 0; first < operations_.size(); first += most_at_once) {
+    const std::size_t count = std::min(most_at_once, operations_.size() - first);
+    // The driver takes the list as not constant, but does not change it.
+    const CUresult result = batch(stream, static_cast<unsigned>(count),
+                                  const_cast<CUstreamBatchMemOpParams*>(operations_.data() + first), 0);
+    if (result != CUDA_SUCCESS)
+      throw CudaError(fmt::format("cuStreamBatchMemOp: error {}", static_cast<int>(result)));
+  }
 }
 
 }  // namespace flashoverlap

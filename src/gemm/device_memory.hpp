@@ -16,10 +16,7 @@ class DeviceArray {
   explicit DeviceArray(std::size_t count) : count_(count) {
     if (count > 0) FLASHOVERLAP_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
   }
-  explicit DeviceArray(std::span<const T> values) : DeviceArray(values.size()) {
-    if (count_ > 0)
-      FLASHOVERLAP_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
-  }
+  explicit DeviceArray(std::span<const T> values) : DeviceArray(values.size()) { set(values); }
   ~DeviceArray() { cudaFree(data_); }
   DeviceArray(DeviceArray&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
@@ -29,7 +26,13 @@ class DeviceArray {
     return *this;
   }
 
-  /// Has happened when this returns, as streams do not wait for each other.
+  // Both have happened when they return: CUDA's calls may not have, and no other stream waits for them.
+  /// As many values as there are.
+  void set(std::span<const T> values) const {
+    if (count_ == 0) return;
+    FLASHOVERLAP_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));
+  }
   void set_bytes(int value) const {
     if (count_ == 0) return;
     FLASHOVERLAP_CUDA(cudaMemset(data_, value, count_ * sizeof(T)));

@@ -54,6 +54,7 @@ class Multiplier {
 
   /// A whole tile stored at once holds up the loads.
   static constexpr int steps_per_box = 3;
+  static constexpr int most_partials = 7;
 
   /// The low half of what the tensor cores need to know of an operand in shared memory, 128-byte swizzled
   /// (PTX ISA, "Matrix descriptor format"); `descriptor_high` is the other. With k contiguous, 8 rows of 128
@@ -138,25 +139,75 @@ class Multiplier {
 
   /// Partial results of the other ranks, in rank order with this rank's own in its place.
   __device__ void add_partials(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
-    const int lane = thread_ % 32;
-    const int first_row = tiles_.cluster_block * Shape::rows + group_ * Shape::group_rows + thread_ / 32 * 16;
-    const auto* partials = static_cast<const Element*>(arguments_.addends);
-#pragma unroll
-    for (int element = 0; element < Shape::cols / 2; ++element) {
-      const int row = first_row + lane / 4 + element / 2 % 2 * 8;
-      const int col = element / 4 * 8 + lane % 4 * 2 + element % 2;
-      if (row >= tile.rows || col >= tile.cols) continue;
-      const Element* partial = partials +
-                               (static_cast<std::int64_t>(addend_row) + row) * arguments_.addend_pitch +
-                               tile.addend_col + col;
-      float total = 0;
-      for (int source = 0; source < arguments_.addend_count; ++source) {
-        if (source == arguments_.rank) total += sum[element];
-        total += static_cast<float>(partial[source * arguments_.addend_stride * arguments_.addend_pitch]);
-      }
-      if (arguments_.rank == arguments_.addend_count) total += sum[element];
-      sum[element] = total;
+    if (arguments_.addend_count == 1) {
+      add_batches<1, 32>(addend_row, tile, sum);
+    } else {
+      add_batches<most_partials, 8>(addend_row, tile, sum);
     }
+  }
+
+  /// Adds `Pairs` neighbouring columns of each of two rows at a time, from as many as `Sources` ranks: so
+  /// many loads are on their way at once.
+  template <int Sources, int Pairs>
+  __device__ void add_batches(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
+    const int lane = thread_ % 32;
+    const int first_row =
+        tiles_.cluster_block * Shape::rows + group_ * Shape::group_rows + thread_ / 32 * 16 + lane / 4;
+    const std::int64_t pitch = arguments_.addend_pitch;
+    const std::int64_t stride = arguments_.addend_stride * pitch;
+    const Element* first = static_cast<const Element*>(arguments_.addends) +
+                           (std::int64_t{addend_row} + first_row) * pitch + tile.addend_col + lane % 4 * 2;
+#pragma unroll
+    for (int batch = 0; batch < Shape::cols / 4; batch += Pairs) {
+      std::uint32_t partials[Sources][Pairs];
+#pragma unroll
+      for (int each = 0; each < Pairs; ++each) {
+        const int pair = batch + each;
+        if (pair >= Shape::cols / 4) break;
+        const Element* from = first + pair % 2 * 8 * pitch + pair / 2 * 8;
+        const int cols = first_row + pair % 2 * 8 < tile.rows ? tile.cols - pair / 2 * 8 - lane % 4 * 2 : 0;
+#pragma unroll
+        for (int source = 0; source < Sources; ++source)
+          partials[source][each] =
+              source < arguments_.addend_count ? load_pair(from + source * stride, cols) : 0;
+      }
+#pragma unroll
+      for (int each = 0; each < Pairs; ++each) {
+        const int pair = batch + each;
+        if (pair >= Shape::cols / 4) break;
+        float2 total{};
+#pragma unroll
+        for (int source = 0; source < Sources; ++source) {
+          if (source == arguments_.rank) add(total, {sum[2 * pair], sum[2 * pair + 1]});
+          if (source < arguments_.addend_count) add(total, unpack(partials[source][each]));
+        }
+        if (arguments_.rank == arguments_.addend_count) add(total, {sum[2 * pair], sum[2 * pair + 1]});
+        sum[2 * pair] = total.x;
+        sum[2 * pair + 1] = total.y;
+      }
+    }
+  }
+
+  static __device__ void add(float2& total, float2 values) {
+    total.x += values.x;
+    total.y += values.y;
+  }
+
+  static __device__ float2 unpack(std::uint32_t pair) {
+    if constexpr (std::is_same_v<Element, __half>) {
+      return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+    } else {
+      return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
+    }
+  }
+
+  /// Two elements, of which as many as `cols` exist; past the L1 cache, as peers write them.
+  static __device__ std::uint32_t load_pair(const Element* from, int cols) {
+    if (cols <= 0) return 0;
+    const auto* bits = reinterpret_cast<const std::uint16_t*>(from);
+    if (cols >= 2 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0)
+      return __ldcg(reinterpret_cast<const unsigned int*>(bits));
+    return __ldcg(bits) | (cols >= 2 ? static_cast<std::uint32_t>(__ldcg(bits + 1)) << 16 : 0U);
   }
 
   __device__ void stage_box(int box, const Packed& result) {

@@ -23,6 +23,9 @@ void check_together(const Problem& problem, const Schedule& schedule) {
           "rounds", schedule.rounds, "must be 1; only gemm_all_reduce by copy, store or p2p works in rounds");
   require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
           fmt::format("{} groups", schedule.groups.size()), "strategy sequential has a single group");
+  require(schedule.first_multiprocessors == 0 || !communicates_first(problem.operation),
+          "first_multiprocessors", schedule.first_multiprocessors,
+          "must be 0 where tiles wait for the communication, which needs its multiprocessors from the start");
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const Shape gemm = gemm_shape(problem, rank);
     const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);

@@ -7,6 +7,10 @@
 
 namespace flashoverlap {
 
+bool communicates_first(Operation operation) {
+  return operation == Operation::all_gather_gemm || operation == Operation::all_to_all_gemm;
+}
+
 namespace {
 
 // Rows and columns are 32-bit in plans; buffers hold up to `ranks` matrices below each other.

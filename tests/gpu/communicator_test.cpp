@@ -34,7 +34,7 @@ class Elements {
       : data_type_(data_type), count_(values.size()), bytes_(count_ * size_of_element()) {
     std::vector<std::byte> host(bytes_.size());
     write_elements(data_type, values, host.data());
-    FLASHOVERLAP_CUDA(cudaMemcpy(bytes_.data(), host.data(), host.size(), cudaMemcpyHostToDevice));
+    bytes_.set(host);
   }
   Values values() const {
     std::vector<std::byte> host(bytes_.size());

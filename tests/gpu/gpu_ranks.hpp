@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "flashoverlap/matrix.hpp"
@@ -12,13 +13,13 @@ namespace flashoverlap::testing {
 
 using Element = std::uint16_t;  // bits of a 16-bit element
 
+inline std::span<const Element> elements_of(const Matrix& matrix) {
+  return {reinterpret_cast<const Element*>(matrix.row(0)),
+          static_cast<std::size_t>(matrix.rows() * matrix.cols())};
+}
+
 inline DeviceArray<Element> upload(const Matrix& matrix) {
-  DeviceArray<Element> array(static_cast<std::size_t>(matrix.rows() * matrix.cols()));
-  if (array.size() > 0) {
-    FLASHOVERLAP_CUDA(
-        cudaMemcpy(array.data(), matrix.row(0), array.size() * sizeof(Element), cudaMemcpyHostToDevice));
-  }
-  return array;
+  return DeviceArray<Element>(elements_of(matrix));
 }
 
 inline Matrix download(DataType data_type, const Buffer& shape, const DeviceArray<Element>& array) {
@@ -73,8 +74,7 @@ class GpuRanks {
   }
   void set_counters(std::int32_t rank, std::uint32_t value) {
     const std::vector<std::uint32_t> values(counters_[index(rank)].size(), value);
-    FLASHOVERLAP_CUDA(cudaMemcpy(counters_[index(rank)].data(), values.data(),
-                                 values.size() * sizeof(std::uint32_t), cudaMemcpyHostToDevice));
+    counters_[index(rank)].set(values);
   }
 
  private:

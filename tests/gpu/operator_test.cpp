@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
+#include <cstdlib>
 #include <functional>
 #include <random>
 #include <thread>
@@ -17,13 +19,13 @@
 #include "gemm/kernel_choice.hpp"
 #include "gpu/gpu_ranks.hpp"
 #include "gpu/gpu_threads.hpp"
+#include "plan/enumerators.hpp"
 #include "random_problems.hpp"
 
 namespace flashoverlap {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::download;
 using testing::Element;
 using testing::gpu_count;
 using ::testing::HasSubstr;
@@ -39,9 +41,9 @@ std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds limit,
 /// One rank's operands and result on its GPU.
 class Operands {
  public:
-  Operands(const Plan& plan, std::uint64_t seed) : plan_(plan) {
+  Operands(const Operator& op, std::uint64_t seed) : plan_(op.plan()), op_(op) {
     fill(seed);
-    out_ = DeviceArray<Element>(static_cast<std::size_t>(shape().rows * shape().cols));
+    if (op.result() == nullptr) out_ = DeviceArray<Element>(elements());
     poison();
   }
 
@@ -61,23 +63,36 @@ class Operands {
     replace(a_, a(plan_, seed));
     replace(b_, b(plan_, seed));
   }
-  void poison() { out_.set_bytes(0xFF); }
+  void poison() {
+    if (elements() == 0) return;
+    FLASHOVERLAP_CUDA(cudaMemset(target(), 0xFF, elements() * sizeof(Element)));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));  // which no other stream waits for
+  }
 
-  void run(Operator& op, Stream stream) { op.run(a_.data(), b_.data(), out_.data(), stream); }
-  Matrix out() const { return download(plan_.problem.data_type, shape(), out_); }
+  void run(Operator& op, Stream stream) { op.run(a_.data(), b_.data(), target(), stream); }
+  Matrix out() const {
+    Matrix matrix(plan_.problem.data_type, shape().rows, shape().cols);
+    if (elements() > 0) {
+      FLASHOVERLAP_CUDA(
+          cudaMemcpy(matrix.row(0), target(), elements() * sizeof(Element), cudaMemcpyDeviceToHost));
+    }
+    return matrix;
+  }
 
  private:
   const Buffer& shape() const { return plan_.buffer(BufferRole::out); }
+  std::size_t elements() const { return static_cast<std::size_t>(shape().rows * shape().cols); }
+  void* target() const { return op_.result() != nullptr ? op_.result() : out_.data(); }
   static void replace(DeviceArray<Element>& array, const Matrix& values) {
     if (array.size() == 0) {
       array = upload(values);
     } else {
-      FLASHOVERLAP_CUDA(
-          cudaMemcpy(array.data(), values.row(0), array.size() * sizeof(Element), cudaMemcpyHostToDevice));
+      array.set(testing::elements_of(values));
     }
   }
 
   const Plan& plan_;
+  const Operator& op_;
   DeviceArray<Element> a_;
   DeviceArray<Element> b_;
   DeviceArray<Element> out_;
@@ -95,29 +110,38 @@ double error_of(const std::vector<Plan>& plans, int rank, const Matrix& out, std
                         reference_result(own.problem, own.output, a, b, rank));
 }
 
-/// What this executor runs: signal and sequential, ragged, every operation with the communication after the
-/// GEMM.
+/// Every operation by every strategy, ragged, with kernels that leave some multiprocessors free.
 testing::Case random_case(std::mt19937_64& engine, int ranks) {
   const auto between = [&](int low, int high) { return std::uniform_int_distribution(low, high)(engine); };
+  const auto pick = [&](const auto& choices) {
+    return choices[static_cast<std::size_t>(between(0, static_cast<int>(std::size(choices)) - 1))];
+  };
   testing::Case drawn;
   Problem& problem = drawn.problem;
-  problem = {.operation = std::array{Operation::gemm_all_reduce, Operation::gemm_reduce_scatter,
-                                     Operation::gemm_all_to_all}[static_cast<std::size_t>(between(0, 2))],
+  problem = {.operation = pick(enumerators<Operation>),
              .m = between(1, 900),
              .n = between(1, 90) * 8,
              .k = between(1, 40) * 8,
              .ranks = ranks,
-             .data_type = between(0, 1) == 0 ? DataType::bf16 : DataType::fp16};
-  if (problem.operation == Operation::gemm_reduce_scatter) problem.m = (problem.m / ranks + 1) * ranks;
-  if (problem.operation == Operation::gemm_all_to_all) {
+             .data_type = between(0, 1) == 0 ? DataType::bf16 : DataType::fp16,
+             .gathered = pick(enumerators<Operand>),
+             .exchange = pick(enumerators<Exchange>)};
+  const auto divide = [&](std::int64_t& extent) { extent = (extent + ranks - 1) / ranks * ranks; };
+  const bool exchanges =
+      problem.operation == Operation::gemm_all_to_all || problem.operation == Operation::all_to_all_gemm;
+  if (problem.operation != Operation::gemm_all_reduce) divide(problem.m);
+  if (problem.operation == Operation::all_gather_gemm || (exchanges && problem.exchange == Exchange::heads)) {
+    problem.n *= ranks;
+    problem.k *= ranks;
+  } else if (exchanges) {
     for (int rank = 0; rank < ranks; ++rank) {
       auto& row = problem.destinations.emplace_back();
       for (std::int64_t each = 0; each < problem.m; ++each) row.push_back(between(0, ranks - 1));
+      if (problem.operation == Operation::all_to_all_gemm || between(0, 1) == 0) std::ranges::sort(row);
     }
   }
-  const auto tiles = kernel_tiles();
-  const KernelTile& tile = tiles[static_cast<std::size_t>(between(0, static_cast<int>(tiles.size()) - 1))];
-  drawn.schedule = {.strategy = between(0, 3) == 0 ? Strategy::sequential : Strategy::signal,
+  const KernelTile tile = pick(kernel_tiles());
+  drawn.schedule = {.strategy = pick(enumerators<Strategy>),
                     .tile_rows = tile.rows,
                     .tile_cols = tile.cols,
                     .cluster_rows = tile.cluster_rows,
@@ -125,14 +149,41 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
                     .comm_multiprocessors = between(0, 1) * 16,
                     .raster = between(1, 8),
                     .waves_per_group = between(1, 3)};
-  if (between(0, 1) == 1 && supports(problem.operation, drawn.schedule.strategy, Layout::tiled))
+  const Strategy strategy = drawn.schedule.strategy;
+  if (problem.operation == Operation::gemm_all_reduce && strategy != Strategy::signal &&
+      strategy != Strategy::sequential) {
+    drawn.schedule.rounds = between(1, 3);
+  }
+  if (between(0, 1) == 1 && supports(problem.operation, strategy, Layout::tiled))
     drawn.schedule.layout = Layout::tiled;
   return drawn;
 }
 
+/// Ranks meet before one makes the next operator: memory that others give back meanwhile may wait for all
+/// GPUs. A rank that leaves with an error is not waited for.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : barrier_(ranks) {}
+
+  class Member {
+   public:
+    explicit Member(Meeting& meeting) : meeting_(meeting) {}
+    ~Member() { meeting_.barrier_.arrive_and_drop(); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    void meet() { meeting_.barrier_.arrive_and_wait(); }
+
+   private:
+    Meeting& meeting_;
+  };
+
+ private:
+  std::barrier<> barrier_;
+};
+
 int cases_wanted() {
   const char* cases = std::getenv("FLASHOVERLAP_OPERATOR_CASES");
-  return cases == nullptr ? 12 : std::atoi(cases);
+  return cases == nullptr ? 40 : std::atoi(cases);
 }
 
 TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
@@ -148,13 +199,16 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
     } catch (const InvalidArgument&) {  // not every combination can be planned
     }
   }
+  Meeting meeting(ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    Meeting::Member member(meeting);
     std::mt19937_64 delays(seed + static_cast<std::uint64_t>(communicator.rank()));
     const CudaStream stream;
     for (const testing::Case& drawn : cases) {
+      member.meet();
       const std::vector<Plan> plans = make_plans(drawn.problem, drawn.schedule);
       Operator op(plans, communicator);
-      Operands operands(op.plan(), seed);
+      Operands operands(op, seed);
       for (std::uint64_t run = 0; run < 4; ++run) {
         operands.fill(seed + run);
         operands.poison();
@@ -177,64 +231,129 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
 
 struct Setting {
   Operation operation;
-  Layout layout;
+  Strategy strategy = Strategy::signal;
+  Layout layout = Layout::natural;
 };
 
-std::vector<Plan> plans_of(Operation operation, Layout layout, int ranks) {
-  return make_plans({.operation = operation, .m = 1024, .n = 1536, .k = 256, .ranks = ranks},
-                    {.layout = layout, .multiprocessors = 24, .comm_multiprocessors = 16});
+std::vector<Plan> plans_of(const Setting& setting, int ranks) {
+  return make_plans({.operation = setting.operation, .m = 1024, .n = 1536, .k = 256, .ranks = ranks},
+                    {.strategy = setting.strategy,
+                     .layout = setting.layout,
+                     .multiprocessors = 24,
+                     .comm_multiprocessors = 16});
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const Operation operation : enumerators<Operation>) {
+    for (const Strategy strategy : enumerators<Strategy>) {
+      for (const Layout layout : enumerators<Layout>) {
+        if (supports(operation, strategy, layout)) all.push_back({operation, strategy, layout});
+      }
+    }
+  }
+  return all;
+}
+
+std::string describe(const Setting& setting) {
+  return fmt::format("{} {} {}", name(setting.operation), name(setting.strategy), name(setting.layout));
+}
+
+int number_from(const char* variable, int otherwise) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? otherwise : std::atoi(value);
 }
 
 TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
   const int ranks = gpu_count();
-  const char* wanted = std::getenv("FLASHOVERLAP_GRAPH_REPLAYS");
-  const int replays = wanted == nullptr ? 50 : std::atoi(wanted);
-  for (const auto& [operation, layout] : {Setting{Operation::gemm_all_reduce, Layout::natural},
-                                          Setting{Operation::gemm_all_reduce, Layout::tiled},
-                                          Setting{Operation::gemm_reduce_scatter, Layout::natural},
-                                          Setting{Operation::gemm_reduce_scatter, Layout::tiled},
-                                          Setting{Operation::gemm_all_to_all, Layout::natural}}) {
-    const std::vector<Plan> plans = plans_of(operation, layout, ranks);
-    const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
-      const CudaStream stream;
+  const int replays = number_from("FLASHOVERLAP_GRAPH_REPLAYS", 50);
+  Meeting meeting(ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    Meeting::Member member(meeting);
+    const CudaStream stream;
+    for (const Setting& setting : settings()) {
+      member.meet();
+      const std::vector<Plan> plans = plans_of(setting, ranks);
       Operator op(plans, communicator);
-      Operands operands(op.plan(), 1);
+      Operands operands(op, 1);
       cudaGraph_t graph{};
       cudaGraphExec_t replay{};
       FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
       operands.run(op, stream);
       FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
       FLASHOVERLAP_CUDA(cudaGraphInstantiate(&replay, graph, 0));
-      for (int round = 0; round < 2; ++round) {
-        operands.fill(static_cast<std::uint64_t>(round) + 7);
+      for (std::uint64_t seed : {7, 8}) {
+        operands.fill(seed);
         operands.run(op, stream);
         op.wait();
+        FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
         const Matrix eager = operands.out();
+        const auto expect_same = [&](int run) {
+          const Matrix replayed = operands.out();
+          if (replayed == eager) return;
+          const auto error = [&](const Matrix& out) {
+            return error_of(plans, communicator.rank(), out, seed);
+          };
+          throw Error(fmt::format("{}: replay {} differs from the eager run, errors {} and {}",
+                                  describe(setting), run, error(replayed), error(eager)));
+        };
         for (int run = 0; run < replays; ++run) {
           if (run % 10 == 0) operands.poison();
           FLASHOVERLAP_CUDA(cudaGraphLaunch(replay, stream));
           FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
-          if (run % 10 == 0 && operands.out() != eager)
-            throw Error(fmt::format("replay {} differs from the eager run", run));
+          if (run % 10 == 0) expect_same(run);
         }
-        if (operands.out() != eager) throw Error("the last replay differs from the eager run");
+        expect_same(replays - 1);
       }
       FLASHOVERLAP_CUDA(cudaGraphExecDestroy(replay));
       FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
-    });
-    for (const std::string& error : errors) EXPECT_EQ(error, "") << name(operation) << " " << name(layout);
-  }
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, SumsBySlicesRepeatBitByBitHoweverLateTheRanksAre) {
+  const int ranks = gpu_count();
+  const int runs = number_from("FLASHOVERLAP_REPEATS", 100);
+  const std::uint64_t seed = testing::base_seed();
+  Meeting meeting(ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    Meeting::Member member(meeting);
+    std::mt19937_64 delays(seed + static_cast<std::uint64_t>(communicator.rank()));
+    const CudaStream stream;
+    for (const Setting& setting : settings()) {
+      if (setting.strategy == Strategy::signal || setting.strategy == Strategy::sequential) continue;
+      member.meet();
+      const std::vector<Plan> plans = plans_of(setting, ranks);
+      Operator op(plans, communicator);
+      Operands operands(op, 3);
+      operands.run(op, stream);
+      op.wait();
+      const Matrix first = operands.out();
+      const double error = error_of(plans, communicator.rank(), first, 3);
+      if (!(error < 1e-2)) throw Error(fmt::format("{}: error {}", describe(setting), error));
+      for (int run = 0; run < runs; ++run) {
+        operands.poison();
+        std::this_thread::sleep_for(std::chrono::microseconds(delays() % 300));
+        operands.run(op, stream);
+        op.wait();
+        if (operands.out() != first)
+          throw Error(fmt::format("FLASHOVERLAP_SEED={} {}: run {} differs", seed, describe(setting), run));
+      }
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
 TEST(Operator, AnAbsentRankGivesAnErrorInTimeThatNamesIt) {
   const int ranks = gpu_count();
   if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
-  const std::vector<Plan> plans = plans_of(Operation::gemm_all_reduce, Layout::natural, ranks);
+  const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce}, ranks);
   const auto begin = std::chrono::steady_clock::now();
   const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
     const CudaStream stream;
     Operator op(plans, communicator);
-    Operands operands(op.plan(), 1);
+    Operands operands(op, 1);
     operands.run(op, stream);
     op.wait();
     if (communicator.rank() == 0) {
@@ -253,11 +372,11 @@ TEST(Operator, AnAbsentRankGivesAnErrorInTimeThatNamesIt) {
 
 TEST(Operator, ARankFiveSecondsLateIsWaitedFor) {
   const int ranks = gpu_count();
-  const std::vector<Plan> plans = plans_of(Operation::gemm_reduce_scatter, Layout::natural, ranks);
+  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter}, ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
     const CudaStream stream;
     Operator op(plans, communicator);
-    Operands operands(op.plan(), 1);
+    Operands operands(op, 1);
     if (communicator.rank() == 0) std::this_thread::sleep_for(5s);
     operands.run(op, stream);
     op.wait();
@@ -269,15 +388,16 @@ TEST(Operator, ARankFiveSecondsLateIsWaitedFor) {
 
 TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
   const int ranks = gpu_count();
-  const std::vector<Plan> reduce = plans_of(Operation::gemm_all_reduce, Layout::natural, ranks);
-  const std::vector<Plan> scatter = plans_of(Operation::gemm_reduce_scatter, Layout::tiled, ranks);
+  const std::vector<Plan> reduce = plans_of({Operation::gemm_all_reduce}, ranks);
+  const std::vector<Plan> scatter =
+      plans_of({Operation::gemm_reduce_scatter, Strategy::signal, Layout::tiled}, ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
     const CudaStream one;
     const CudaStream other;
     Operator first(reduce, communicator);
     Operator second(scatter, communicator);
-    Operands a(first.plan(), 1);
-    Operands b(second.plan(), 2);
+    Operands a(first, 1);
+    Operands b(second, 2);
     for (int run = 0; run < 20; ++run) {
       a.run(first, one);
       b.run(second, other);
@@ -292,15 +412,110 @@ TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
-TEST(Operator, RefusesPlansThatNeedPeerMemory) {
+TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
   const int ranks = gpu_count();
   if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
+    for (const Operation operation : {Operation::gemm_reduce_scatter, Operation::all_gather_gemm}) {
+      const std::vector<Plan> plans = plans_of({operation, strategy}, ranks);
+      const auto begin = std::chrono::steady_clock::now();
+      const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+        const CudaStream stream;
+        Operator op(plans, communicator);
+        Operands operands(op, 1);
+        operands.run(op, stream);
+        op.wait();
+        if (communicator.rank() == 0) {
+          std::this_thread::sleep_for(6s);
+          return;
+        }
+        operands.run(op, stream);
+        operands.run(op, stream);  // gets stuck behind the first
+        op.wait();
+      });
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, 40s);
+      for (int rank = 1; rank < ranks; ++rank) {
+        const std::string& error = errors[static_cast<std::size_t>(rank)];
+        EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank))) << describe({operation, strategy});
+      }
+      EXPECT_THAT(errors[1], AnyOf(HasSubstr("expected 1, is 0"), HasSubstr("has given up")));
+    }
+  }
+}
+
+TEST(Operator, APeerThatHasGivenUpIsNoticedByOneThatComesLate) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, Strategy::copy}, ranks);
+  const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+    const CudaStream stream;
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    if (communicator.rank() == 0) std::this_thread::sleep_for(5s);
+    operands.run(op, stream);
+    op.wait();
+  });
+  for (const std::string& error : errors) EXPECT_NE(error, "");
+}
+
+TEST(Operator, PeerPlansAreRefusedWithoutPeerAccessAndPointToPointWorks) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const char* const before = std::getenv("NCCL_P2P_DISABLE");
+  setenv("NCCL_P2P_DISABLE", "1", 1);
+  for (const Strategy strategy : {Strategy::copy, Strategy::store, Strategy::p2p}) {
+    const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, strategy}, ranks);
+    const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+      const CudaStream stream;
+      Operator op(plans, communicator);
+      Operands operands(op, 1);
+      operands.run(op, stream);
+      op.wait();
+      const double error = error_of(plans, communicator.rank(), operands.out(), 1);
+      if (!(error < 1e-2)) throw Error(fmt::format("error {}", error));
+    });
+    for (const std::string& error : errors) {
+      if (strategy == Strategy::p2p) {
+        EXPECT_EQ(error, "");
+      } else {
+        EXPECT_THAT(error, AllOf(HasSubstr("peer access = none"), HasSubstr("NCCL_P2P_DISABLE")));
+      }
+    }
+  }
+  if (before == nullptr) unsetenv("NCCL_P2P_DISABLE");
+}
+
+TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce, Strategy::copy}, ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    const CudaStream stream;
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    const DeviceArray<Element> other(1);
+    EXPECT_NE(op.result(), nullptr);
+    EXPECT_EQ(op.gathered(), nullptr);
+    EXPECT_THROW(op.run(other.data(), other.data(), other.data(), stream), InvalidArgument);
+    operands.run(op, stream);
+    op.wait();
+    const double error = error_of(plans, communicator.rank(), operands.out(), 1);
+    if (!(error < 1e-2)) throw Error(fmt::format("error {}", error));
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, RefusesTilesThatWaitOnEveryMultiprocessor) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  cudaDeviceProp properties{};
+  FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, 0));
   const std::vector<Plan> plans =
-      make_plans({.operation = Operation::gemm_reduce_scatter, .m = 512, .n = 512, .k = 64, .ranks = ranks},
-                 {.strategy = Strategy::copy});
+      make_plans({.operation = Operation::all_gather_gemm, .m = 1024, .n = 512, .k = 64, .ranks = ranks},
+                 {.strategy = Strategy::p2p, .multiprocessors = properties.multiProcessorCount});
   const auto errors =
       on_ranks(ranks, 20s, [&](const Communicator& communicator) { const Operator op(plans, communicator); });
-  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("strategy = copy"));
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("multiprocessors = "));
 }
 
 }  // namespace

@@ -1,0 +1,62 @@
+#include "cli/sliced_search.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "cli/gpu_schedule.hpp"
+#include "exec/plan_needs.hpp"
+#include "flashoverlap/planner.hpp"
+#include "plan/grouping.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr int raising_multiprocessors = 2;
+
+std::vector<int> useful_counts(const Problem& problem, Strategy strategy, int multiprocessors,
+                               const std::vector<int>& comm_multiprocessors) {
+  const std::vector<Plan> plans =
+      make_plans(problem, gpu_schedule(problem, strategy, Layout::natural, multiprocessors, 0));
+  const auto moves_by_blocks = [](const Plan& plan) {
+    return std::ranges::any_of(plan.messages,
+                               [](const Message& message) { return message.kind == MessageKind::store; });
+  };
+  if (needs_nccl(plans) || std::ranges::any_of(plans, moves_by_blocks)) return comm_multiprocessors;
+  const bool raises = std::ranges::any_of(
+      plans, [&](const Plan& plan) { return messages_take_multiprocessors(plans, plan.rank); });
+  return {raises ? raising_multiprocessors : 0};
+}
+
+/// Of what is grouped: a slice, or for `signal` the whole GEMM.
+int waves(const Problem& problem, const Schedule& schedule) {
+  if (schedule.strategy == Strategy::signal) return grouped_waves(problem, schedule);
+  const std::int64_t parts = std::int64_t{problem.ranks} * schedule.rounds;
+  const bool by_cols = problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b;
+  const std::int64_t entries = by_cols ? entry_count(schedule, problem.m, divide_up(problem.n, parts))
+                                       : entry_count(schedule, divide_up(problem.m, parts), problem.n);
+  return static_cast<int>(divide_up(entries, workers(schedule)));
+}
+
+}  // namespace
+
+std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy, int multiprocessors,
+                                       const std::vector<int>& comm_multiprocessors) {
+  const bool rounds_help = problem.operation == Operation::gemm_all_reduce && strategy != Strategy::signal;
+  std::vector<Schedule> schedules;
+  for (const int count : useful_counts(problem, strategy, multiprocessors, comm_multiprocessors)) {
+    Schedule schedule = gpu_schedule(problem, strategy, Layout::natural, multiprocessors - count, count);
+    for (const int rounds : rounds_help ? std::vector{1, 2, 4} : std::vector{1}) {
+      schedule.rounds = rounds;
+      std::set<int> sizes;
+      for (const int groups : {1, 2, 4})
+        sizes.insert(static_cast<int>(divide_up(waves(problem, schedule), groups)));
+      for (const int size : sizes) {
+        schedule.waves_per_group = std::max(1, size);
+        schedules.push_back(schedule);
+      }
+    }
+  }
+  return schedules;
+}
+
+}  // namespace flashoverlap::cli

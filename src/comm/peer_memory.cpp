@@ -1,0 +1,297 @@
+#include "comm/peer_memory.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace flashoverlap {
+
+/// What a rank tells the others.
+struct PeerMemory::Record {
+  std::uint64_t host = 0;
+  std::uint64_t process = 0;
+  const std::shared_ptr<Allocation>* owner = nullptr;  ///< its `own_`, for ranks of the same process
+  cudaIpcMemHandle_t handle{};
+  std::int32_t shareable = 0;  ///< whether there is a handle
+  std::int32_t device = 0;
+};
+
+/// The beginning of every rank's allocation. What ranks exchange lies here too, as memory that is given out
+/// or taken back while another rank is in a collective may have to wait for that.
+struct PeerMemory::Header {
+  Record own;
+  std::array<Record, max_ranks> all;
+  std::uint32_t own_obstacle;
+  std::array<std::uint32_t, max_ranks> obstacles;
+  std::uint32_t own_meetings;
+  std::array<std::uint32_t, max_ranks> meetings;  ///< that each rank has come to
+};
+
+namespace {
+
+constexpr std::size_t alignment = 256;
+constexpr std::size_t block_bytes = 2 << 20;  // what CUDA IPC shares at a time
+
+std::size_t round_up(std::size_t bytes, std::size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+/// The same for processes whose GPUs may address each other. NCCL_HOSTID tells NCCL's ranks apart, and these.
+std::uint64_t host_identity() {
+  std::string text;
+  if (const char* const host = std::getenv("NCCL_HOSTID")) {
+    text = host;
+  } else {
+    std::array<char, 256> host_name{};
+    gethostname(host_name.data(), host_name.size() - 1);
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
+    text += host_name.data();
+  }
+  return std::hash<std::string>()(text);
+}
+
+std::uint64_t process_identity() {
+  static const std::uint64_t identity = [] {
+    std::random_device random;
+    return std::uint64_t{random()} << 32 | random();
+  }();
+  return identity;
+}
+
+bool disabled_for_nccl() {
+  const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
+  return disabled != nullptr && std::string_view(disabled) == "1";
+}
+
+bool succeeded(cudaError_t status) {
+  if (status != cudaSuccess) cudaGetLastError();  // or the next launch would be blamed for it
+  return status == cudaSuccess;
+}
+
+/// The current GPU, which may be another rank's, left as it was.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    cudaGetDevice(&before_);
+    cudaSetDevice(device);
+  }
+  ~OnDevice() { cudaSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+}  // namespace
+
+class PeerMemory::Allocation {
+ public:
+  Allocation(std::size_t bytes, int device) : device_(device) {
+    FLASHOVERLAP_CUDA(cudaMalloc(&memory_, bytes));
+  }
+  ~Allocation() {
+    const OnDevice on(device_);
+    if (!abandoned_) cudaFree(memory_);
+  }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
+  void* memory() const noexcept { return memory_; }
+  /// Another process may still address it.
+  void abandon() noexcept { abandoned_ = true; }
+
+ private:
+  void* memory_ = nullptr;
+  int device_;
+  bool abandoned_ = false;
+};
+
+class PeerMemory::Mapping {
+ public:
+  explicit Mapping(void* memory) : memory_(memory) {}
+  ~Mapping() { cudaIpcCloseMemHandle(memory_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  void* memory() const noexcept { return memory_; }
+
+ private:
+  void* memory_;
+};
+
+PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
+    : communicator_(communicator),
+      own_(std::make_shared<Allocation>(round_up(round_up(sizeof(Header), alignment) + bytes, block_bytes),
+                                        communicator.device())),
+      neighbours_(static_cast<std::size_t>(communicator.ranks())),
+      mappings_(neighbours_.size()) {
+  static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) % sizeof(float) == 0);
+  const auto ranks = neighbours_.size();
+  const auto self = static_cast<std::size_t>(communicator.rank());
+  Header* const shared = header(communicator.rank());
+  Record own{.host = host_identity(),
+             .process = process_identity(),
+             .owner = &own_,
+             .device = communicator.device()};
+  own.shareable = succeeded(cudaIpcGetMemHandle(&own.handle, own_->memory()));
+  FLASHOVERLAP_CUDA(cudaMemsetAsync(shared, 0, round_up(sizeof(Header), alignment) + bytes, stream_));
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own, &own, sizeof own, cudaMemcpyHostToDevice, stream_));
+  communicator.all_gather(&shared->own, &shared->all, sizeof(Record) / sizeof(float), DataType::fp32,
+                          stream_);
+  await_gathered();
+  std::vector<Record> records(ranks);
+  FLASHOVERLAP_CUDA(
+      cudaMemcpyAsync(records.data(), &shared->all, ranks * sizeof(Record), cudaMemcpyDeviceToHost, stream_));
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+
+  std::string obstacle;
+  for (std::size_t rank = 0; rank < ranks && obstacle.empty(); ++rank) {
+    if (rank != self) obstacle = open(static_cast<int>(rank), own, records[rank]);
+  }
+
+  // A rank that still opens memory may have to wait for GPUs that are busy with a collective. One that cannot
+  // open all does not come here.
+  constexpr std::chrono::seconds patience{2};
+  if (obstacle.empty()) {
+    come();
+    all_come(patience);
+  }
+
+  // All go on, or none; and nobody reads another rank's `own_` after this.
+  const std::uint32_t own_obstacle = obstacle.empty() ? 0 : 1;
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own_obstacle, &own_obstacle, sizeof own_obstacle,
+                                    cudaMemcpyHostToDevice, stream_));
+  communicator.all_gather(&shared->own_obstacle, &shared->obstacles, 1, DataType::fp32, stream_);
+  await_gathered();
+  std::vector<std::uint32_t> obstacles(ranks);
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(obstacles.data(), &shared->obstacles, ranks * sizeof(std::uint32_t),
+                                    cudaMemcpyDeviceToHost, stream_));
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+  const auto hindered = std::ranges::find(obstacles, 1u) - obstacles.begin();
+  require(own_obstacle == 0, "peer access", "none",
+          fmt::format("is needed by strategies copy and store: rank {}: {}; p2p, signal and sequential do "
+                      "without",
+                      communicator.rank(), obstacle));
+  require(hindered == std::ssize(obstacles), "peer access", "none",
+          fmt::format("is needed by strategies copy and store, and rank {} lacks it; p2p, signal and "
+                      "sequential do without",
+                      hindered));
+}
+
+PeerMemory::~PeerMemory() {
+  const auto is_mapped = [](const std::unique_ptr<Mapping>& mapping) { return mapping != nullptr; };
+  if (std::ranges::none_of(mappings_, is_mapped)) return;
+  // The others count this rank out before they can know that its mappings are closed, which take no time and
+  // are not used any more.
+  try {
+    come();
+    if (!all_come(communicator_.options().wait_limit)) own_->abandon();
+  } catch (const Error&) {
+    own_->abandon();  // the GPU does not answer any more
+  }
+}
+
+PeerMemory::Header* PeerMemory::header(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  if (rank == communicator_.rank()) return static_cast<Header*>(own_->memory());
+  if (neighbours_[index]) return static_cast<Header*>(neighbours_[index]->memory());
+  return static_cast<Header*>(mappings_[index]->memory());
+}
+
+std::byte* PeerMemory::of(int rank) const {
+  return reinterpret_cast<std::byte*>(header(rank)) + round_up(sizeof(Header), alignment);
+}
+
+/// Returns what stands in the way.
+std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (disabled_for_nccl()) return "NCCL_P2P_DISABLE forbids it";
+  if (own.host != theirs.host) return fmt::format("rank {} is on another host", rank);
+  if (own.process != theirs.process) {
+    if (theirs.shareable == 0) return fmt::format("CUDA IPC cannot share the memory of rank {}", rank);
+    void* memory = nullptr;
+    const cudaError_t status = cudaIpcOpenMemHandle(&memory, theirs.handle, cudaIpcMemLazyEnablePeerAccess);
+    if (!succeeded(status))
+      return fmt::format("cudaIpcOpenMemHandle of rank {}'s memory: {}", rank, cudaGetErrorString(status));
+    mappings_[index] = std::make_unique<Mapping>(memory);
+    return "";
+  }
+  int access = 0;
+  int atomics = 0;
+  const auto supports = [&](cudaDeviceP2PAttr attribute, int& value) {
+    return succeeded(cudaDeviceGetP2PAttribute(&value, attribute, own.device, theirs.device)) && value != 0;
+  };
+  if (!supports(cudaDevP2PAttrAccessSupported, access) ||
+      !supports(cudaDevP2PAttrNativeAtomicSupported, atomics)) {
+    return fmt::format("GPU {} cannot {} the memory of GPU {}", own.device,
+                       access == 0 ? "address" : "count in", theirs.device);
+  }
+  const cudaError_t status = cudaDeviceEnablePeerAccess(theirs.device, 0);
+  if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)
+    return fmt::format("cudaDeviceEnablePeerAccess to GPU {}: {}", theirs.device, cudaGetErrorString(status));
+  neighbours_[index] = *theirs.owner;
+  return "";
+}
+
+void PeerMemory::await_gathered() const {
+  const auto deadline = std::chrono::steady_clock::now() + communicator_.options().wait_limit;
+  for (;;) {
+    const cudaError_t status = cudaStreamQuery(stream_);
+    if (status == cudaSuccess) return;
+    if (status != cudaErrorNotReady) FLASHOVERLAP_CUDA(status);
+    communicator_.check();
+    if (std::chrono::steady_clock::now() > deadline) {
+      const std::string reason = fmt::format("rank {} of {}: not all ranks have shared their memory in time",
+                                             communicator_.rank(), communicator_.ranks());
+      communicator_.abort(reason);
+      throw CommunicationError(reason);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+void PeerMemory::come() {
+  ++meetings_;
+  const auto self = static_cast<std::size_t>(communicator_.rank());
+  std::uint32_t* const count = &header(communicator_.rank())->own_meetings;
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(count, &meetings_, sizeof meetings_, cudaMemcpyHostToDevice, stream_));
+  for (int rank = 0; rank < communicator_.ranks(); ++rank) {
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(&header(rank)->meetings[self], count, sizeof meetings_,
+                                      cudaMemcpyDeviceToDevice, stream_));
+  }
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+}
+
+bool PeerMemory::all_come(std::chrono::milliseconds limit) const {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::vector<std::uint32_t> meetings(neighbours_.size());
+  for (;;) {
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(meetings.data(), &header(communicator_.rank())->meetings,
+                                      meetings.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost,
+                                      stream_));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+    if (std::ranges::all_of(meetings, [this](std::uint32_t count) { return count >= meetings_; }))
+      return true;
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+void PeerMemory::meet() {
+  come();
+  if (all_come(communicator_.options().wait_limit)) return;
+  communicator_.check();
+  throw CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time", communicator_.rank(),
+                                       communicator_.ranks()));
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap {
+
+/// Operands and result of a GEMM that all lie in natural order.
+struct WholeGemm {
+  BufferRole a;
+  BufferRole b;
+  BufferRole c;
+};
+
+/// A plan without overlap: the first messages, all tiles, the other messages, one after the other.
+struct InOrder {
+  std::size_t messages_before = 0;
+  std::optional<WholeGemm> gemm;  ///< what the tiles compute together, if cuBLASLt can do it as well
+  /// The plan's. With `gemm`, without waits and raises: nothing counts tiles, and nothing needs to.
+  std::vector<Message> messages;
+};
+
+/// Nothing if the plan overlaps.
+std::optional<InOrder> in_order(const Plan& plan);
+
+}  // namespace flashoverlap

@@ -1,0 +1,106 @@
+#include "exec/plan_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exec/plan_needs.hpp"
+#include "exec/stream_memory.hpp"
+
+namespace flashoverlap {
+namespace {
+
+constexpr std::size_t alignment = 256;
+constexpr std::size_t failure_bytes = max_ranks * sizeof(std::uint32_t);  // at the beginning, a word each
+
+constexpr std::array workspace_roles{BufferRole::staging, BufferRole::inbox, BufferRole::gathered};
+
+std::size_t align(std::size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+std::size_t bytes_of(const Plan& plan, const Buffer& buffer) {
+  return static_cast<std::size_t>(buffer.rows * buffer.cols * size_of(plan.problem.data_type));
+}
+
+}  // namespace
+
+PlanMemory::Layout::Layout(const Plan& plan)
+    : counters(align(failure_bytes)), bytes(align(counters + plan.counters.size() * sizeof(std::uint32_t))) {
+  for (std::size_t role = 0; role < buffer_count; ++role) {
+    const Buffer& buffer = plan.buffers[role];
+    const std::size_t size = bytes_of(plan, buffer);
+    const bool shared = buffer.peer_written && size > 0;
+    buffers[role] = shared ? static_cast<std::int64_t>(bytes) : none;
+    if (shared) bytes += align(size);
+  }
+}
+
+PlanMemory::PlanMemory(const std::vector<Plan>& plans, const Communicator& communicator)
+    : rank_(communicator.rank()) {
+  for (const Plan& plan : plans) layouts_.emplace_back(plan);
+  const auto own = static_cast<std::size_t>(rank_);
+  for (const BufferRole role : workspace_roles) {
+    const Buffer& buffer = plans[own].buffer(role);
+    if (!buffer.peer_written)
+      own_buffers_[static_cast<std::size_t>(role)] = DeviceArray<std::byte>(bytes_of(plans[own], buffer));
+  }
+  if (needs_peer_memory(plans)) {
+    peers_ = std::make_unique<PeerMemory>(communicator, layouts_[own].bytes);
+  } else {
+    own_ = DeviceArray<std::byte>(layouts_[own].bytes);
+    FLASHOVERLAP_CUDA(cudaMemsetAsync(own_.data(), 0, own_.size(), side_));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(side_));
+  }
+}
+
+std::byte* PlanMemory::memory(int rank) const {
+  if (peers_) return peers_->of(rank);
+  return rank == rank_ ? own_.data() : nullptr;
+}
+
+void* PlanMemory::buffer(int rank, BufferRole role) const {
+  const auto index = static_cast<std::size_t>(role);
+  const std::int64_t offset = layouts_[static_cast<std::size_t>(rank)].buffers[index];
+  if (offset != none) return memory(rank) + offset;
+  return rank == rank_ ? own_buffers_[index].data() : nullptr;
+}
+
+std::uint32_t* PlanMemory::counters(int rank) const {
+  std::byte* const begin = memory(rank);
+  if (begin == nullptr) return nullptr;
+  return reinterpret_cast<std::uint32_t*>(begin + layouts_[static_cast<std::size_t>(rank)].counters);
+}
+
+void PlanMemory::meet() {
+  if (peers_) peers_->meet();
+}
+
+void PlanMemory::tell_failure() const noexcept {
+  if (!peers_) return;
+  try {
+    StreamMemoryBatch batch;
+    for (int rank = 0; rank < static_cast<int>(layouts_.size()); ++rank) {
+      if (rank != rank_) batch.write(reinterpret_cast<std::uint32_t*>(memory(rank)) + rank_, 1);
+    }
+    batch.enqueue(side_);
+    cudaStreamSynchronize(side_);
+  } catch (const Error&) {
+    // The GPU is gone; its peers find that out by themselves.
+  }
+}
+
+void PlanMemory::check_peers() const {
+  if (!peers_) return;
+  std::array<std::uint32_t, max_ranks> failures{};
+  FLASHOVERLAP_CUDA(
+      cudaMemcpyAsync(failures.data(), memory(rank_), failure_bytes, cudaMemcpyDeviceToHost, side_));
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(side_));
+  const auto failed = std::ranges::find_if(failures, [](std::uint32_t word) { return word != 0; });
+  if (failed == failures.end()) return;
+  throw CommunicationError(
+      fmt::format("rank {} of {}: rank {} has given up a run, so what it sent may be wrong", rank_,
+                  layouts_.size(), failed - failures.begin()));
+}
+
+}  // namespace flashoverlap

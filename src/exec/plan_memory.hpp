@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/peer_memory.hpp"
+#include "flashoverlap/plan.hpp"
+#include "gemm/device_memory.hpp"
+
+namespace flashoverlap {
+
+/// The workspace and the counters of one rank's plan; where plans need it, those of its peers too, which
+/// then also tell each other when they give up.
+class PlanMemory {
+ public:
+  /// Every rank makes it at the same time. Throws as `PeerMemory` does.
+  PlanMemory(const std::vector<Plan>& plans, const Communicator& communicator);
+
+  /// Null where a buffer is the caller's, of no size, or a peer's that this rank does not write.
+  void* buffer(int rank, BufferRole role) const;
+  /// Zero at first; null where this rank cannot address them.
+  std::uint32_t* counters(int rank) const;
+
+  /// See `PeerMemory::meet`; returns at once where there is no peer memory.
+  void meet();
+
+  /// Tells every peer that this rank will not answer any more: from then on, what it writes and raises means
+  /// nothing.
+  void tell_failure() const noexcept;
+  /// Throws `CommunicationError` naming a peer that has told its failure. Waits for a copy of a few bytes.
+  void check_peers() const;
+
+ private:
+  /// Bytes from the beginning of a rank's memory; `none` for what is not there.
+  struct Layout {
+    explicit Layout(const Plan& plan);
+    std::size_t counters = 0;
+    std::array<std::int64_t, buffer_count> buffers{};
+    std::size_t bytes = 0;
+  };
+
+  std::byte* memory(int rank) const;
+
+  int rank_;
+  std::vector<Layout> layouts_;  // [rank]
+  std::array<DeviceArray<std::byte>, buffer_count> own_buffers_;
+  DeviceArray<std::byte> own_;  // where there is no peer memory
+  std::unique_ptr<PeerMemory> peers_;
+  CudaStream side_{StreamPriority::high};  // for what must pass while others are stuck
+};
+
+}  // namespace flashoverlap

@@ -1,0 +1,66 @@
+#include "exec/plan_needs.hpp"
+
+#include <algorithm>
+
+namespace flashoverlap {
+namespace {
+
+bool is_nccl(const Message& message) {
+  switch (message.kind) {
+    case MessageKind::all_reduce:
+    case MessageKind::reduce_scatter:
+    case MessageKind::all_gather:
+    case MessageKind::exchange:
+      return true;
+    case MessageKind::copy:
+    case MessageKind::store:
+    case MessageKind::signal:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool needs_peer_memory(const std::vector<Plan>& plans) {
+  return std::ranges::any_of(plans, [](const Plan& plan) {
+    const auto is_far = [&](const Raise& raise) { return raise.rank != none && raise.rank != plan.rank; };
+    return std::ranges::any_of(plan.buffers, &Buffer::peer_written) ||
+           std::ranges::any_of(plan.tiles, is_far, &Tile::raise) ||
+           std::ranges::any_of(plan.messages, [&](const Message& message) {
+             return std::ranges::any_of(message.raises, is_far);
+           });
+  });
+}
+
+bool needs_nccl(const std::vector<Plan>& plans) {
+  return std::ranges::any_of(plans,
+                             [](const Plan& plan) { return std::ranges::any_of(plan.messages, is_nccl); });
+}
+
+bool tiles_wait(const Plan& plan) {
+  return std::ranges::any_of(
+      plan.tiles, [](const Tile& tile) { return tile.start_wait != none || tile.store_wait != none; });
+}
+
+std::int32_t raises_by_messages(const Plan& plan, const Raise& raise) {
+  std::ptrdiff_t count = 0;
+  for (const Message& message : plan.messages) count += std::ranges::count(message.raises, raise);
+  return static_cast<std::int32_t>(count);
+}
+
+bool messages_take_multiprocessors(const std::vector<Plan>& plans, std::int32_t rank) {
+  const Plan& plan = plans[static_cast<std::size_t>(rank)];
+  return std::ranges::any_of(plan.messages, [&](const Message& message) {
+    const auto is_shared = [&](const Raise& raise) {
+      const Plan& owner = plans[static_cast<std::size_t>(raise.rank)];
+      return raises_by_messages(plan, raise) !=
+             owner.counters[static_cast<std::size_t>(raise.counter)].target;
+    };
+    const bool stays = message.kind == MessageKind::copy && message.peer == rank;
+    return is_nccl(message) || message.kind == MessageKind::store || stays ||
+           std::ranges::any_of(message.raises, is_shared);
+  });
+}
+
+}  // namespace flashoverlap

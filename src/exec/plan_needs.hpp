@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+
+/// What the plans of all ranks need of the GPUs they run on.
+namespace flashoverlap {
+
+/// Whether any rank writes or raises anything of another one itself.
+bool needs_peer_memory(const std::vector<Plan>& plans);
+
+/// Whether any rank calls NCCL.
+bool needs_nccl(const std::vector<Plan>& plans);
+
+/// Whether tiles of the rank wait for counters.
+bool tiles_wait(const Plan& plan);
+
+/// How often a rank's messages raise a counter of any rank.
+std::int32_t raises_by_messages(const Plan& plan, const Raise& raise);
+
+/// Whether messages of the rank take multiprocessors: NCCL, copy blocks, copies within the GPU, and raises of
+/// counters that other ranks raise too.
+bool messages_take_multiprocessors(const std::vector<Plan>& plans, std::int32_t rank);
+
+}  // namespace flashoverlap

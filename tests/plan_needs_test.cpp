@@ -1,0 +1,101 @@
+#include "exec/plan_needs.hpp"
+
+#include <gtest/gtest.h>
+
+#include "exec/in_order.hpp"
+#include "flashoverlap/planner.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using enum Operation;
+using enum Strategy;
+
+std::vector<Plan> plans_of(Operation operation, Strategy strategy, int ranks,
+                           Exchange exchange = Exchange::rows, Operand gathered = Operand::a) {
+  return make_plans({.operation = operation,
+                     .m = 64,
+                     .n = 64,
+                     .k = 32,
+                     .ranks = ranks,
+                     .gathered = gathered,
+                     .exchange = exchange},
+                    {.strategy = strategy, .tile_rows = 8, .tile_cols = 8, .multiprocessors = 4});
+}
+
+bool takes_multiprocessors(const std::vector<Plan>& plans) {
+  return messages_take_multiprocessors(plans, 0);
+}
+
+TEST(PlanNeeds, PeerMemoryIsForCopiesAndStoresToOtherRanks) {
+  for (const Operation operation :
+       {gemm_all_reduce, gemm_reduce_scatter, gemm_all_to_all, all_gather_gemm, all_to_all_gemm}) {
+    for (const Strategy strategy : {sequential, signal, p2p}) {
+      EXPECT_FALSE(needs_peer_memory(plans_of(operation, strategy, 4)));
+      EXPECT_TRUE(needs_nccl(plans_of(operation, strategy, 4)));
+    }
+    for (const Strategy strategy : {copy, store}) {
+      EXPECT_TRUE(needs_peer_memory(plans_of(operation, strategy, 4)));
+      EXPECT_FALSE(needs_peer_memory(plans_of(operation, strategy, 1)));
+      EXPECT_FALSE(needs_nccl(plans_of(operation, strategy, 4)));
+    }
+  }
+}
+
+TEST(PlanNeeds, CopyEnginesTakeNoMultiprocessorsUnlessSeveralRanksRaiseACounter) {
+  EXPECT_FALSE(takes_multiprocessors(plans_of(gemm_reduce_scatter, copy, 2)));
+  EXPECT_TRUE(takes_multiprocessors(plans_of(gemm_reduce_scatter, copy, 4)));
+  EXPECT_FALSE(takes_multiprocessors(plans_of(all_gather_gemm, copy, 4)));
+  EXPECT_FALSE(takes_multiprocessors(plans_of(gemm_reduce_scatter, store, 4)));
+  EXPECT_TRUE(takes_multiprocessors(plans_of(all_gather_gemm, store, 4)));
+  EXPECT_TRUE(takes_multiprocessors(plans_of(all_gather_gemm, p2p, 2)));
+}
+
+TEST(PlanNeeds, OnlyPlansThatOverlapHaveTilesThatWaitForOthers) {
+  EXPECT_FALSE(tiles_wait(plans_of(gemm_all_reduce, signal, 4)[0]));
+  EXPECT_TRUE(tiles_wait(plans_of(gemm_reduce_scatter, copy, 4)[0]));
+  EXPECT_TRUE(tiles_wait(plans_of(all_gather_gemm, signal, 4)[0]));
+}
+
+TEST(InOrder, IsOnlyForPlansWithoutOverlap) {
+  for (const Strategy strategy : {signal, copy, store, p2p})
+    EXPECT_FALSE(in_order(plans_of(gemm_reduce_scatter, strategy, 4)[1]));
+}
+
+TEST(InOrder, ComputesWholeAndThenCommunicates) {
+  const auto order = in_order(plans_of(gemm_reduce_scatter, sequential, 4)[1]);
+  ASSERT_TRUE(order && order->gemm);
+  EXPECT_EQ(order->messages_before, 0u);
+  EXPECT_EQ(order->gemm->a, BufferRole::a);
+  EXPECT_EQ(order->gemm->c, BufferRole::staging);
+  ASSERT_EQ(order->messages.size(), 1u);
+  EXPECT_TRUE(order->messages[0].waits.empty());
+}
+
+TEST(InOrder, GathersAndThenComputesWhole) {
+  for (const Operand gathered : {Operand::a, Operand::b}) {
+    const auto order = in_order(plans_of(all_gather_gemm, sequential, 4, Exchange::rows, gathered)[1]);
+    ASSERT_TRUE(order && order->gemm);
+    EXPECT_EQ(order->messages_before, 1u);
+    EXPECT_EQ(order->gemm->a, gathered == Operand::a ? BufferRole::gathered : BufferRole::a);
+    EXPECT_EQ(order->gemm->b, gathered == Operand::b ? BufferRole::gathered : BufferRole::b);
+    EXPECT_EQ(order->gemm->c, BufferRole::out);
+    ASSERT_EQ(order->messages.size(), 1u);
+    EXPECT_TRUE(order->messages[0].raises.empty());
+  }
+  const auto exchanged = in_order(plans_of(all_to_all_gemm, sequential, 4)[1]);
+  ASSERT_TRUE(exchanged && exchanged->gemm);
+  EXPECT_EQ(exchanged->messages_before, 1u);
+}
+
+TEST(InOrder, KeepsWaitsAndRaisesWhereTheKernelComputes) {
+  const auto plans = plans_of(all_to_all_gemm, sequential, 4, Exchange::heads);
+  const auto order = in_order(plans[1]);
+  ASSERT_TRUE(order);
+  EXPECT_FALSE(order->gemm);
+  EXPECT_EQ(order->messages_before, 1u);
+  EXPECT_EQ(order->messages, plans[1].messages);
+}
+
+}  // namespace
+}  // namespace flashoverlap
