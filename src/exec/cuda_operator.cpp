@@ -132,7 +132,7 @@ struct Operator::State {
                                stream);
     }
     memory.meet();
-    if (!order && tiles_wait(plan)) {
+    if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
       messages.rehearse(buffers, stream);
       FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
       await_warm_up();

@@ -54,7 +54,6 @@ class Multiplier {
 
   /// A whole tile stored at once holds up the loads.
   static constexpr int steps_per_box = 3;
-  static constexpr int most_partials = 7;
 
   /// The low half of what the tensor cores need to know of an operand in shared memory, 128-byte swizzled
   /// (PTX ISA, "Matrix descriptor format"); `descriptor_high` is the other. With k contiguous, 8 rows of 128
@@ -139,52 +138,92 @@ class Multiplier {
 
   /// Partial results of the other ranks, in rank order with this rank's own in its place.
   __device__ void add_partials(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
-    if (arguments_.addend_count == 1) {
-      add_batches<1, 32>(addend_row, tile, sum);
+    const bool in_words = (arguments_.addend_pitch | tile.addend_col) % 2 == 0;
+    if (!in_words) {
+      add_by_element(addend_row, tile, sum);
+    } else if (arguments_.addend_count == 1) {
+      add_by_batch<16, 1>(addend_row, tile, sum);
     } else {
-      add_batches<most_partials, 8>(addend_row, tile, sum);
+      add_by_batch<16, 2>(addend_row, tile, sum);
     }
   }
 
-  /// Adds `Pairs` neighbouring columns of each of two rows at a time, from as many as `Sources` ranks: so
-  /// many loads are on their way at once.
-  template <int Sources, int Pairs>
-  __device__ void add_batches(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
-    const int lane = thread_ % 32;
-    const int first_row =
-        tiles_.cluster_block * Shape::rows + group_ * Shape::group_rows + thread_ / 32 * 16 + lane / 4;
-    const std::int64_t pitch = arguments_.addend_pitch;
-    const std::int64_t stride = arguments_.addend_stride * pitch;
-    const Element* first = static_cast<const Element*>(arguments_.addends) +
-                           (std::int64_t{addend_row} + first_row) * pitch + tile.addend_col + lane % 4 * 2;
+  /// This thread's first row of the tile.
+  __device__ int first_row() const {
+    return tiles_.cluster_block * Shape::rows + group_ * Shape::group_rows + thread_ / 32 * 16 +
+           thread_ % 32 / 4;
+  }
+
+  /// And, of a partial result, its first column there.
+  __device__ const Element* first_partial(int addend_row, const DeviceTile::Store& tile) const {
+    return static_cast<const Element*>(arguments_.addends) +
+           (std::int64_t{addend_row} + first_row()) * arguments_.addend_pitch + tile.addend_col +
+           thread_ % 4 * 2;
+  }
+
+  // Loads go past the L1 cache, as peers write what they load.
+
+  /// So many pairs of neighbouring elements at a time, of as many ranks as `Sources`: all their loads are on
+  /// their way at once. Where C has an odd number of columns, the pair's second one is not stored.
+  template <int Pairs, int Sources>
+  __device__ void add_by_batch(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
+    const Element* first = first_partial(addend_row, tile);
+    const int rows_left = tile.rows - first_row();
+    const int cols_left = tile.cols - thread_ % 4 * 2;
 #pragma unroll
     for (int batch = 0; batch < Shape::cols / 4; batch += Pairs) {
-      std::uint32_t partials[Sources][Pairs];
+      constexpr int pairs_in_all = Shape::cols / 4;
+      float2 totals[Pairs] = {};
+      const auto add_sources = [&](int begin, int end) {
+        for (int source = begin; source < end; source += Sources) {
+          std::uint32_t partials[Sources][Pairs] = {};
 #pragma unroll
-      for (int each = 0; each < Pairs; ++each) {
-        const int pair = batch + each;
-        if (pair >= Shape::cols / 4) break;
-        const Element* from = first + pair % 2 * 8 * pitch + pair / 2 * 8;
-        const int cols = first_row + pair % 2 * 8 < tile.rows ? tile.cols - pair / 2 * 8 - lane % 4 * 2 : 0;
+          for (int each = 0; each < Sources; ++each) {
+            const Element* from =
+                first + (source + each) * arguments_.addend_stride * arguments_.addend_pitch;
 #pragma unroll
-        for (int source = 0; source < Sources; ++source)
-          partials[source][each] =
-              source < arguments_.addend_count ? load_pair(from + source * stride, cols) : 0;
-      }
+            for (int pair = batch; pair < min(batch + Pairs, pairs_in_all); ++pair) {
+              const Element* pair_from = from + pair % 2 * 8 * arguments_.addend_pitch + pair / 2 * 8;
+              if (source + each < end && pair % 2 * 8 < rows_left && pair / 2 * 8 < cols_left)
+                partials[each][pair - batch] = __ldcg(reinterpret_cast<const unsigned int*>(pair_from));
+            }
+          }
 #pragma unroll
-      for (int each = 0; each < Pairs; ++each) {
-        const int pair = batch + each;
-        if (pair >= Shape::cols / 4) break;
-        float2 total{};
+          for (int each = 0; each < Sources; ++each) {
 #pragma unroll
-        for (int source = 0; source < Sources; ++source) {
-          if (source == arguments_.rank) add(total, {sum[2 * pair], sum[2 * pair + 1]});
-          if (source < arguments_.addend_count) add(total, unpack(partials[source][each]));
+            for (int pair = 0; pair < Pairs; ++pair) add(totals[pair], unpack(partials[each][pair]));
+          }
         }
-        if (arguments_.rank == arguments_.addend_count) add(total, {sum[2 * pair], sum[2 * pair + 1]});
-        sum[2 * pair] = total.x;
-        sum[2 * pair + 1] = total.y;
+      };
+      add_sources(0, arguments_.rank);
+#pragma unroll
+      for (int pair = batch; pair < min(batch + Pairs, pairs_in_all); ++pair)
+        add(totals[pair - batch], {sum[2 * pair], sum[2 * pair + 1]});
+      add_sources(arguments_.rank, arguments_.addend_count);
+#pragma unroll
+      for (int pair = batch; pair < min(batch + Pairs, pairs_in_all); ++pair) {
+        sum[2 * pair] = totals[pair - batch].x;
+        sum[2 * pair + 1] = totals[pair - batch].y;
       }
+    }
+  }
+
+  __device__ void add_by_element(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
+    const Element* first = first_partial(addend_row, tile);
+    const std::int64_t stride = arguments_.addend_stride * arguments_.addend_pitch;
+#pragma unroll
+    for (int element = 0; element < Shape::cols / 2; ++element) {
+      const int row = element / 2 % 2 * 8;
+      const int col = element / 4 * 8 + element % 2;
+      if (row >= tile.rows - first_row() || col >= tile.cols - thread_ % 4 * 2) continue;
+      const Element* from = first + row * arguments_.addend_pitch + col;
+      float total = 0;
+      for (int source = 0; source < arguments_.addend_count; ++source) {
+        if (source == arguments_.rank) total += sum[element];
+        total += static_cast<float>(__ldcg(from + source * stride));
+      }
+      if (arguments_.rank == arguments_.addend_count) total += sum[element];
+      sum[element] = total;
     }
   }
 
@@ -199,15 +238,6 @@ class Multiplier {
     } else {
       return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
     }
-  }
-
-  /// Two elements, of which as many as `cols` exist; past the L1 cache, as peers write them.
-  static __device__ std::uint32_t load_pair(const Element* from, int cols) {
-    if (cols <= 0) return 0;
-    const auto* bits = reinterpret_cast<const std::uint16_t*>(from);
-    if (cols >= 2 && reinterpret_cast<std::uintptr_t>(from) % 4 == 0)
-      return __ldcg(reinterpret_cast<const unsigned int*>(bits));
-    return __ldcg(bits) | (cols >= 2 ? static_cast<std::uint32_t>(__ldcg(bits + 1)) << 16 : 0U);
   }
 
   __device__ void stage_box(int box, const Packed& result) {
