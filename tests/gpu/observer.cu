@@ -6,9 +6,17 @@ namespace flashoverlap::testing {
 namespace {
 
 constexpr int elements_per_load = 8;
-constexpr int blocks = 100;  // most of a GPU, so that every warp has little to copy
-constexpr int warps = 16;    // of a block
+constexpr int blocks = free_multiprocessors;
+constexpr int warps = 16;  // of a block
 constexpr std::uint64_t patience_ns = 500'000'000;
+
+/// Without a fence, which takes longer than stores that are on their way: loads behind the loop are not made
+/// before it has ended, and go past the L1 cache.
+__device__ std::uint32_t counter_now(const std::uint32_t* counter) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
 
 /// A range has several warps, each of which watches the counter by itself and copies its part at once.
 __global__ void observe(const Announced* ranges, int count, const uint4* from, uint4* to) {
@@ -19,11 +27,12 @@ __global__ void observe(const Announced* ranges, int count, const uint4* from, u
   if (warp >= watchers * count) return;
   const Announced range = ranges[warp % count];
   const std::int64_t end = (range.first + range.count) / elements_per_load;
-  while (sm90::read_counter(range.counter) < range.target) {
+  while (counter_now(range.counter) < range.target) {
     if (sm90::nanoseconds() - begin > patience_ns) return;
   }
-  for (std::int64_t load = range.first / elements_per_load + warp / count * 32 + lane; load < end;
-       load += watchers * 32)
+  // From the end, which is stored last.
+  for (std::int64_t load = end - 1 - warp / count * 32 - lane; load >= range.first / elements_per_load;
+       load -= watchers * 32)
     to[load] = __ldcg(from + load);
 }
 

@@ -7,6 +7,8 @@
 
 namespace flashoverlap::testing {
 
+constexpr int free_multiprocessors = 32;  ///< that the GEMM must leave to the watching warps
+
 /// Elements [first, first + count), both multiples of 8, are final when `counter` has reached `target`.
 struct Announced {
   const std::uint32_t* counter;

@@ -80,20 +80,23 @@ std::vector<testing::Announced> tiles(const GpuRanks& ranks, const Plan& plan) {
   return ranges;
 }
 
-/// One rank, waves of 16 multiprocessors.
-Plan plan_of(std::mt19937_64& engine, bool as_wide_as_a_tile) {
-  const auto kernels = kernel_tiles();
-  const KernelTile& tile = kernels[engine() % kernels.size()];
-  const auto most_cols = static_cast<std::uint64_t>(as_wide_as_a_tile ? tile.cols : 2000);
-  return make_plan({.m = static_cast<std::int64_t>(engine() % 2000 + 1),
-                    .n = static_cast<std::int64_t>(engine() % (most_cols / 8) + 1) * 8,
-                    .k = static_cast<std::int64_t>(engine() % 32 + 1) * 8},
+Plan plan_of(std::mt19937_64& engine, const KernelTile& tile, std::int64_t most_rows, std::int64_t most_cols,
+             int multiprocessors) {
+  const auto up_to = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(most)) + 1;
+  };
+  return make_plan({.m = up_to(most_rows), .n = up_to(most_cols / 8) * 8, .k = up_to(32) * 8},
                    {.strategy = Strategy::signal,
                     .tile_rows = tile.rows,
                     .tile_cols = tile.cols,
                     .cluster_rows = tile.cluster_rows,
-                    .multiprocessors = 16},
+                    .multiprocessors = multiprocessors},
                    0);
+}
+
+const KernelTile& any_tile(std::mt19937_64& engine) {
+  const auto tiles = kernel_tiles();
+  return tiles[engine() % tiles.size()];
 }
 
 /// Runs `gemm` with `before` and `after` it, over memory that is filled with two patterns in turn.
@@ -126,7 +129,7 @@ TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal
   std::mt19937_64 engine(seed);
   const Streams streams;
   for (int run = 0; run < runs_wanted() && !HasFatalFailure(); run += runs_per_plan) {
-    const std::vector<Plan> plans{plan_of(engine, false)};
+    const std::vector<Plan> plans{plan_of(engine, any_tile(engine), 2000, 2000, 16)};
     SCOPED_TRACE(described(seed, plans[0]));
     GpuRanks ranks(plans, engine());
     WatchedGemm watched(ranks, plans[0], groups(ranks, plans[0]));
@@ -146,12 +149,17 @@ TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal
   }
 }
 
+constexpr int most_tiles = 132 - testing::free_multiprocessors;
+
 TEST(Sm90Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
   const std::uint64_t seed = testing::base_seed();
   std::mt19937_64 engine(seed);
   const Streams streams;
   for (int run = 0; run < runs_wanted() && !HasFatalFailure(); run += runs_per_plan) {
-    std::vector<Plan> plans{plan_of(engine, true)};
+    // Tiles as wide as C, at most one for each multiprocessor: all are stored at the same time, when stores
+    // take longest.
+    const KernelTile& tile = any_tile(engine);
+    std::vector<Plan> plans{plan_of(engine, tile, most_tiles * tile.rows, tile.cols, most_tiles)};
     announce_every_tile(plans[0]);
     SCOPED_TRACE(described(seed, plans[0]));
     GpuRanks ranks(plans, engine());
