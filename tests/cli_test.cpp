@@ -148,6 +148,10 @@ TEST_F(Cli, SearchIsNeverSlowerThanEveryWaveByItself) {
   const json equal = json::parse(run(problem).out);
   EXPECT_FALSE(searched["schedule"]["groups"].empty());
   EXPECT_LE(searched["prediction"]["latency_us"], equal["prediction"]["latency_us"].get<double>() * 1.02);
+
+  const json first = json::parse(run(problem + " --search --first-multiprocessors 132").out);
+  EXPECT_EQ(first["schedule"]["first_multiprocessors"], 132);
+  EXPECT_LE(first["prediction"]["latency_us"], searched["prediction"]["latency_us"].get<double>() * 1.02);
 }
 
 TEST_F(Cli, SavedPlansCanBeCheckedAndDrawn) {
@@ -275,6 +279,7 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"--cluster", {"0", "3", "-1", "two"}},
       {"--multiprocessors", {"0", "-1", "5000", "many", ""}},
       {"--comm-multiprocessors", {"-1", "5000", "few"}},
+      {"--first-multiprocessors", {"0", "5000", "few"}},
       {"--raster", {"0", "-1", "1048577", "x"}},
       {"--waves-per-group", {"0", "-1", "1048577", "0.5"}},
       {"--groups", {"", ",", "1,", ",1", "1,,2", "0", "1,0", "-1", "1;2", "[1,2]", "99999999999", "1, 2"}},

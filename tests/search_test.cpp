@@ -113,6 +113,17 @@ TEST(SearchTest, KeepsAFirstGroupThatIsGiven) {
   EXPECT_THROW(best_grouping(costs, 8), InvalidArgument);
 }
 
+TEST(SearchTest, TriesFirstGroupsFromOneWaveToTheWholeGemm) {
+  const Problem small{.operation = Operation::gemm_all_reduce, .m = 1024, .n = 1280, .k = 64, .ranks = 2};
+  EXPECT_THAT(first_groups(small, {.multiprocessors = 8, .first_multiprocessors = 10}),
+              ElementsAre(1, 2, 3, 4));  // 40 tiles
+  const Problem large{.operation = Operation::gemm_all_reduce, .m = 16384, .n = 16384, .k = 64, .ranks = 2};
+  const std::vector<int> sizes = first_groups(large, {.multiprocessors = 8, .first_multiprocessors = 10});
+  EXPECT_LE(sizes.size(), 33u);
+  EXPECT_EQ(sizes.front(), 1);
+  EXPECT_EQ(sizes.back(), 820);  // 8,192 tiles
+}
+
 TEST(SearchTest, RefusesWhatCannotBeSearched) {
   EXPECT_THROW(best_grouping(affine_costs(0, 1, 1, 1)), InvalidArgument);
   EXPECT_THROW(best_grouping_exhaustive(affine_costs(0, 1, 1, 1)), InvalidArgument);

@@ -36,6 +36,10 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0)
 /// The same by trying all 2^(waves−1) partitions; throws `InvalidArgument` above 24 waves.
 PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs);
 
+/// Sizes of the first group to try where its multiprocessors differ: some 32 at most, from 1 up to the whole
+/// GEMM on them.
+std::vector<int> first_groups(const Problem& problem, const Schedule& schedule);
+
 /// Costs of a problem under a schedule by strategy `signal`, on a machine; `schedule.strategy` does not
 /// matter, and of its groups only the size of the first, where it has `first_multiprocessors`. Throws
 /// `InvalidArgument` for operations whose communication comes before the GEMM, which the predictor does not

@@ -58,8 +58,6 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
                         double wave_us, CollectiveCurves& curves) {
   const Curve& beside_gemm = curves.capped(schedule.comm_multiprocessors).beside_gemm;
   const Curve& alone = curves.capped(0).alone;
-  constexpr int whole = 1 << 20;
-  constexpr int sizes_tried = 32;  // of the first group
   PredictedSchedule best{.latency_us = std::numeric_limits<double>::infinity()};
   PredictedSchedule best_pair = best;
   const auto keep = [&](PredictedSchedule& kept, std::vector<int> groups, double latency_us) {
@@ -67,9 +65,7 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
     kept = {schedule, latency_us};
     kept.schedule.groups = std::move(groups);
   };
-  schedule.groups = {whole};
-  const int most = grouped_waves(problem, schedule);
-  for (int first = 1; first <= most; first += (most + sizes_tried - 1) / sizes_tried) {
+  for (const int first : first_groups(problem, schedule)) {
     schedule.groups = {first};
     const GroupingCosts costs = measured_costs(problem, schedule, wave_us, beside_gemm, alone);
     PredictedGrouping grouping = best_grouping(costs, first);

@@ -53,10 +53,22 @@ std::vector<int> searched_groups(const Problem& problem, const Schedule& schedul
   require(schedule.strategy == Strategy::signal, "--search", name(schedule.strategy),
           "only the groups of --strategy signal can be searched");
   require(schedule.groups.empty(), "--search", "(given)", "cannot be combined with --groups");
-  const GroupingCosts costs = grouping_costs(problem, schedule, machine);
-  require(costs.waves <= most_searched_waves, "--search", fmt::format("{} waves", costs.waves),
-          fmt::format("at most {} can be searched", most_searched_waves));
-  return best_grouping(costs).groups;
+  const auto costs_of = [&](const Schedule& each) {
+    const GroupingCosts costs = grouping_costs(problem, each, machine);
+    require(costs.waves <= most_searched_waves, "--search", fmt::format("{} waves", costs.waves),
+            fmt::format("at most {} can be searched", most_searched_waves));
+    return costs;
+  };
+  if (schedule.first_multiprocessors == 0) return best_grouping(costs_of(schedule)).groups;
+
+  PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
+  Schedule tried = schedule;
+  for (const int first : first_groups(problem, schedule)) {
+    tried.groups = {first};
+    PredictedGrouping found = best_grouping(costs_of(tried), first);
+    if (found.latency_us < best.latency_us) best = std::move(found);
+  }
+  return best.groups;
 }
 
 }  // namespace
@@ -116,6 +128,9 @@ void PlanOptions::add_schedule(CLI::App& command) {
   group(add_text(command, "--multiprocessors", take_multiprocessors,
                  "Left to the GEMM; by default the machine's, less what communication occupies"))
       ->type_name("N");
+  group(add_integer(command, "--first-multiprocessors", schedule_.first_multiprocessors,
+                    "Those that compute the first group, instead of --multiprocessors (--strategy signal)", 1,
+                    4096));
   const auto take_comm_multiprocessors = [this](const std::string& text) {
     comm_multiprocessors_ = static_cast<int>(to_integer("--comm-multiprocessors", text, 0, 4096));
   };

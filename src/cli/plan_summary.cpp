@@ -116,9 +116,11 @@ std::string describe(const Problem& problem) {
 }
 
 std::string describe(const Schedule& schedule) {
-  return fmt::format("{}, {}, tiles of {}x{}, {} multiprocessors", name(schedule.strategy),
+  const int more = schedule.first_multiprocessors;
+  return fmt::format("{}, {}, tiles of {}x{}, {} multiprocessors{}", name(schedule.strategy),
                      name(schedule.layout), entry_rows(schedule), schedule.tile_cols,
-                     schedule.multiprocessors);
+                     schedule.multiprocessors,
+                     more > 0 ? fmt::format(" ({} for the first group)", more) : "");
 }
 
 int group_count(const Plan& plan) {

@@ -45,6 +45,7 @@ Prediction predict(std::span<const Plan> plans, const Machine& machine) {
   schedule.layout = Layout::natural;
   schedule.groups.clear();
   schedule.rounds = 1;
+  schedule.first_multiprocessors = 0;
   share_multiprocessors(schedule, problem.operation, machine);
   const Simulation sequential = simulate(make_plans(problem, schedule), machine);
   return {simulate(plans, machine), sequential.latency_us, busiest_lane(sequential)};

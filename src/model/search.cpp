@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/planner.hpp"
 
 namespace flashoverlap {
 
@@ -92,6 +93,18 @@ PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs) {
     if (latency_us < best.latency_us) best = {groups, latency_us};
   }
   return best;
+}
+
+std::vector<int> first_groups(const Problem& problem, const Schedule& schedule) {
+  constexpr int steps = 32;
+  constexpr int whole = 1 << 20;
+  Schedule single = schedule;
+  single.groups = {whole};
+  const int waves = grouped_waves(problem, single);
+  std::vector<int> sizes;
+  for (int size = 1; size <= waves; size += (waves + steps - 1) / steps) sizes.push_back(size);
+  if (sizes.back() != waves) sizes.push_back(waves);
+  return sizes;
 }
 
 }  // namespace flashoverlap
