@@ -54,7 +54,7 @@ std::vector<int> searched_groups(const Problem& problem, const Schedule& schedul
           "only the groups of --strategy signal can be searched");
   require(schedule.groups.empty(), "--search", "(given)", "cannot be combined with --groups");
   const auto costs_of = [&](const Schedule& each) {
-    const GroupingCosts costs = grouping_costs(problem, each, machine);
+    GroupingCosts costs = grouping_costs(problem, each, machine);
     require(costs.waves <= most_searched_waves, "--search", fmt::format("{} waves", costs.waves),
             fmt::format("at most {} can be searched", most_searched_waves));
     return costs;

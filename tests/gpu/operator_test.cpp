@@ -120,8 +120,8 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
   Problem& problem = drawn.problem;
   problem = {.operation = pick(enumerators<Operation>),
              .m = between(1, 900),
-             .n = between(1, 90) * 8,
-             .k = between(1, 40) * 8,
+             .n = std::int64_t{8} * between(1, 90),
+             .k = std::int64_t{8} * between(1, 40),
              .ranks = ranks,
              .data_type = between(0, 1) == 0 ? DataType::bf16 : DataType::fp16,
              .gathered = pick(enumerators<Operand>),

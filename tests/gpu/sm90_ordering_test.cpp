@@ -159,7 +159,8 @@ TEST(Sm90Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
     // Tiles as wide as C, at most one for each multiprocessor: all are stored at the same time, when stores
     // take longest.
     const KernelTile& tile = any_tile(engine);
-    std::vector<Plan> plans{plan_of(engine, tile, most_tiles * tile.rows, tile.cols, most_tiles)};
+    std::vector<Plan> plans{
+        plan_of(engine, tile, std::int64_t{most_tiles} * tile.rows, tile.cols, most_tiles)};
     announce_every_tile(plans[0]);
     SCOPED_TRACE(described(seed, plans[0]));
     GpuRanks ranks(plans, engine());
