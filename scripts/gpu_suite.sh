@@ -22,15 +22,16 @@ check() {
   run "$@" $command check --gpus "$gpus" --runs "$runs" --delays 200 --graph
 }
 
-# FABRIC M LAUNCHER...: each operation, with a picture of the last shape
+# FABRIC STRATEGIES M LAUNCHER...: each operation, with a picture of the last shape
 bench() {
   fabric=$1
-  m=$2
-  shift 2
-  for operation in gemm_all_reduce gemm_reduce_scatter gemm_all_to_all; do
+  strategies=$2
+  m=$3
+  shift 3
+  for operation in gemm_all_reduce gemm_reduce_scatter gemm_all_to_all all_gather_gemm all_to_all_gemm; do
     file=out/bench-$operation-$gpus-$fabric
-    run "$@" $command bench $operation --gpus "$gpus" --m "$m" --layout natural,tiled --json "$file.json" \
-      --timeline "$file.svg"
+    run "$@" $command bench $operation --gpus "$gpus" --m "$m" --strategy "$strategies" --layout natural,tiled \
+      --json "$file.json" --timeline "$file.svg"
   done
 }
 
@@ -44,9 +45,9 @@ case "${1:-}" in
     ;;
   bench)
     several
-    bench nvlink 1024,2048,4096,8192,16384 env
-    bench pcie_like 2048,8192 env NCCL_P2P_DISABLE=1
-    bench network_like 2048 $ranks "$gpus" --hosts 2
+    bench nvlink signal,copy,store 1024,2048,4096,8192,16384 env
+    bench pcie_like signal,p2p 2048,8192 env NCCL_P2P_DISABLE=1
+    bench network_like signal,p2p 2048 $ranks "$gpus" --hosts 2
     ;;
   *) echo "usage: scripts/gpu_suite.sh test|bench" >&2; exit 2 ;;
 esac
