@@ -5,6 +5,7 @@
 /// `validate` proves it, executors run it, `simulate` predicts it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -212,6 +213,13 @@ inline RowTarget stored_at(const Plan& plan, const Tile& tile, std::int32_t row)
   if (tile.row_map != none) return plan.row_map[static_cast<std::size_t>(tile.row_map + row)];
   if (tile.part_rows == none) return {tile.rank, tile.store_row + row};
   return {tile.rank, tile.store_row + row / tile.part_rows * tile.part_stride + row % tile.part_rows};
+}
+
+/// Whether a message waits for tiles of its own rank.
+inline bool waits_for_tiles(const Plan& plan, const Message& message) {
+  return std::any_of(message.waits.begin(), message.waits.end(), [&](const Wait& wait) {
+    return plan.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
+  });
 }
 
 /// "counter 3 (tiles of group 2)", "counter 5 (arrival from rank 1, group 0)": for every report that names a

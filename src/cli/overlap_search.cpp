@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 #include "cli/background_gemm.hpp"
 #include "cli/gpu_baseline.hpp"
@@ -56,8 +57,8 @@ GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, d
 /// The best grouping by the predictor, and the best into two groups.
 void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Problem& problem, Schedule schedule,
                         double wave_us, CollectiveCurves& curves) {
-  const Curve& beside_gemm = curves.capped(schedule.comm_multiprocessors).beside_gemm;
-  const Curve& alone = curves.capped(0).alone;
+  const Curve& beside_gemm = curves.beside_gemm(schedule.comm_multiprocessors);
+  const Curve& alone = curves.alone();
   PredictedSchedule best{.latency_us = std::numeric_limits<double>::infinity()};
   PredictedSchedule best_pair = best;
   const auto keep = [&](PredictedSchedule& kept, std::vector<int> groups, double latency_us) {
@@ -80,19 +81,20 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
 
 }  // namespace
 
-const CollectiveTimes& CollectiveCurves::capped(int thread_blocks) {
-  const auto [place, is_new] = times_.try_emplace(thread_blocks);
+const Curve& CollectiveCurves::measured(int thread_blocks) {
+  const auto [place, is_new] = curves_.try_emplace(thread_blocks);
   if (is_new) place->second = measure(thread_blocks);
   return place->second;
 }
 
-CollectiveTimes CollectiveCurves::measure(int thread_blocks) const {
+Curve CollectiveCurves::measure(int thread_blocks) const {
   constexpr std::int64_t largest = 64 << 20;
   const DeviceArray<Element> data(largest / sizeof(Element));
   const DeviceArray<Element> result(largest / sizeof(Element));
   fill_random(data.data(), data.size(), DataType::bf16, static_cast<std::uint64_t>(gpu_.rank()),
               gpu_.stream());
-  BackgroundGemm gemm(gpu_.multiprocessors() - thread_blocks);
+  std::optional<BackgroundGemm> gemm;
+  if (thread_blocks > 0) gemm.emplace(gpu_.multiprocessors() - thread_blocks);
   gpu_.barrier();
   const Communicator communicator = gpu_.communicator().capped(thread_blocks);
   const auto least_us = [&](std::int64_t bytes, const std::function<void()>& prepare) {
@@ -107,24 +109,23 @@ CollectiveTimes CollectiveCurves::measure(int thread_blocks) const {
     }
     return std::ranges::min(gpu_.maxima(times));
   };
-  const auto add_point = [](Curve& curve, std::int64_t bytes, double us) {
-    const double before = curve.points.empty() ? 0 : curve.points.back().microseconds;
-    curve.points.push_back({static_cast<double>(bytes), std::max(us, before)});
-  };
-  CollectiveTimes times;
+  Curve curve;
+  double most_us = 0;        // so far: more bytes take no less time
   least_us(largest, [] {});  // connects
   for (std::int64_t bytes = 1 << 20; bytes <= largest; bytes *= 4) {
     const double alone_us = least_us(bytes, [] {});
-    add_point(times.alone, bytes, alone_us);
-    if (thread_blocks == 0) continue;   // would find no multiprocessor beside a GEMM
-    constexpr double meeting_us = 500;  // until all ranks have begun
-    constexpr double worst_slowdown = 5;
-    const double beside_us = least_us(bytes, [&] { gemm.keep_busy(meeting_us + worst_slowdown * alone_us); });
-    gemm.wait();
-    add_point(times.beside_gemm, bytes, std::max(alone_us, beside_us));
+    most_us = std::max(most_us, alone_us);
+    if (gemm) {
+      constexpr double meeting_us = 500;  // until all ranks have begun
+      constexpr double worst_slowdown = 5;
+      const auto keep_busy = [&] { gemm->keep_busy(meeting_us + worst_slowdown * alone_us); };
+      most_us = std::max(most_us, least_us(bytes, keep_busy));
+      gemm->wait();
+    }
+    curve.points.push_back({static_cast<double>(bytes), most_us});
   }
   gpu_.barrier();
-  return times;
+  return curve;
 }
 
 std::vector<PredictedSchedule> candidate_schedules(const Problem& problem, const Method& method,

@@ -10,25 +10,24 @@
 
 namespace flashoverlap::cli {
 
-/// NCCL's time against the bytes of the whole matrix.
-struct CollectiveTimes {
-  Curve alone;
-  Curve beside_gemm;  ///< while a GEMM occupies all other multiprocessors; empty where there are none
-};
-
-/// By cap on NCCL's thread blocks, measured when first asked for; then every rank asks at the same time.
+/// NCCL's time against the bytes of the whole matrix, measured when first asked for; then every rank asks at
+/// the same time.
 class CollectiveCurves {
  public:
   CollectiveCurves(const GpuRank& gpu, Operation operation) : gpu_(gpu), operation_(operation) {}
 
-  const CollectiveTimes& capped(int thread_blocks);
+  /// With the GPU to itself.
+  const Curve& alone() { return measured(0); }
+  /// By so many thread blocks, while a GEMM occupies all other multiprocessors.
+  const Curve& beside_gemm(int thread_blocks) { return measured(thread_blocks); }
 
  private:
-  CollectiveTimes measure(int thread_blocks) const;
+  const Curve& measured(int thread_blocks);
+  Curve measure(int thread_blocks) const;
 
   const GpuRank& gpu_;
   Operation operation_;
-  std::map<int, CollectiveTimes> times_;
+  std::map<int, Curve> curves_;  // by cap on the thread blocks; 0: alone
 };
 
 struct Method {

@@ -7,20 +7,12 @@
 
 #include "flashoverlap/matrix.hpp"
 #include "flashoverlap/reorder.hpp"
+#include "gemm/download.hpp"
 
 namespace flashoverlap::cli {
 namespace {
 
 constexpr std::size_t most_samples = 4;
-
-Matrix download(DataType data_type, const Shape& shape, const Element* from) {
-  Matrix matrix(data_type, shape.rows, shape.cols);
-  if (shape.rows * shape.cols > 0)
-    FLASHOVERLAP_CUDA(cudaMemcpy(matrix.row(0), from,
-                                 static_cast<std::size_t>(shape.rows * matrix.row_bytes()),
-                                 cudaMemcpyDeviceToHost));
-  return matrix;
-}
 
 /// A row of A on a rank.
 struct SourceRow {
@@ -100,7 +92,7 @@ void read_sources(const Problem& problem, int rank, const GpuOperands& operands,
       const SourceRow& source = sample.sources[index];
       if (source.rank != rank) continue;
       const Matrix row =
-          download(problem.data_type, {1, problem.k}, operands.a.data() + source.row * problem.k);
+          download(problem.data_type, 1, problem.k, operands.a.data() + source.row * problem.k);
       sample.source_values[index] = row_of(row, 0);
     }
   }
@@ -114,7 +106,7 @@ void add_products(const Problem& problem, int own, int rank, const GpuOperands& 
   if (!computes_first && !gathers_b(problem) && rank != own) return;
   const Shape shape = b_shape(problem, rank);
   const std::int64_t first_col = gathers_b(problem) ? rank * shape.rows : 0;
-  const Matrix b = download(problem.data_type, shape, operands.b.data());
+  const Matrix b = download(problem.data_type, shape.rows, shape.cols, operands.b.data());
   for (std::int64_t col = 0; col < shape.rows; ++col) {
     const std::vector<double> column = row_of(b, col);
     for (Sample& sample : samples) {
@@ -147,7 +139,7 @@ double sampled_error(const GpuRank& gpu, const Plan& plan, const DeviceArray<Ele
   for_each_rank([&](int rank) { add_products(problem, plan.rank, rank, scratch, samples); });
   const Buffer& buffer = plan.buffer(BufferRole::out);
   const Matrix result =
-      natural_result(plan.output, download(problem.data_type, {buffer.rows, buffer.cols}, out.data()));
+      natural_result(plan.output, download(problem.data_type, buffer.rows, buffer.cols, out.data()));
   double squares = 0;
   double reference_squares = 0;
   for (const Sample& sample : samples) {

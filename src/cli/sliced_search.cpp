@@ -34,7 +34,7 @@ int waves(const Problem& problem, const Schedule& schedule) {
   const bool by_cols = problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b;
   const std::int64_t entries = by_cols ? entry_count(schedule, problem.m, divide_up(problem.n, parts))
                                        : entry_count(schedule, divide_up(problem.m, parts), problem.n);
-  return static_cast<int>(divide_up(entries, workers(schedule)));
+  return wave_count(schedule, entries);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -151,10 +150,7 @@ std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& par
 
 /// For a collective, which is at the same place in the lists of all ranks.
 const Communicator& CudaMessages::communicator_for(const Message& message) const {
-  const bool follows_tiles = std::ranges::any_of(message.waits, [&](const Wait& wait) {
-    return plan_.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
-  });
-  return follows_tiles && &message == &messages_.back() ? alone_ : beside_gemm_;
+  return &message == &messages_.back() && waits_for_tiles(plan_, message) ? alone_ : beside_gemm_;
 }
 
 void CudaMessages::transfer(const Message& message, const Buffers& own, cudaStream_t stream) const {

@@ -6,12 +6,6 @@
 namespace flashoverlap {
 namespace {
 
-bool follows_tiles(const Plan& plan, const Message& message) {
-  return message.after_tiles || std::ranges::any_of(message.waits, [&](const Wait& wait) {
-           return plan.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
-         });
-}
-
 /// Whether everything that tiles wait for is raised by this rank's first messages.
 bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
   std::vector<std::int32_t> missing;
@@ -53,8 +47,9 @@ std::optional<WholeGemm> whole_gemm(const Plan& plan) {
 
 std::optional<InOrder> in_order(const Plan& plan) {
   if (plan.schedule.strategy != Strategy::sequential) return std::nullopt;
-  const auto after = std::ranges::find_if(
-      plan.messages, [&](const Message& message) { return follows_tiles(plan, message); });
+  const auto after = std::ranges::find_if(plan.messages, [&](const Message& message) {
+    return message.after_tiles || waits_for_tiles(plan, message);
+  });
   const std::span<const Message> before(plan.messages.begin(), after);
   if (!tiles_can_follow(plan, before)) return std::nullopt;
   const std::optional<WholeGemm> gemm = whole_gemm(plan);

@@ -9,6 +9,7 @@
 #include "flashoverlap/planner.hpp"
 #include "gemm/cublas_gemm.hpp"
 #include "gemm/cuda_timer.hpp"
+#include "gemm/download.hpp"
 #include "gemm/quantile.hpp"
 #include "gemm/random_fill.hpp"
 #include "gemm/sm90_gemm.hpp"
@@ -37,13 +38,6 @@ struct OperandSet {
   DeviceArray<Element> b;
   DeviceArray<Element> c;
 };
-
-Matrix download(DataType data_type, const Shape& shape, const DeviceArray<Element>& from) {
-  Matrix matrix(data_type, shape.rows, shape.cols);
-  FLASHOVERLAP_CUDA(
-      cudaMemcpy(matrix.row(0), from.data(), from.size() * sizeof(Element), cudaMemcpyDeviceToHost));
-  return matrix;
-}
 
 double difference(const Matrix& values, const Matrix& reference) {
   std::vector<double> expected;
@@ -129,10 +123,10 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
     times.limited_us.push_back(median(samples[1 + limit]));
 
   variants.front()(0);
-  const Matrix expected = download(benchmark.data_type, c, operands[0].c);
+  const Matrix expected = download(benchmark.data_type, c.rows, c.cols, operands[0].c.data());
   operands[0].c.set_bytes(0xFF);  // NaN
   variants.back()(0);
-  times.error = difference(download(benchmark.data_type, c, operands[0].c), expected);
+  times.error = difference(download(benchmark.data_type, c.rows, c.cols, operands[0].c.data()), expected);
   return times;
 }
 

@@ -202,11 +202,7 @@ class Simulator {
   bool runs_after_gemm(const RankProgress& rank, const Message& message) const {
     const Plan& plan = *rank.plan;
     if (message.after_tiles) return true;
-    if (schedule_.strategy == Strategy::sequential) {
-      return std::ranges::any_of(message.waits, [&](const Wait& wait) {
-        return plan.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
-      });
-    }
+    if (schedule_.strategy == Strategy::sequential) return waits_for_tiles(plan, message);
     return !rank.room_for_collectives && runs_on_multiprocessors(message.kind) &&
            transferred_bytes(plan, message) > 0;
   }

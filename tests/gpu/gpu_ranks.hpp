@@ -7,6 +7,7 @@
 
 #include "flashoverlap/matrix.hpp"
 #include "flashoverlap/plan.hpp"
+#include "gemm/download.hpp"
 #include "gemm/sm90_gemm.hpp"
 
 namespace flashoverlap::testing {
@@ -23,12 +24,7 @@ inline DeviceArray<Element> upload(const Matrix& matrix) {
 }
 
 inline Matrix download(DataType data_type, const Buffer& shape, const DeviceArray<Element>& array) {
-  Matrix matrix(data_type, shape.rows, shape.cols);
-  if (array.size() > 0) {
-    FLASHOVERLAP_CUDA(
-        cudaMemcpy(matrix.row(0), array.data(), array.size() * sizeof(Element), cudaMemcpyDeviceToHost));
-  }
-  return matrix;
+  return flashoverlap::download(data_type, shape.rows, shape.cols, array.data());
 }
 
 class GpuRanks {
