@@ -43,10 +43,11 @@ TEST(PlanNeeds, PeerMemoryIsForCopiesAndStoresToOtherRanks) {
 }
 
 TEST(PlanNeeds, CopyEnginesTakeNoMultiprocessorsUnlessSeveralRanksRaiseACounter) {
-  EXPECT_FALSE(takes_multiprocessors(plans_of(gemm_reduce_scatter, copy, 2)));
-  EXPECT_TRUE(takes_multiprocessors(plans_of(gemm_reduce_scatter, copy, 4)));
-  EXPECT_FALSE(takes_multiprocessors(plans_of(all_gather_gemm, copy, 4)));
-  EXPECT_FALSE(takes_multiprocessors(plans_of(gemm_reduce_scatter, store, 4)));
+  for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce, gemm_all_to_all, all_gather_gemm})
+    EXPECT_FALSE(takes_multiprocessors(plans_of(operation, copy, 4)));
+  for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce})
+    EXPECT_FALSE(takes_multiprocessors(plans_of(operation, store, 4)));
+  EXPECT_TRUE(takes_multiprocessors(plans_of(all_to_all_gemm, copy, 4, Exchange::heads)));
   EXPECT_TRUE(takes_multiprocessors(plans_of(all_gather_gemm, store, 4)));
   EXPECT_TRUE(takes_multiprocessors(plans_of(all_gather_gemm, p2p, 2)));
 }

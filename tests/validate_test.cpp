@@ -270,8 +270,33 @@ TEST(ValidateRace, FindsDataThatMayArriveAfterTheRunIsOver) {
   for (Counter& counter : plans[0].counters) {
     if (counter.role == CounterRole::arrival) counter.target = 0;
   }
-  plans[0].messages.back().waits.erase(plans[0].messages.back().waits.begin());
+  std::erase_if(plans[0].messages.back().waits, [&](const Wait& wait) {
+    return plans[0].counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::arrival;
+  });
   expect_violation(plans, Violation::race, "when the rank's run is over");
+}
+
+TEST(ValidateRace, KnowsThatACopyToAPeerGoesOnBesideTheMessagesBehindIt) {
+  Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
+  // The arrival is told by a message of its own instead of by the copy.
+  const auto to_peer = std::ranges::find(plans[1].messages, MessageKind::copy, &Message::kind);
+  const Message told{.kind = MessageKind::signal, .raises = std::exchange(to_peer->raises, {})};
+  plans[1].messages.insert(to_peer + 1, told);
+  expect_violation(plans, Violation::race, "rank 1's message");
+}
+
+TEST(ValidateRace, KnowsThatCopiesToPeersFollowEachOther) {
+  Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
+  // All that rank 1's copies bring is told by the last of them.
+  Message* last = nullptr;
+  std::vector<Raise> raises;
+  for (Message& message : plans[1].messages) {
+    if (message.kind != MessageKind::copy) continue;
+    last = &message;
+    std::ranges::move(std::exchange(message.raises, {}), std::back_inserter(raises));
+  }
+  last->raises = raises;
+  EXPECT_NO_THROW(validate(plans));
 }
 
 TEST(ValidateCredit, FindsAWriteToAPeerThatMayNotHaveBegun) {

@@ -1,8 +1,9 @@
 /// A plan: what one rank does for one problem, as two lists that meet only at counters.
 ///
 /// The *tile list* is worked off in order by the workers of the GEMM (any number of them); the *message list*
-/// is worked off in order by the communication stream. Plain data, no behaviour: planners write it,
-/// `validate` proves it, executors run it, `simulate` predicts it.
+/// is worked off in order by the communication stream. Copies to peers begin there in their turn and then
+/// follow each other on a stream of their own, beside the messages that come after them. Plain data, no
+/// behaviour: planners write it, `validate` proves it, executors run it, `simulate` predicts it.
 #pragma once
 
 #include <algorithm>
@@ -147,7 +148,7 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-/// One step of the communication stream: waits, then the transfer, then the raises.
+/// One step of the communication: waits, then the transfer, then the raises.
 struct Message {
   MessageKind kind = MessageKind::signal;
   bool after_tiles = false;   ///< also waits until every tile of this rank is done
@@ -220,6 +221,11 @@ inline bool waits_for_tiles(const Plan& plan, const Message& message) {
   return std::any_of(message.waits.begin(), message.waits.end(), [&](const Wait& wait) {
     return plan.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
   });
+}
+
+/// Whether a message goes on beside those that come after it.
+inline bool goes_on_beside(const Plan& plan, const Message& message) {
+  return message.kind == MessageKind::copy && message.peer != plan.rank;
 }
 
 /// "counter 3 (tiles of group 2)", "counter 5 (arrival from rank 1, group 0)": for every report that names a

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -78,15 +79,27 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
     // between a signal and its transfer.
     flush(stream);
     if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].signalled, stream));
-    transfer(message, own, stream);
-    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
-    // Before the raises: whoever sees them may raise these counters again.
-    for (const Wait& wait : message.waits) {
-      if (wait.reset) pending_.write(counters_ + wait.counter, 0);
+    if (goes_on_beside(plan_, message)) {
+      copy_beside(index, own, stream);
+    } else {
+      transfer(message, own, stream);
+      if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
+      raise(index, pending_, stream);
     }
-    raise(index, stream);
     pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index) + 1);
   }
+}
+
+void CudaMessages::copy_beside(std::size_t index, const Buffers& own, cudaStream_t stream) const {
+  FLASHOVERLAP_CUDA(cudaEventRecord(begun_, stream));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(copy_stream_, begun_));
+  transfer(messages_[index], own, copy_stream_);
+  if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, copy_stream_));
+  FLASHOVERLAP_CUDA(cudaEventRecord(copied_, copy_stream_));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(raise_stream_, copied_));
+  StreamMemoryBatch raises;
+  raise(index, raises, raise_stream_);
+  raises.enqueue(raise_stream_);
 }
 
 void CudaMessages::add_waits(const Message& message) {
@@ -96,18 +109,24 @@ void CudaMessages::add_waits(const Message& message) {
   }
 }
 
-void CudaMessages::raise(std::size_t index, cudaStream_t stream) {
+/// Gathered in `batch`, which raises that take a kernel are enqueued behind.
+void CudaMessages::raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
+  // Before the raises: whoever sees them may raise these counters again.
+  for (const Wait& wait : messages_[index].waits) {
+    if (wait.reset) batch.write(counters_ + wait.counter, 0);
+  }
   RaisedCounters shared{};
   const auto add_to_shared = [&] {
     if (shared.count > 0) FLASHOVERLAP_CUDA(raise_counters(shared, stream));
     shared = {};
   };
   for (const ResolvedRaise& raise : raises_[index]) {
-    if (raise.value > 0) pending_.write(raise.counter, raise.value);
+    if (raise.value > 0) batch.write(raise.counter, raise.value);
   }
   for (const ResolvedRaise& raise : raises_[index]) {
     if (raise.value > 0) continue;
-    flush(stream);
+    batch.enqueue(stream);
+    batch = {};
     shared.counters[shared.count++] = raise.counter;
     if (shared.count == most_raises) add_to_shared();
   }
@@ -120,6 +139,12 @@ void CudaMessages::flush(cudaStream_t stream) {
 }
 
 void CudaMessages::end(cudaStream_t stream) {
+  const auto beside = [&](const Message& message) { return goes_on_beside(plan_, message); };
+  if (std::ranges::any_of(messages_, beside)) {
+    flush(stream);
+    FLASHOVERLAP_CUDA(cudaEventRecord(raised_, raise_stream_));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, raised_));
+  }
   pending_.write(words_.device(running_word), 0);
   flush(stream);
 }

@@ -15,8 +15,10 @@
 
 namespace flashoverlap {
 
-/// A message list on a stream: per message a wait for its counters, then the transfer, then the raises. Two
-/// words of host memory say which run the stream is at, and how many of its messages are done.
+/// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
+/// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
+/// copy waits for neither; all is joined at the end. Two words of host memory say which run the stream is at,
+/// and how many of its messages are done, or have passed their waits if they are such copies.
 class CudaMessages {
  public:
   using Buffers = std::array<void*, buffer_count>;
@@ -69,7 +71,8 @@ class CudaMessages {
   const Communicator& communicator_for(const Message& message) const;
   void add_waits(const Message& message);
   void transfer(const Message& message, const Buffers& own, cudaStream_t stream) const;
-  void raise(std::size_t index, cudaStream_t stream);
+  void copy_beside(std::size_t index, const Buffers& own, cudaStream_t stream) const;
+  void raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
@@ -87,6 +90,11 @@ class CudaMessages {
   MappedWords words_{2};
   std::uint32_t runs_ = 0;
   std::vector<Times> times_;
+  CudaStream copy_stream_{StreamPriority::high};
+  CudaStream raise_stream_{StreamPriority::high};  // of copies
+  CudaEvent begun_;                          // by the message stream: all that comes before a copy
+  CudaEvent copied_;
+  CudaEvent raised_;
   CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck
 };
 

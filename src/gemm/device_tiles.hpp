@@ -30,13 +30,15 @@ struct DeviceTile {
     CounterWait start_wait;
     std::int32_t a_row;
     std::int32_t b_row;
-    std::int32_t a_source;  ///< 0: operand, 1: gathered
-    std::int32_t b_source;
+    std::int16_t a_source;  ///< 0: operand, 1: gathered
+    std::int16_t b_source;
+    std::int32_t addend_row;  ///< of partial results that are loaded by TMA; -1: none are
   } load;
   struct alignas(16) Finish {
     CounterWait store_wait;
-    std::int32_t addend_row;     ///< -1: nothing is added
-    std::int32_t stored_by_tma;  ///< see Sm90Gemm
+    std::int32_t addend_row;      ///< -1: nothing is added
+    std::int16_t addends_by_tma;  ///< as stages behind those of the operands
+    std::int16_t stored_by_tma;   ///< see Sm90Gemm
   } finish;
   struct alignas(16) Store {
     std::uint32_t* raise;     ///< or null
@@ -70,6 +72,7 @@ struct ExpiredWait {
 struct GemmArguments {
   CUtensorMap a[2];  ///< operand and gathered operand: boxes of a block's rows × 64 elements of k
   CUtensorMap b[2];
+  CUtensorMap addends_map;  ///< boxes of a block's rows × 64 columns; valid where `addends_by_tma` may be set
   Destination destinations[max_destinations];
   const DeviceTile* tiles;
   const DeviceRow* row_map;

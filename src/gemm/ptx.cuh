@@ -157,6 +157,16 @@ __device__ inline void store_matrices(std::uint32_t address, std::uint32_t m0, s
                : "memory");
 }
 
+/// The inverse: from those rows to registers.
+__device__ inline uint4 load_matrices(std::uint32_t address) {
+  uint4 m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
+               : "r"(address)
+               : "memory");
+  return m;
+}
+
 template <int Registers>
 __device__ void give_up_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));

@@ -106,7 +106,7 @@ int rows_per_store(const Plan& plan, int group_rows) {
 Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
     : data_type_(plan.problem.data_type),
       options_(options),
-      a_box_rows_(plan.schedule.tile_rows),
+      block_rows_(plan.schedule.tile_rows),
       b_box_rows_(plan.schedule.tile_cols / plan.schedule.cluster_rows),
       own_(memory.buffers[index(plan.rank)]),
       row_map_(plan.row_map.size()),
@@ -136,6 +136,8 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
   const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
+  if (inbox.base != nullptr && is_aligned(inbox.base, inbox.cols))
+    arguments_.addends_map = tensor_map(data_type_, inbox.base, inbox.rows, inbox.cols, block_rows_);
   arguments_.addends = inbox.base;
   arguments_.addend_pitch = inbox.cols;
   arguments_.addend_count = plan.addends.count;
@@ -156,7 +158,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
 void Sm90Gemm::bind_operand(BufferRole role, const DeviceMatrix& matrix) {
   const int source = role == BufferRole::gathered ? 1 : 0;
   if (role != BufferRole::b)
-    arguments_.a[source] = operand_map(name(role), data_type_, matrix, options_.a_layout, a_box_rows_);
+    arguments_.a[source] = operand_map(name(role), data_type_, matrix, options_.a_layout, block_rows_);
   if (role != BufferRole::a)
     arguments_.b[source] = operand_map(name(role), data_type_, matrix, options_.b_layout, b_box_rows_);
 }
@@ -211,17 +213,22 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
             "of 16 bytes");
   };
   std::vector<sm90::DeviceTile> tiles;
+  const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
+  const bool inbox_aligned = is_aligned(inbox.base, inbox.cols);
   for (const Tile& tile : plan.tiles) {
     const bool everywhere = tile.rank == every_rank;
+    const bool addends_by_tma = tile.addend_row != none && inbox_aligned && tile.col % 8 == 0;
     check_start("A", options.a_layout, tile.a_row);
     check_start("B", options.b_layout, tile.b_row);
     tiles.push_back({.load = {.start_wait = wait(tile.start_wait),
                               .a_row = tile.a_row,
                               .b_row = tile.b_row,
                               .a_source = tile.a_buffer == BufferRole::gathered,
-                              .b_source = tile.b_buffer == BufferRole::gathered},
+                              .b_source = tile.b_buffer == BufferRole::gathered,
+                              .addend_row = addends_by_tma ? tile.addend_row : none},
                      .finish = {.store_wait = wait(tile.store_wait),
                                 .addend_row = tile.addend_row,
+                                .addends_by_tma = addends_by_tma,
                                 .stored_by_tma = stored_by_tma(tile)},
                      .store = {.raise = nullptr,
                                .leaves_gpu = leaves_gpu(plan, tile),

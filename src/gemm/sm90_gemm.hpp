@@ -59,7 +59,7 @@ class Sm90Gemm {
   sm90::GemmArguments arguments_{};
   DataType data_type_;
   GemmOptions options_;
-  int a_box_rows_;
+  int block_rows_;
   int b_box_rows_;
   std::array<DeviceMatrix, buffer_count> own_;
   const void* kernel_ = nullptr;

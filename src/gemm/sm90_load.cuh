@@ -4,7 +4,8 @@
 
 namespace flashoverlap::sm90 {
 
-/// One thread that loads the operands of a block's tiles by TMA into the ring of stages.
+/// One thread that loads the operands of a block's tiles by TMA into the ring of stages, and behind them the
+/// partial results that are added to the tile.
 template <typename Shape>
 class Loader {
  public:
@@ -17,6 +18,7 @@ class Loader {
       tma_prefetch(&arguments_.a[source]);
       tma_prefetch(&arguments_.b[source]);
     }
+    if (arguments_.addend_count > 0) tma_prefetch(&arguments_.addends_map);
     if (tiles_.first < tiles_.count) next_ = arguments_.tiles[tiles_.first].load;
   }
 
@@ -40,6 +42,7 @@ class Loader {
           stage_.advance();
         }
       }
+      if (tile.addend_row >= 0) load_partials(index, tile.addend_row);
     }
     // Every stage must have been consumed before this block may end, by the partner's consumers too.
     for (int left = 0; left < Shape::stages; ++left) {
@@ -59,6 +62,27 @@ class Loader {
     } else {
       for (int box = 0; box < Shape::rows / box_cols; ++box)
         tma_load(to + box * box_cols * swizzle_bytes, map, barrier, row + box * box_cols, k);
+    }
+  }
+
+  /// A stage for each box of 64 columns of each rank's partial result, in the place of A, which has its size.
+  __device__ void load_partials(int index, int addend_row) {
+    const CounterWait arrival = arguments_.tiles[index].finish.store_wait;
+    const int first_col = arguments_.tiles[index].store.addend_col;
+    if (arrival.counter != nullptr) {
+      wait_for(arrival, arguments_, index);
+      fence_global_for_async();
+    }
+    const int first_row = addend_row + tiles_.cluster_block * Shape::rows;
+    for (int box = 0; box < Shape::boxes; ++box) {
+      for (int source = 0; source < arguments_.addend_count; ++source) {
+        const std::uint32_t barrier = shared_.loaded(stage_.index);
+        barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+        barrier_expect(barrier, Shape::a_bytes);
+        tma_load(shared_.a(stage_.index), &arguments_.addends_map, barrier, first_col + box * box_cols,
+                 first_row + source * arguments_.addend_stride);
+        stage_.advance();
+      }
     }
   }
 

@@ -32,11 +32,15 @@ class Multiplier {
     const int steps = arguments_.a_blocks * ((a_block_depth + Shape::depth - 1) / Shape::depth);
     for (int index = tiles_.first; index < tiles_.count; index = tiles_.next(index)) {
       const DeviceTile::Finish finish = multiply(arguments_.tiles[index], steps, sum, result, finished);
-      if (finish.store_wait.counter != nullptr) {
-        if (thread_ % 32 == 0) wait_for(finish.store_wait, arguments_, index);
-        __syncwarp();
+      if (finish.addends_by_tma != 0) {
+        add_loaded_partials(sum);  // the loader has waited
+      } else {
+        if (finish.store_wait.counter != nullptr) {
+          if (thread_ % 32 == 0) wait_for(finish.store_wait, arguments_, index);
+          __syncwarp();
+        }
+        if (finish.addend_row >= 0) add_partials(finish.addend_row, arguments_.tiles[index].store, sum);
       }
-      if (finish.addend_row >= 0) add_partials(finish.addend_row, arguments_.tiles[index].store, sum);
 #pragma unroll
       for (int pair = 0; pair < Shape::cols / 4; ++pair)
         result[pair] = pack(sum[2 * pair], sum[2 * pair + 1]);
@@ -136,86 +140,61 @@ class Multiplier {
     }
   }
 
-  /// Partial results of the other ranks, in rank order with this rank's own in its place.
-  __device__ void add_partials(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
-    const bool in_words = (arguments_.addend_pitch | tile.addend_col) % 2 == 0;
-    if (!in_words) {
-      add_by_element(addend_row, tile, sum);
-    } else if (arguments_.addend_count == 1) {
-      add_by_batch<16, 1>(addend_row, tile, sum);
-    } else {
-      add_by_batch<16, 2>(addend_row, tile, sum);
-    }
-  }
+  // Partial results of the other ranks are added in rank order, with this rank's own in its place.
 
-  /// This thread's first row of the tile.
-  __device__ int first_row() const {
-    return tiles_.cluster_block * Shape::rows + group_ * Shape::group_rows + thread_ / 32 * 16 +
-           thread_ % 32 / 4;
-  }
-
-  /// And, of a partial result, its first column there.
-  __device__ const Element* first_partial(int addend_row, const DeviceTile::Store& tile) const {
-    return static_cast<const Element*>(arguments_.addends) +
-           (std::int64_t{addend_row} + first_row()) * arguments_.addend_pitch + tile.addend_col +
-           thread_ % 4 * 2;
-  }
-
-  // Loads go past the L1 cache, as peers write what they load.
-
-  /// So many pairs of neighbouring elements at a time, of as many ranks as `Sources`: all their loads are on
-  /// their way at once. Where C has an odd number of columns, the pair's second one is not stored.
-  template <int Pairs, int Sources>
-  __device__ void add_by_batch(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
-    const Element* first = first_partial(addend_row, tile);
-    const int rows_left = tile.rows - first_row();
-    const int cols_left = tile.cols - thread_ % 4 * 2;
+  /// From the stages that the loader fills with them, box by box.
+  __device__ void add_loaded_partials(Accumulator& sum) {
 #pragma unroll
-    for (int batch = 0; batch < Shape::cols / 4; batch += Pairs) {
-      constexpr int pairs_in_all = Shape::cols / 4;
-      float2 totals[Pairs] = {};
-      const auto add_sources = [&](int begin, int end) {
-        for (int source = begin; source < end; source += Sources) {
-          std::uint32_t partials[Sources][Pairs] = {};
+    for (int box = 0; box < Shape::boxes; ++box) {
+      constexpr int box_pairs = Shape::box_cols / 4;
+      const int first = box * box_pairs;
+      const int end = min(first + box_pairs, Shape::cols / 4);
+      float2 totals[box_pairs] = {};
+      for (int source = 0; source < arguments_.rank; ++source) add_stage(totals);
 #pragma unroll
-          for (int each = 0; each < Sources; ++each) {
-            const Element* from =
-                first + (source + each) * arguments_.addend_stride * arguments_.addend_pitch;
+      for (int pair = first; pair < end; ++pair)
+        add(totals[pair - first], {sum[2 * pair], sum[2 * pair + 1]});
+      for (int source = arguments_.rank; source < arguments_.addend_count; ++source) add_stage(totals);
 #pragma unroll
-            for (int pair = batch; pair < min(batch + Pairs, pairs_in_all); ++pair) {
-              const Element* pair_from = from + pair % 2 * 8 * arguments_.addend_pitch + pair / 2 * 8;
-              if (source + each < end && pair % 2 * 8 < rows_left && pair / 2 * 8 < cols_left)
-                partials[each][pair - batch] = __ldcg(reinterpret_cast<const unsigned int*>(pair_from));
-            }
-          }
-#pragma unroll
-          for (int each = 0; each < Sources; ++each) {
-#pragma unroll
-            for (int pair = 0; pair < Pairs; ++pair) add(totals[pair], unpack(partials[each][pair]));
-          }
-        }
-      };
-      add_sources(0, arguments_.rank);
-#pragma unroll
-      for (int pair = batch; pair < min(batch + Pairs, pairs_in_all); ++pair)
-        add(totals[pair - batch], {sum[2 * pair], sum[2 * pair + 1]});
-      add_sources(arguments_.rank, arguments_.addend_count);
-#pragma unroll
-      for (int pair = batch; pair < min(batch + Pairs, pairs_in_all); ++pair) {
-        sum[2 * pair] = totals[pair - batch].x;
-        sum[2 * pair + 1] = totals[pair - batch].y;
+      for (int pair = first; pair < end; ++pair) {
+        sum[2 * pair] = totals[pair - first].x;
+        sum[2 * pair + 1] = totals[pair - first].y;
       }
     }
   }
 
-  __device__ void add_by_element(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
-    const Element* first = first_partial(addend_row, tile);
+  __device__ void add_stage(float2 (&totals)[Shape::box_cols / 4]) {
+    barrier_wait(shared_.loaded(stage_.index), stage_.parity);
+    const std::uint32_t from = shared_.a(stage_.index) + group_ * Shape::group_rows * swizzle_bytes;
+#pragma unroll
+    for (int col = 0; col < Shape::box_cols; col += 16) {
+      const uint4 pairs = load_matrices(from + matrices_offset(col));
+      float2* to = &totals[col / 4];
+      add(to[0], unpack(pairs.x));
+      add(to[1], unpack(pairs.y));
+      add(to[2], unpack(pairs.z));
+      add(to[3], unpack(pairs.w));
+    }
+    stage_.advance();
+    __syncwarp();
+    release();
+  }
+
+  /// From memory, one element after the other: where rows of partial results are not multiples of 16 bytes.
+  /// Loads go past the L1 cache, as peers write what they load.
+  __device__ void add_partials(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
+    const int first_row = tiles_.cluster_block * Shape::rows + group_ * Shape::group_rows +
+                          thread_ / 32 * 16 + thread_ % 32 / 4;
+    const int first_col = thread_ % 4 * 2;
+    const Element* first = static_cast<const Element*>(arguments_.addends) +
+                           (std::int64_t{addend_row} + first_row) * arguments_.addend_pitch +
+                           tile.addend_col + first_col;
     const std::int64_t stride = arguments_.addend_stride * arguments_.addend_pitch;
 #pragma unroll
     for (int element = 0; element < Shape::cols / 2; ++element) {
       const int row = element / 2 % 2 * 8;
       const int col = element / 4 * 8 + element % 2;
-      if (row >= tile.rows - first_row() || col >= tile.cols - thread_ % 4 * 2) continue;
+      if (row >= tile.rows - first_row || col >= tile.cols - first_col) continue;
       const Element* from = first + row * arguments_.addend_pitch + col;
       float total = 0;
       for (int source = 0; source < arguments_.addend_count; ++source) {
@@ -261,13 +240,17 @@ class Multiplier {
   }
 
   __device__ void write_box(std::uint32_t to, int box, const Packed& result) {
-    const int lane = thread_ % 32;
-    const int row = thread_ / 32 * 16 + lane % 16;
 #pragma unroll
     for (int col = 0; col < Shape::box_cols; col += 16) {
       const std::uint32_t* d = &result[(Shape::box_col(box) + col) / 4];
-      store_matrices(to + staging_offset(row, col + lane / 16 * 8), d[0], d[1], d[2], d[3]);
+      store_matrices(to + matrices_offset(col), d[0], d[1], d[2], d[3]);
     }
+  }
+
+  /// From the start of a box to the row of 8 elements that this lane names for columns [col, col + 16).
+  __device__ int matrices_offset(int col) const {
+    const int lane = thread_ % 32;
+    return staging_offset(thread_ / 32 * 16 + lane % 16, col + lane / 16 * 8);
   }
 
   __device__ void tell_staged() {

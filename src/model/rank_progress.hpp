@@ -11,15 +11,16 @@
 
 namespace flashoverlap {
 
-/// What happens to a tile or, last two, to the message that a rank's communication stream has come to.
+/// What happens to a tile or, last two, to a message: the one that a rank's main stream has come to may
+/// begin, and one is over.
 enum class SimulationStep : std::uint8_t { compute, computed, store, stored, message, transferred };
 
 struct SimulationEvent {
   double time_us = 0;
   std::int32_t rank = 0;
   SimulationStep step = SimulationStep::compute;
-  std::int32_t tile = none;
-  std::int64_t order = 0;  ///< among events of the same time: first come, first served
+  std::int32_t index = none;  ///< of the tile, or of the message that is over
+  std::int64_t order = 0;     ///< among events of the same time: first come, first served
 
   bool operator>(const SimulationEvent& other) const {
     return std::tie(time_us, order) > std::tie(other.time_us, other.order);
@@ -48,7 +49,7 @@ struct RankProgress {
   std::size_t tiles_done = 0;
   std::size_t next_message = 0;
   bool message_waits_for_tiles = false;
-  double link_free_us = 0;  ///< of the outgoing link, for tiles that are stored on peers
+  double link_free_us = 0;  ///< of the outgoing link, for tiles that are stored on peers, and copies
   double gemm_end_us = 0;
   double end_us = 0;
   std::map<std::int32_t, Interval> groups;

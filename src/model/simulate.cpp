@@ -85,8 +85,8 @@ class Simulator {
       case Step::compute:
         return compute(rank, event);
       case Step::computed:
-        return push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(event.tile)].store_wait,
-                                 {event.time_us, event.rank, Step::store, event.tile});
+        return push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(event.index)].store_wait,
+                                 {event.time_us, event.rank, Step::store, event.index});
       case Step::store:
         return store(rank, event);
       case Step::stored:
@@ -94,7 +94,7 @@ class Simulator {
       case Step::message:
         return take_message(rank, event);
       case Step::transferred:
-        return finish_message(rank, event.time_us);
+        return finish_message(rank, event);
     }
   }
 
@@ -149,7 +149,7 @@ class Simulator {
   }
 
   void compute(RankProgress& rank, const SimulationEvent& event) {
-    const std::int32_t group = rank.plan->tiles[static_cast<std::size_t>(event.tile)].group;
+    const std::int32_t group = rank.plan->tiles[static_cast<std::size_t>(event.index)].group;
     if (!rank.groups.contains(group)) {
       rank.groups[group] = {.rank = event.rank,
                             .lane = Lane::gemm,
@@ -157,22 +157,22 @@ class Simulator {
                             .label = fmt::format("group {}", group),
                             .start_us = event.time_us};
     }
-    push({event.time_us + tile_us_, event.rank, Step::computed, event.tile});
+    push({event.time_us + tile_us_, event.rank, Step::computed, event.index});
   }
 
   void store(RankProgress& rank, const SimulationEvent& event) {
-    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.tile)];
+    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.index)];
     const double bytes = bytes_to_peers(*rank.plan, tile);
     if (bytes == 0) return finish_tile(rank, event);
     require_peer_access();
     constexpr double large = 1e9;
     const double link_us = bytes * machine_.store_microseconds(rank.plan->problem.ranks, large) / large;
     rank.link_free_us = std::max(rank.link_free_us, event.time_us) + link_us;
-    push({rank.link_free_us, event.rank, Step::stored, event.tile});
+    push({rank.link_free_us, event.rank, Step::stored, event.index});
   }
 
   void finish_tile(RankProgress& rank, const SimulationEvent& event) {
-    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.tile)];
+    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.index)];
     rank.groups.at(tile.group).end_us = event.time_us;
     rank.gemm_end_us = event.time_us;
     ++rank.tiles_done;
@@ -221,11 +221,14 @@ class Simulator {
 
   void transfer(RankProgress& rank, double time_us) {
     const Message& message = rank.message();
+    const bool beside = goes_on_beside(*rank.plan, message);
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
     if (const double duration_us = transfer_microseconds(*rank.plan, message, machine_); duration_us > 0) {
-      const double start_us = time_us + machine_.launch_microseconds;
+      double start_us = time_us + machine_.launch_microseconds;
+      if (beside) start_us = std::max(start_us, rank.link_free_us);
       end_us = start_us + duration_us;
+      if (beside) rank.link_free_us = end_us;
       rank.transfers.push_back({.rank = rank.plan->rank,
                                 .lane = Lane::communication,
                                 .group = message.group,
@@ -233,13 +236,19 @@ class Simulator {
                                 .start_us = start_us,
                                 .end_us = end_us});
     }
-    push({end_us, rank.plan->rank, Step::transferred});
+    push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
+    if (beside) pass_message(rank, time_us);
   }
 
-  void finish_message(RankProgress& rank, double time_us) {
-    for (const Raise& each : rank.message().raises) raise(each, 1, time_us);
+  void finish_message(RankProgress& rank, const SimulationEvent& event) {
+    const Message& message = rank.plan->messages[static_cast<std::size_t>(event.index)];
+    for (const Raise& each : message.raises) raise(each, 1, event.time_us);
+    rank.end_us = event.time_us;
+    if (!goes_on_beside(*rank.plan, message)) pass_message(rank, event.time_us);
+  }
+
+  void pass_message(RankProgress& rank, double time_us) {
     ++rank.next_message;
-    rank.end_us = time_us;
     push({time_us, rank.plan->rank, Step::message});
   }
 

@@ -23,7 +23,7 @@ class AbstractRun {
         counters_(numbers_.count(), Counted{nothing_}),
         collectives_begun_(matching.collectives.size(), 0) {
     for (const Plan& plan : plans) {
-      Rank& rank = ranks_.emplace_back(Rank{.stream = nothing_, .tiles = nothing_});
+      Rank& rank = ranks_.emplace_back(Rank{.stream = nothing_, .copies = nothing_, .tiles = nothing_});
       rank.stream.learn_begun(plan.rank);
       rank.tiles.learn_begun(plan.rank);
       rank.tiles.learn_all_tiles(plan.rank);
@@ -74,11 +74,14 @@ class AbstractRun {
     for (const Rank& rank : ranks_) {
       ends.push_back(rank.stream);
       ends.back().merge(rank.tiles);
+      ends.back().merge(rank.copies);
     }
     memory_.check_end(ends);
     for (const auto& [raiser, owner, counter] : early_raises_) {
       const Counted& raised = counted(owner, counter);
-      if (!ends[static_cast<std::size_t>(raiser)].message_done(owner, raised.reset_by)) {
+      const bool known =
+          is_known({owner, raised.reset_by}, ends[static_cast<std::size_t>(raiser)], plans_, numbers_);
+      if (!known) {
         findings_.add(Violation::credit,
                       "rank {} may raise rank {}'s {} in the next run before it is reset in this one", raiser,
                       owner, describe_counter(plans_[static_cast<std::size_t>(owner)], counter));
@@ -108,6 +111,7 @@ class AbstractRun {
     bool begun = false;  // the next message has passed its waits
     std::size_t open_transfers = 0;
     Knowledge stream;  // after the last message, or of the one that has begun
+    Knowledge copies;  // after the last copy to a peer
     Knowledge tiles;   // of all tiles
     std::map<std::pair<std::int32_t, std::int32_t>, TileKnowledge>
         tile_knowledge{};  // by start_wait, store_wait
@@ -206,15 +210,13 @@ class AbstractRun {
   }
 
   void transfer(std::int32_t rank, const Message& message) {
-    Rank& mine = state(rank);
     switch (message.kind) {
       case MessageKind::signal:
         complete(rank);
         break;
       case MessageKind::copy:
       case MessageKind::store:
-        memory_.run_copy(rank, static_cast<std::int32_t>(mine.next_message), mine.stream);
-        complete(rank);
+        copy(rank, message);
         break;
       case MessageKind::exchange:
         begin_exchange(rank);
@@ -225,6 +227,16 @@ class AbstractRun {
         begin_collective(rank);
         break;
     }
+  }
+
+  // What goes on beside the stream knows what that does, which learns nothing from it.
+  void copy(std::int32_t rank, const Message& message) {
+    Rank& mine = state(rank);
+    const bool beside = goes_on_beside(plan_of(rank), message);
+    if (beside) mine.copies.merge(mine.stream);
+    Knowledge& knowledge = beside ? mine.copies : mine.stream;
+    memory_.run_copy(rank, static_cast<std::int32_t>(mine.next_message), knowledge);
+    complete(rank, knowledge);
   }
 
   // A transfer happens as soon as both its sides have begun; a message is over when all its transfers are.
@@ -270,12 +282,15 @@ class AbstractRun {
     }
   }
 
-  void complete(std::int32_t rank) {
+  void complete(std::int32_t rank) { complete(rank, state(rank).stream); }
+
+  void complete(std::int32_t rank, Knowledge& knowledge) {
     Rank& mine = state(rank);
     const Message& message = plan_of(rank).messages[mine.next_message];
-    mine.stream.learn_message(rank, static_cast<std::int32_t>(mine.next_message));
+    knowledge.learn_message(rank, goes_on_beside(plan_of(rank), message),
+                            static_cast<std::int32_t>(mine.next_message));
     ++raisers_;
-    for (const Raise& raised : message.raises) raise(rank, raised, 1, mine.stream, raisers_);
+    for (const Raise& raised : message.raises) raise(rank, raised, 1, knowledge, raisers_);
     mine.begun = false;
     ++mine.next_message;
   }

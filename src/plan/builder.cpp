@@ -42,6 +42,13 @@ void PlanBuilder::give_credits(const std::function<bool(std::int32_t)>& writes_h
   if (!message.raises.empty()) add_message(std::move(message));
 }
 
+std::int32_t PlanBuilder::add_arrivals(const std::function<std::int64_t(std::int32_t)>& targets) {
+  const auto first = static_cast<std::int32_t>(plan_.counters.size());
+  for (std::int32_t source = 0; source < ranks(); ++source)
+    add_counter(CounterRole::arrival, none, source, source == rank() ? 0 : targets(source));
+  return first;
+}
+
 std::vector<Wait> PlanBuilder::take_credit(std::int32_t peer) {
   if (reset_[static_cast<std::size_t>(peer)]) return {};
   plan_.counters[static_cast<std::size_t>(peer)].target = 1;

@@ -38,6 +38,10 @@ class PlanBuilder {
   /// Appends the message by which this rank gives its credit to every peer that writes its buffers.
   void give_credits(const std::function<bool(std::int32_t peer)>& writes_here);
 
+  /// Adds a counter of what arrives from each rank, `targets(source)` times in all: a counter that only one
+  /// rank's messages raise is raised without a multiprocessor. Returns the first; source p's is p further.
+  std::int32_t add_arrivals(const std::function<std::int64_t(std::int32_t source)>& targets);
+
   /// The wait for a peer's credit for a message that is its only waiter; empty from the second time on, as
   /// messages run in order.
   std::vector<Wait> take_credit(std::int32_t peer);

@@ -26,7 +26,8 @@ class Pieces {
       builder_.set_buffer(BufferRole::staging, builder_.gemm().rows * (heads_ ? builder_.ranks() : 1), width);
     }
     if (pushes && builder_.ranks() > 1) builder_.plan().buffer(BufferRole::out).peer_written = true;
-    arrival_ = builder_.add_counter(CounterRole::arrival, none, none, pushes ? expected_arrivals() : 0);
+    arrivals_ =
+        builder_.add_arrivals([&](std::int32_t source) { return pushes ? expected_arrivals(source) : 0; });
     switch (strategy_) {
       case Strategy::sequential:
       case Strategy::signal:
@@ -102,16 +103,14 @@ class Pieces {
     return tile;
   }
 
-  std::int64_t expected_arrivals() const {
+  std::int64_t expected_arrivals(std::int32_t source) const {
+    const Piece theirs = piece(source, builder_.rank());
     std::int64_t arrivals = 0;
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      const Piece theirs = piece(builder_.neighbour(distance), builder_.rank());
-      for (const Range rows : groups(theirs)) {
-        arrivals += strategy_ == Strategy::copy
-                        ? 1
-                        : builder_.schedule().cluster_rows *
-                              entry_count(builder_.schedule(), rows.count, theirs.cols.count);
-      }
+    for (const Range rows : groups(theirs)) {
+      arrivals += strategy_ == Strategy::copy
+                      ? 1
+                      : builder_.schedule().cluster_rows *
+                            entry_count(builder_.schedule(), rows.count, theirs.cols.count);
     }
     return arrivals;
   }
@@ -176,7 +175,7 @@ class Pieces {
       tile.store_row = received(ours, rows).row;
       tile.store_col = 0;
       tile.store_wait = gate;
-      tile.raise = {target, arrival_};
+      tile.raise = {target, arrivals_ + builder_.rank()};
       tile.group = next_group_++;
       builder_.add_tiles({tile});
       return;
@@ -189,7 +188,7 @@ class Pieces {
                           .source = staged(ours, target, rows),
                           .destination = received(ours, rows),
                           .peer = target,
-                          .raises = {{target, arrival_}}});
+                          .raises = {{target, arrivals_ + builder_.rank()}}});
   }
 
   /// Tiles into staging; returns their counter.
@@ -233,7 +232,7 @@ class Pieces {
   const RowRoutes& routes_;
   Strategy strategy_;
   bool heads_;
-  std::int32_t arrival_ = none;
+  std::int32_t arrivals_ = none;  // the first of every target's counters
   std::int32_t next_group_ = 0;
 };
 

@@ -37,19 +37,26 @@ class Knowledge {
   void merge(const Knowledge& other);
 
   void learn_begun(std::int32_t rank);
-  void learn_message(std::int32_t rank, std::int32_t index);
+  /// That a message is done, and with it those before it on the same of the rank's two streams.
+  void learn_message(std::int32_t rank, bool beside, std::int32_t index);
   void learn_counter(std::size_t number) { counters_[number / 64] |= std::uint64_t{1} << number % 64; }
   void learn_all_tiles(std::int32_t rank) { all_tiles_ |= std::uint64_t{1} << rank; }
 
-  bool begun(std::int32_t rank) const { return messages_[static_cast<std::size_t>(rank)] >= 0; }
-  bool message_done(std::int32_t rank, std::int32_t index) const {
-    return messages_[static_cast<std::size_t>(rank)] > index;
+  bool begun(std::int32_t rank) const { return done(rank, false) >= 0; }
+  bool message_done(std::int32_t rank, bool beside, std::int32_t index) const {
+    return done(rank, beside) > index;
   }
   bool counter_reached(std::size_t number) const { return counters_[number / 64] >> number % 64 & 1; }
   bool all_tiles_done(std::int32_t rank) const { return all_tiles_ >> rank & 1; }
 
  private:
-  std::vector<std::int32_t> messages_;   // [rank] messages that are done; -1: not known to have begun
+  static std::size_t place(std::int32_t rank, bool beside) {
+    return 2 * static_cast<std::size_t>(rank) + (beside ? 1 : 0);
+  }
+  std::int32_t done(std::int32_t rank, bool beside) const { return messages_[place(rank, beside)]; }
+
+  /// [rank, stream] place in the message list behind the last that is done; -1: not known to have begun
+  std::vector<std::int32_t> messages_;
   std::vector<std::uint64_t> counters_;  // a bit for each counter that has been reached
   std::uint64_t all_tiles_ = 0;          // a bit for each rank
   static_assert(max_ranks <= 64);

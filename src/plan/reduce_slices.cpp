@@ -7,9 +7,13 @@ namespace flashoverlap {
 namespace {
 
 /// Counters and buffer rows that all ranks must agree on, computed alike on each.
+///
+/// A counter that only one rank's messages raise is raised without a multiprocessor, so by `copy` every peer
+/// has one of its own for each group of partial results. With `store`, tiles raise one together.
 class SliceLayout {
  public:
-  SliceLayout(const PlanBuilder& builder, const std::vector<std::vector<Range>>& slices) {
+  SliceLayout(const PlanBuilder& builder, const std::vector<std::vector<Range>>& slices)
+      : arrivals_(builder.schedule().strategy == Strategy::copy ? builder.ranks() - 1 : 1) {
     const Schedule& schedule = builder.schedule();
     const auto ranks = static_cast<std::size_t>(builder.ranks());
     owned_rows_.assign(ranks, 0);
@@ -22,7 +26,7 @@ class SliceLayout {
         owned.push_back(
             {rows, owned_rows_[owner], counters_[owner], grouping.ranges(rows.count, entry_rows(schedule))});
         owned_rows_[owner] += rows.count;
-        counters_[owner] += static_cast<std::int32_t>(owned.back().groups.size());
+        counters_[owner] += arrivals_ * static_cast<std::int32_t>(owned.back().groups.size());
       }
     }
   }
@@ -31,7 +35,7 @@ class SliceLayout {
   struct Owned {
     Range rows;                  ///< of C
     std::int32_t local_row;      ///< of the first, among the owner's rows
-    std::int32_t first_arrival;  ///< the owner's counter of arrivals for the first group
+    std::int32_t first_arrival;  ///< the owner's first counter of arrivals for the first group
     std::vector<Range> groups;   ///< relative to the slice
   };
 
@@ -40,9 +44,20 @@ class SliceLayout {
     return rounds_[round][static_cast<std::size_t>(owner)];
   }
   std::int32_t owned_rows(std::int32_t owner) const { return owned_rows_[static_cast<std::size_t>(owner)]; }
-  /// The owner's counter of finished rows that peers have stored in its `out`: the one after its arrivals.
-  std::int32_t gathered_counter(std::int32_t owner) const {
-    return counters_[static_cast<std::size_t>(owner)];
+  /// How many counters of arrivals a group has.
+  std::int32_t arrivals() const { return arrivals_; }
+  /// The owner's counter for a group's partial results from `source`.
+  std::int32_t arrival(std::int32_t owner, const Owned& slice, std::int32_t group,
+                       std::int32_t source) const {
+    return slice.first_arrival + group * arrivals_ + (arrivals_ == 1 ? 0 : place_among_peers(source, owner));
+  }
+  /// The owner's counter of finished rows that `source` has stored in its `out`: they come after its
+  /// arrivals.
+  std::int32_t gathered_counter(std::int32_t owner, std::int32_t source) const {
+    return counters_[static_cast<std::size_t>(owner)] + source;
+  }
+  static std::int32_t place_among_peers(std::int32_t peer, std::int32_t owner) {
+    return peer < owner ? peer : peer - 1;
   }
   std::size_t most_groups(std::size_t round) const {
     std::size_t most = 0;
@@ -51,6 +66,7 @@ class SliceLayout {
   }
 
  private:
+  std::int32_t arrivals_;
   std::vector<std::vector<Owned>> rounds_;  // [round][owner]
   std::vector<std::int32_t> owned_rows_;
   std::vector<std::int32_t> counters_;
@@ -104,24 +120,24 @@ class ReduceSlices {
     const std::int32_t peers = builder_.ranks() - 1;
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
       for (const Range group : layout_.owned(round, builder_.rank()).groups) {
-        std::int64_t target = 0;
-        if (strategy_ == Strategy::copy) target = peers;
+        std::int64_t target = strategy_ == Strategy::copy ? 1 : 0;
         if (strategy_ == Strategy::store) {
           target = std::int64_t{peers} * builder_.schedule().cluster_rows *
                    entry_count(builder_.schedule(), group.count, all_cols_.count);
         }
-        builder_.add_counter(CounterRole::arrival, next_arrival_group_++, none, target);
+        for (std::int32_t arrival = 0; arrival < layout_.arrivals(); ++arrival)
+          builder_.add_counter(CounterRole::arrival, next_arrival_group_, none, target);
+        ++next_arrival_group_;
       }
     }
-    std::int64_t gathered = 0;
-    if (gather_ && strategy_ != Strategy::p2p) {
+    builder_.add_arrivals([&](std::int32_t source) {
+      std::int64_t gathered = 0;
       for (std::size_t round = 0; round < layout_.rounds(); ++round) {
-        for (int distance = 1; distance < builder_.ranks(); ++distance) {
-          gathered += std::ssize(layout_.owned(round, builder_.neighbour(distance)).groups);
-        }
+        if (gather_ && strategy_ != Strategy::p2p)
+          gathered += std::ssize(layout_.owned(round, source).groups);
       }
-    }
-    builder_.add_counter(CounterRole::arrival, none, none, gathered);
+      return gathered;
+    });
   }
 
   void exchange_credits() {
@@ -136,8 +152,8 @@ class ReduceSlices {
 
   /// Row of this rank's partial result in the owner's inbox.
   std::int32_t inbox_row(std::int32_t owner, const Owned& slice, Range group) const {
-    const std::int32_t partial = builder_.rank() < owner ? builder_.rank() : builder_.rank() - 1;
-    return partial * layout_.owned_rows(owner) + slice.local_row + group.first;
+    return SliceLayout::place_among_peers(builder_.rank(), owner) * layout_.owned_rows(owner) +
+           slice.local_row + group.first;
   }
 
   Tile group_area(const Owned& slice, Range group) {
@@ -157,16 +173,17 @@ class ReduceSlices {
 
   void send_partials(std::size_t round, std::int32_t owner) {
     const Owned& slice = layout_.owned(round, owner);
-    std::int32_t arrival = slice.first_arrival;
-    for (const Range group : slice.groups) {
+    for (std::int32_t index = 0; index < std::ssize(slice.groups); ++index) {
+      const Range group = slice.groups[static_cast<std::size_t>(index)];
       Tile area = group_area(slice, group);
       const std::int32_t row = inbox_row(owner, slice, group);
+      const Raise arrived{owner, layout_.arrival(owner, slice, index, builder_.rank())};
       if (strategy_ == Strategy::store) {
         area.buffer = BufferRole::inbox;
         area.rank = owner;
         area.store_row = row;
         area.store_wait = gates_[static_cast<std::size_t>(owner)];
-        area.raise = {owner, arrival++};
+        area.raise = arrived;
         builder_.add_tiles({area});
         continue;
       }
@@ -178,7 +195,7 @@ class ReduceSlices {
                             .source = {BufferRole::staging, area.row, area.rows},
                             .destination = {BufferRole::inbox, row, area.rows},
                             .peer = owner,
-                            .raises = {{owner, arrival++}}});
+                            .raises = {arrived}});
     }
   }
 
@@ -186,7 +203,7 @@ class ReduceSlices {
   void exchange_partials(std::size_t round, int distance) {
     const std::int32_t owner = builder_.neighbour(distance);
     const std::int32_t source = builder_.neighbour(-distance);
-    const std::int32_t partial = source < builder_.rank() ? source : source - 1;
+    const std::int32_t partial = SliceLayout::place_among_peers(source, builder_.rank());
     const Owned& sent = layout_.owned(round, owner);
     const Owned& own = layout_.owned(round, builder_.rank());
     for (std::size_t group = 0; group < std::max(sent.groups.size(), own.groups.size()); ++group) {
@@ -218,13 +235,25 @@ class ReduceSlices {
         if (!gather_) area.store_row = own.local_row + own.groups[group].first;
         if (builder_.ranks() > 1) {
           area.addend_row = own.local_row + own.groups[group].first;
-          area.store_wait = own.first_arrival + static_cast<std::int32_t>(group);
+          area.store_wait = arrived_from_all(own, static_cast<std::int32_t>(group), area.group);
         }
         if (gather_) message.waits = {{builder_.add_counter(CounterRole::tiles, area.group), true}};
         pass_on(area, message);
       }
       if (strategy_ == Strategy::p2p && gather_) receive_reduced(round, group, std::move(message));
     }
+  }
+
+  /// The counter that is reached when a group's partial results are there from all peers.
+  std::int32_t arrived_from_all(const Owned& own, std::int32_t index, std::int32_t group) {
+    const std::int32_t first = own.first_arrival + index * layout_.arrivals();
+    if (layout_.arrivals() == 1) return first;
+    const std::int32_t all = builder_.add_counter(CounterRole::arrival, group);
+    Message message{.kind = MessageKind::signal, .group = group, .raises = {{builder_.rank(), all}}};
+    for (std::int32_t arrival = first; arrival < first + layout_.arrivals(); ++arrival)
+      message.waits.push_back({arrival, true});
+    builder_.add_message(std::move(message));
+    return all;
   }
 
   /// The own rows of the sum are computed by the tiles of `area`; with `gather_` they also go to every peer.
@@ -243,7 +272,7 @@ class ReduceSlices {
       message.kind = MessageKind::signal;
       for (int distance = 1; distance < builder_.ranks(); ++distance) {
         const std::int32_t peer = builder_.neighbour(distance);
-        message.raises.push_back({peer, layout_.gathered_counter(peer)});
+        message.raises.push_back({peer, layout_.gathered_counter(peer, builder_.rank())});
       }
       builder_.add_message(message);
       return;
@@ -262,7 +291,7 @@ class ReduceSlices {
                             .source = region,
                             .destination = region,
                             .peer = peer,
-                            .raises = {{peer, layout_.gathered_counter(peer)}}});
+                            .raises = {{peer, layout_.gathered_counter(peer, builder_.rank())}}});
     }
   }
 

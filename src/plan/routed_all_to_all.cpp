@@ -60,7 +60,8 @@ class RoutedRows {
     const bool pushes = strategy_ == Strategy::copy || strategy_ == Strategy::store;
     if (strategy_ != Strategy::store) builder_.set_buffer(BufferRole::staging, gemm.rows, gemm.cols);
     if (pushes && builder_.ranks() > 1) builder_.plan().buffer(BufferRole::out).peer_written = true;
-    arrival_ = builder_.add_counter(CounterRole::arrival, none, none, pushes ? expected_arrivals() : 0);
+    arrivals_ =
+        builder_.add_arrivals([&](std::int32_t source) { return pushes ? expected_arrivals(source) : 0; });
     if (pushes) exchange_credits();
     std::vector<std::int32_t> next_out_row;
     for (std::int32_t source = 0; source < builder_.ranks(); ++source) {
@@ -80,13 +81,10 @@ class RoutedRows {
     return counts_[static_cast<std::size_t>(source)].at(group, target);
   }
 
-  std::int64_t expected_arrivals() {
+  std::int64_t expected_arrivals(std::int32_t source) {
     std::int64_t arrivals = 0;
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      for (std::size_t group = 0; group < groups_.size(); ++group) {
-        arrivals += count(builder_.neighbour(distance), group, builder_.rank()) > 0;
-      }
-    }
+    for (std::size_t group = 0; group < groups_.size(); ++group)
+      arrivals += count(source, group, builder_.rank()) > 0;
     return arrivals;
   }
 
@@ -152,7 +150,7 @@ class RoutedRows {
   void send(Message& message, std::int32_t target, Region pool) {
     const std::int32_t rank = builder_.rank();
     if (strategy_ == Strategy::store) {
-      if (target != rank) message.raises.push_back({target, arrival_});
+      if (target != rank) message.raises.push_back({target, arrivals_ + rank});
       return;
     }
     if (strategy_ != Strategy::copy) {
@@ -171,7 +169,7 @@ class RoutedRows {
                  .source = pool,
                  .destination = {BufferRole::out, next, pool.rows},
                  .peer = target};
-    if (target != rank) copy.raises = {{target, arrival_}};
+    if (target != rank) copy.raises = {{target, arrivals_ + rank}};
     next += pool.rows;
     builder_.add_message(std::move(copy));
   }
@@ -182,7 +180,7 @@ class RoutedRows {
   std::vector<Range> groups_;
   std::vector<GroupCounts> counts_;  // [source]
   std::map<std::int32_t, std::int32_t> next_pushed_row_;
-  std::int32_t arrival_ = none;
+  std::int32_t arrivals_ = none;  // the first of every target's counters
   std::int32_t gate_ = none;
 };
 
