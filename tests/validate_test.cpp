@@ -210,8 +210,8 @@ TEST(ValidateMatching, FindsTransfersInAnotherOrder) {
   Plans plans =
       make_plans(problem, {.strategy = Strategy::p2p, .tile_rows = 4, .tile_cols = 6, .multiprocessors = 1});
   Plan& plan = plans[0];
-  ASSERT_EQ(plan.messages[0].sends[0].peer, plan.messages[1].sends[0].peer);
-  std::swap(plan.messages[0].sends, plan.messages[1].sends);
+  ASSERT_EQ(plan.messages[0].sends[0].peer, plan.messages[2].sends[0].peer);
+  std::swap(plan.messages[0].sends, plan.messages[2].sends);
   expect_violation(plans, Violation::matching, "rows");
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's async tensor parallelism beside cuBLAS and NCCL, measured like `flashoverlap bench`.
 
-    torchrun --nproc-per-node 4 bench/peers/torch_async_tp.py gemm_reduce_scatter --m 2048,8192
+    scripts/run_ranks.sh 4 bench/peers/torch_async_tp.py gemm_reduce_scatter --m 2048,8192
 """
 
 import argparse
@@ -50,7 +50,7 @@ class World:
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(self.device)
-        # A rank that waits for another one in vain is ended after this time, and torchrun ends the others.
+        # A rank that waits for another one in vain is ended after this time, and its launcher ends the others.
         dist.init_process_group("nccl", timeout=timedelta(minutes=2))
         self.group_name = dist.group.WORLD.group_name
         self.token = torch.zeros(1, device=self.device)
@@ -213,7 +213,7 @@ def machine_record(world, given):
     major, minor, patch = torch.cuda.nccl.version()[:3]
     options = {"m": ",".join(map(str, given.m)), "n": given.n, "k": given.k, "dtype": given.dtype,
                "repetitions": given.repetitions}
-    command = f"torchrun --nproc-per-node {world.ranks} bench/peers/torch_async_tp.py {given.op}"
+    command = f"scripts/run_ranks.sh {world.ranks} bench/peers/torch_async_tp.py {given.op}"
     return {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
             "gpu": torch.cuda.get_device_name(world.device),
             "torch": torch.__version__,
@@ -264,7 +264,7 @@ def parse_arguments():
     given = parser.parse_args()
     ranks = int(os.environ.get("WORLD_SIZE", 0))
     if ranks < 2:
-        parser.error("start this with torchrun, on two GPUs or more")
+        parser.error("start this with scripts/run_ranks.sh or torchrun, on two GPUs or more")
     if (given.n > 0) != (given.k > 0):
         parser.error("--n and --k must be given together")
     if any(rows <= 0 or rows % ranks for rows in given.m):

@@ -48,7 +48,7 @@ std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy
     for (const int rounds : rounds_help ? std::vector{1, 2, 4} : std::vector{1}) {
       schedule.rounds = rounds;
       std::set<int> sizes;
-      for (const int groups : {1, 2, 4})
+      for (const int groups : {1, 2, 4, 8})
         sizes.insert(static_cast<int>(divide_up(waves(problem, schedule), groups)));
       for (const int size : sizes) {
         schedule.waves_per_group = std::max(1, size);

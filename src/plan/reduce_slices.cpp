@@ -47,9 +47,12 @@ class SliceLayout {
   /// How many counters of arrivals a group has.
   std::int32_t arrivals() const { return arrivals_; }
   /// The owner's counter for a group's partial results from `source`.
-  std::int32_t arrival(std::int32_t owner, const Owned& slice, std::int32_t group,
-                       std::int32_t source) const {
-    return slice.first_arrival + group * arrivals_ + (arrivals_ == 1 ? 0 : place_among_peers(source, owner));
+  std::int32_t arrival(std::int32_t owner, const Owned& slice, std::size_t group, std::int32_t source) const {
+    const std::int32_t first = first_arrival(slice, group);
+    return arrivals_ == 1 ? first : first + place_among_peers(source, owner);
+  }
+  std::int32_t first_arrival(const Owned& slice, std::size_t group) const {
+    return slice.first_arrival + static_cast<std::int32_t>(group) * arrivals_;
   }
   /// The owner's counter of finished rows that `source` has stored in its `out`: they come after its
   /// arrivals.
@@ -87,9 +90,12 @@ class ReduceSlices {
     add_shared_counters();
     if (strategy_ != Strategy::p2p) exchange_credits();
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
-      for (int distance = 1; distance < builder_.ranks(); ++distance) {
-        strategy_ == Strategy::p2p ? exchange_partials(round, distance)
-                                   : send_partials(round, builder_.neighbour(distance));
+      // Group by group for all owners, so that only the last of the own groups waits for what is sent last.
+      for (std::size_t group = 0; group < layout_.most_groups(round); ++group) {
+        for (int distance = 1; distance < builder_.ranks(); ++distance) {
+          strategy_ == Strategy::p2p ? exchange_partials(round, group, distance)
+                                     : send_partials(round, group, builder_.neighbour(distance));
+        }
       }
       reduce_own(round);
     }
@@ -171,57 +177,53 @@ class ReduceSlices {
     return done;
   }
 
-  void send_partials(std::size_t round, std::int32_t owner) {
+  void send_partials(std::size_t round, std::size_t index, std::int32_t owner) {
     const Owned& slice = layout_.owned(round, owner);
-    for (std::int32_t index = 0; index < std::ssize(slice.groups); ++index) {
-      const Range group = slice.groups[static_cast<std::size_t>(index)];
-      Tile area = group_area(slice, group);
-      const std::int32_t row = inbox_row(owner, slice, group);
-      const Raise arrived{owner, layout_.arrival(owner, slice, index, builder_.rank())};
-      if (strategy_ == Strategy::store) {
-        area.buffer = BufferRole::inbox;
-        area.rank = owner;
-        area.store_row = row;
-        area.store_wait = gates_[static_cast<std::size_t>(owner)];
-        area.raise = arrived;
-        builder_.add_tiles({area});
-        continue;
-      }
-      std::vector<Wait> waits = builder_.take_credit(owner);
-      waits.push_back({stage(area), true});
-      builder_.add_message({.kind = MessageKind::copy,
-                            .group = area.group,
-                            .waits = std::move(waits),
-                            .source = {BufferRole::staging, area.row, area.rows},
-                            .destination = {BufferRole::inbox, row, area.rows},
-                            .peer = owner,
-                            .raises = {arrived}});
+    if (index >= slice.groups.size()) return;
+    Tile area = group_area(slice, slice.groups[index]);
+    const std::int32_t row = inbox_row(owner, slice, slice.groups[index]);
+    const Raise arrived{owner, layout_.arrival(owner, slice, index, builder_.rank())};
+    if (strategy_ == Strategy::store) {
+      area.buffer = BufferRole::inbox;
+      area.rank = owner;
+      area.store_row = row;
+      area.store_wait = gates_[static_cast<std::size_t>(owner)];
+      area.raise = arrived;
+      builder_.add_tiles({area});
+      return;
     }
+    std::vector<Wait> waits = builder_.take_credit(owner);
+    waits.push_back({stage(area), true});
+    builder_.add_message({.kind = MessageKind::copy,
+                          .group = area.group,
+                          .waits = std::move(waits),
+                          .source = {BufferRole::staging, area.row, area.rows},
+                          .destination = {BufferRole::inbox, row, area.rows},
+                          .peer = owner,
+                          .raises = {arrived}});
   }
 
   // Sends to the rank `distance` ahead and receives from the one as far behind.
-  void exchange_partials(std::size_t round, int distance) {
+  void exchange_partials(std::size_t round, std::size_t group, int distance) {
     const std::int32_t owner = builder_.neighbour(distance);
     const std::int32_t source = builder_.neighbour(-distance);
     const std::int32_t partial = SliceLayout::place_among_peers(source, builder_.rank());
     const Owned& sent = layout_.owned(round, owner);
     const Owned& own = layout_.owned(round, builder_.rank());
-    for (std::size_t group = 0; group < std::max(sent.groups.size(), own.groups.size()); ++group) {
-      Message message{.kind = MessageKind::exchange};
-      if (group < sent.groups.size()) {
-        const Tile area = group_area(sent, sent.groups[group]);
-        message.group = area.group;
-        message.waits = {{stage(area), true}};
-        message.sends = {{owner, {BufferRole::staging, area.row, area.rows}}};
-      }
-      if (group < own.groups.size()) {
-        const Range rows = own.groups[group];
-        const std::int32_t row = partial * layout_.owned_rows(builder_.rank()) + own.local_row + rows.first;
-        message.receives = {{source, {BufferRole::inbox, row, rows.count}}};
-        message.raises = {{builder_.rank(), own.first_arrival + static_cast<std::int32_t>(group)}};
-      }
-      builder_.add_message(std::move(message));
+    Message message{.kind = MessageKind::exchange};
+    if (group < sent.groups.size()) {
+      const Tile area = group_area(sent, sent.groups[group]);
+      message.group = area.group;
+      message.waits = {{stage(area), true}};
+      message.sends = {{owner, {BufferRole::staging, area.row, area.rows}}};
     }
+    if (group < own.groups.size()) {
+      const Range rows = own.groups[group];
+      const std::int32_t row = partial * layout_.owned_rows(builder_.rank()) + own.local_row + rows.first;
+      message.receives = {{source, {BufferRole::inbox, row, rows.count}}};
+      message.raises = {{builder_.rank(), layout_.arrival(builder_.rank(), own, group, source)}};
+    }
+    if (!message.sends.empty() || !message.receives.empty()) builder_.add_message(std::move(message));
   }
 
   void reduce_own(std::size_t round) {
@@ -235,7 +237,7 @@ class ReduceSlices {
         if (!gather_) area.store_row = own.local_row + own.groups[group].first;
         if (builder_.ranks() > 1) {
           area.addend_row = own.local_row + own.groups[group].first;
-          area.store_wait = arrived_from_all(own, static_cast<std::int32_t>(group), area.group);
+          area.store_wait = arrived_from_all(own, group, area.group);
         }
         if (gather_) message.waits = {{builder_.add_counter(CounterRole::tiles, area.group), true}};
         pass_on(area, message);
@@ -245,8 +247,8 @@ class ReduceSlices {
   }
 
   /// The counter that is reached when a group's partial results are there from all peers.
-  std::int32_t arrived_from_all(const Owned& own, std::int32_t index, std::int32_t group) {
-    const std::int32_t first = own.first_arrival + index * layout_.arrivals();
+  std::int32_t arrived_from_all(const Owned& own, std::size_t index, std::int32_t group) {
+    const std::int32_t first = layout_.first_arrival(own, index);
     if (layout_.arrivals() == 1) return first;
     const std::int32_t all = builder_.add_counter(CounterRole::arrival, group);
     Message message{.kind = MessageKind::signal, .group = group, .raises = {{builder_.rank(), all}}};
