@@ -75,8 +75,8 @@ int run_gemm(const Options& options) {
                    c.rows, c.cols, k, times.cublas_us,
                    2e-6 * static_cast<double>(c.rows * c.cols * k) / times.cublas_us, times.kernel_us,
                    fmt::format("{}x{}/{}", times.tile.rows, times.tile.cols, times.tile.cluster_rows),
-                   100 * (times.kernel_us / times.silent_us - 1), speed, times.error);
-        for (const double limited : times.limited_us) fmt::print("  {:>7.3f}", limited / times.kernel_us);
+                   100 * (times.signal_cost - 1), speed, times.error);
+        for (const double cost : times.limited_cost) fmt::print("  {:>7.3f}", cost);
         fmt::print("\n");
         std::fflush(stdout);
         document["rows"].push_back({{"op", "gemm"},
@@ -91,8 +91,10 @@ int run_gemm(const Options& options) {
                                     {"cublas_us", times.cublas_us},
                                     {"kernel_us", times.kernel_us},
                                     {"silent_us", times.silent_us},
+                                    {"signal_cost", times.signal_cost},
                                     {"multiprocessors_left_free", options.leave_free},
                                     {"limited_us", times.limited_us},
+                                    {"limited_cost", times.limited_cost},
                                     {"speed", speed},
                                     {"error", times.error}});
       }

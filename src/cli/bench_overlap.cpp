@@ -125,9 +125,9 @@ Json machine_record(const Arguments& arguments) {
 void print_headers() {
   fmt::print(
       "{:<19} {:>6} {:>6} {:>6} | {:>8} {:>8} {:>8} | {:<10} {:<7} {:>6} {:>8} | {:>8} {:>8} {:>8} | "
-      "{:>7} {:>11} {:>8} {:>7}\n",
+      "{:>7} {:>11} {:>9} {:>7} {:>8} {:>7}\n",
       "op", "m", "n", "k", "gemm us", "comm us", "seq us", "strategy", "layout", "groups", "comm_sms",
-      "overlap", "p10", "p90", "speedup", "bound_share", "error", "host us");
+      "overlap", "p10", "p90", "speedup", "bound_share", "kernel us", "exposed", "error", "host us");
 }
 
 void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedup, double bound_share) {
@@ -135,11 +135,11 @@ void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedu
   const Schedule& schedule = method.schedule;
   fmt::print(
       "{:<19} {:>6} {:>6} {:>6} | {:>8.1f} {:>8.1f} {:>8.1f} | {:<10} {:<7} {:>6} {:>8} | {:>8.1f} "
-      "{:>8.1f} {:>8.1f} | {:>7.3f} {:>11.3f} {:>8.1e} {:>7.1f}\n",
+      "{:>8.1f} {:>8.1f} | {:>7.3f} {:>11.3f} {:>9.1f} {:>7.3f} {:>8.1e} {:>7.1f}\n",
       name(problem.operation), problem.m, problem.n, problem.k, shape.gemm_us, shape.comm_us,
       shape.sequential_us, name(schedule.strategy), name(schedule.layout), method.groups,
       schedule.comm_multiprocessors, method.median_us, method.p10_us, method.p90_us, speedup, bound_share,
-      method.error, method.host_us);
+      method.kernel_us, method.exposed(), method.error, method.host_us);
   std::fflush(stdout);
 }
 
@@ -177,6 +177,8 @@ class Report {
                        {"p90_us", method.p90_us},
                        {"speedup", speedup},
                        {"bound_share", bound_share},
+                       {"kernel_us", method.kernel_us},
+                       {"exposed", method.exposed()},
                        {"error", method.error}});
       Means& means = means_[fmt::format("{} {}", name(schedule.strategy), name(schedule.layout))];
       means.log_speedup += std::log(speedup);

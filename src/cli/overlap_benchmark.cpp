@@ -8,6 +8,7 @@
 
 #include "cli/gpu_baseline.hpp"
 #include "cli/gpu_schedule.hpp"
+#include "cli/lone_gemm.hpp"
 #include "cli/plan_summary.hpp"
 #include "cli/sliced_search.hpp"
 #include "flashoverlap/operator.hpp"
@@ -200,6 +201,12 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
                              .error = bound.error(operands.front(), baseline)});
     variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
   }
+  std::vector<std::unique_ptr<LoneGemm>> kernels;
+  for (const auto& each : operators) {
+    if (each->plan().schedule.strategy == Strategy::sequential) continue;
+    LoneGemm& kernel = *kernels.emplace_back(std::make_unique<LoneGemm>(each->plan(), gpu.stream()));
+    variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
+  }
   const int repetitions = benchmark.repetitions > 0 ? benchmark.repetitions : fitting_repetitions(trial);
   const auto samples = interleave(gpu, operands, variants, repetitions);
   gpu.barrier();
@@ -207,8 +214,11 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   times.gemm_us = median(samples[0].gpu_us);
   times.comm_us = median(samples[1].gpu_us);
   times.sequential_us = median(samples[2].gpu_us);
+  auto kernel = samples.begin() + 3 + std::ssize(operators);
   for (std::size_t method = 0; method < times.methods.size(); ++method) {
     const Samples& measured = samples[3 + method];
+    if (times.methods[method].schedule.strategy != Strategy::sequential)
+      times.methods[method].kernel_us = median(kernel++->gpu_us);
     times.methods[method].median_us = median(measured.gpu_us);
     times.methods[method].p10_us = quantile(measured.gpu_us, 0.1);
     times.methods[method].p90_us = quantile(measured.gpu_us, 0.9);

@@ -49,6 +49,12 @@ double difference(const Matrix& values, const Matrix& reference) {
   return relative_error(values, expected);
 }
 
+double median_quotient(const std::vector<double>& of, const std::vector<double>& over) {
+  std::vector<double> quotients;
+  for (std::size_t each = 0; each < of.size(); ++each) quotients.push_back(of[each] / over[each]);
+  return median(quotients);
+}
+
 int multiprocessor_count() {
   int device = 0;
   int count = 0;
@@ -118,9 +124,13 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
   }
   times.cublas_us = median(samples.front());
   times.kernel_us = median(samples.back());
-  times.silent_us = median(samples[samples.size() - 2]);
-  for (std::size_t limit = 0; limit < benchmark.limits.size(); ++limit)
+  const std::vector<double>& silent = samples[samples.size() - 2];
+  times.silent_us = median(silent);
+  times.signal_cost = median_quotient(samples.back(), silent);
+  for (std::size_t limit = 0; limit < benchmark.limits.size(); ++limit) {
     times.limited_us.push_back(median(samples[1 + limit]));
+    times.limited_cost.push_back(median_quotient(samples[1 + limit], samples.back()));
+  }
 
   variants.front()(0);
   const Matrix expected = download(benchmark.data_type, c.rows, c.cols, operands[0].c.data());

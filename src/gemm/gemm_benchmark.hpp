@@ -15,7 +15,10 @@ struct GemmTimes {
   double kernel_us = 0;            ///< with one counter per 8 row blocks
   double silent_us = 0;            ///< the same without raising counters
   std::vector<double> limited_us;  ///< with the multiprocessors of GemmBenchmark::limits
-  double error = 0;                ///< ‖kernel − cuBLASLt‖ / ‖cuBLASLt‖ on the last launch
+  /// Medians of the quotients within one repetition, which leave out that the clock drifts between them.
+  double signal_cost = 0;            ///< kernel / silent
+  std::vector<double> limited_cost;  ///< limited / kernel
+  double error = 0;                  ///< ‖kernel − cuBLASLt‖ / ‖cuBLASLt‖ on the last launch
 };
 
 struct GemmBenchmark {

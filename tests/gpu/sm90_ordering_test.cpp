@@ -1,6 +1,8 @@
 // A counter says that its tiles are in memory: whoever copies a group the moment its counter is reached must
 // see what is there when the GEMM is over. Two observers: a stream, as the executor uses it, which reacts in
 // about 3 us, and warps on the free multiprocessors, which react in half of one and watch every tile alone.
+// For them each tile is stored to eight matrices, of which they read the last: it takes microseconds from the
+// first store to the last, so that a counter raised too early is seen to be.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -29,14 +31,17 @@ struct Streams {
   CudaStream copy;
 };
 
-/// Result, its copy, and what may be copied when.
+/// The result of the last rank, its copy, and what may be copied when.
 struct WatchedGemm {
   WatchedGemm(const GpuRanks& ranks, const Plan& plan, std::vector<testing::Announced> ranges)
-      : shape(plan.buffer(BufferRole::out)),
-        out(static_cast<Element*>(ranks.memory().buffers[0][static_cast<std::size_t>(BufferRole::out)].base)),
+      : rank(plan.problem.ranks - 1),
+        shape(plan.buffer(BufferRole::out)),
+        out(static_cast<Element*>(
+            ranks.memory().buffers.back()[static_cast<std::size_t>(BufferRole::out)].base)),
         announced(std::move(ranges)),
         copy(static_cast<std::size_t>(shape.rows * shape.cols)) {}
 
+  const std::int32_t rank;
   const Buffer shape;
   Element* const out;
   const std::vector<testing::Announced> announced;
@@ -80,6 +85,19 @@ std::vector<testing::Announced> tiles(const GpuRanks& ranks, const Plan& plan) {
   return ranges;
 }
 
+/// A rank's plan whose tiles are stored on all of so many ranks; the others have nothing but their results.
+std::vector<Plan> stored_on(int ranks, Plan plan) {
+  plan.problem.ranks = ranks;
+  for (Tile& tile : plan.tiles) tile.rank = every_rank;
+  std::vector<Plan> plans(static_cast<std::size_t>(ranks), plan);
+  for (std::int32_t rank = 1; rank < ranks; ++rank) {
+    Plan& other = plans[static_cast<std::size_t>(rank)];
+    other.rank = rank;
+    other.buffer(BufferRole::a) = other.buffer(BufferRole::b) = {};
+  }
+  return plans;
+}
+
 Plan plan_of(std::mt19937_64& engine, const KernelTile& tile, std::int64_t most_rows, std::int64_t most_cols,
              int multiprocessors) {
   const auto up_to = [&](std::int64_t most) {
@@ -116,7 +134,7 @@ void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const Sm90Ge
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.copy));
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
     ASSERT_TRUE(testing::download(DataType::bf16, watched.shape, watched.copy) ==
-                ranks.result(0, BufferRole::out))
+                ranks.result(watched.rank, BufferRole::out))
         << "run " << run;
   }
 }
@@ -159,9 +177,9 @@ TEST(Sm90Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
     // Tiles as wide as C, at most one for each multiprocessor: all are stored at the same time, when stores
     // take longest.
     const KernelTile& tile = any_tile(engine);
-    std::vector<Plan> plans{
-        plan_of(engine, tile, std::int64_t{most_tiles} * tile.rows, tile.cols, most_tiles)};
-    announce_every_tile(plans[0]);
+    Plan plan = plan_of(engine, tile, std::int64_t{most_tiles} * tile.rows, tile.cols, most_tiles);
+    announce_every_tile(plan);
+    const std::vector<Plan> plans = stored_on(8, plan);
     SCOPED_TRACE(described(seed, plans[0]));
     GpuRanks ranks(plans, engine());
     WatchedGemm watched(ranks, plans[0], tiles(ranks, plans[0]));
