@@ -184,14 +184,14 @@ TEST(Planner, StrategiesWithoutPeerAccessWriteNoPeerMemory) {
   }
 }
 
-TEST(Planner, RoundsOfAllReduceGatherOneRoundBehindTheNext) {
+TEST(Planner, RoundsOfAllReduceSumOneRoundBehindTheNextOnesPartials) {
   const Plan plan =
-      make_plan({.m = 1024, .n = 256, .k = 64, .ranks = 2}, {.strategy = Strategy::copy, .rounds = 2}, 0);
+      make_plan({.m = 1536, .n = 256, .k = 64, .ranks = 2}, {.strategy = Strategy::copy, .rounds = 3}, 0);
   std::vector<int> rows;
   for (const Tile& tile : plan.tiles) {
     if (rows.empty() || rows.back() != tile.row / 256) rows.push_back(tile.row / 256);
   }
-  EXPECT_THAT(rows, ElementsAre(1, 0, 3, 2)) << "the peer's part, then the own, round by round";
+  EXPECT_THAT(rows, ElementsAre(1, 3, 0, 5, 2, 4)) << "parts of the peer are odd, own ones even";
 }
 
 TEST(Planner, TiledResultsStoreEveryTileInOnePiece) {

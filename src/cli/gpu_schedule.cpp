@@ -1,6 +1,6 @@
 #include "cli/gpu_schedule.hpp"
 
-#include <limits>
+#include <algorithm>
 
 #include "flashoverlap/error.hpp"
 #include "gemm/kernel_choice.hpp"
@@ -28,22 +28,26 @@ double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
 
 }  // namespace
 
-Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, int multiprocessors,
-                      int comm_multiprocessors) {
-  Schedule best;
-  double best_us = std::numeric_limits<double>::infinity();
+std::vector<Schedule> gpu_schedules(const Problem& problem, Strategy strategy, Layout layout,
+                                    int multiprocessors, int comm_multiprocessors, double near) {
+  std::vector<Schedule> schedules;
   for (const KernelTile& tile : kernel_tiles()) {
-    Schedule schedule = kernel_schedule(strategy, tile, multiprocessors);
+    Schedule& schedule = schedules.emplace_back(kernel_schedule(strategy, tile, multiprocessors));
     schedule.layout = layout;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
-    if (const double us = expected_gemm_us(problem, schedule); us < best_us) {
-      best = schedule;
-      best_us = us;
-    }
   }
-  return best;
+  const auto expected_us = [&](const Schedule& schedule) { return expected_gemm_us(problem, schedule); };
+  std::ranges::stable_sort(schedules, {}, expected_us);
+  const double most_us = near * expected_us(schedules.front());
+  std::erase_if(schedules, [&](const Schedule& schedule) { return expected_us(schedule) > most_us; });
+  return schedules;
+}
+
+Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, int multiprocessors,
+                      int comm_multiprocessors) {
+  return gpu_schedules(problem, strategy, layout, multiprocessors, comm_multiprocessors, 1).front();
 }
 
 void check_runs_on_gpus(const Problem& problem) {

@@ -6,7 +6,12 @@
 
 namespace flashoverlap::cli {
 
-/// With the kernel that is expected to be fastest on so many multiprocessors, one wave per group.
+/// One wave per group, with each kernel whose expected time on so many multiprocessors is at most `near`
+/// times the least; the fastest first.
+std::vector<Schedule> gpu_schedules(const Problem& problem, Strategy strategy, Layout layout,
+                                    int multiprocessors, int comm_multiprocessors, double near);
+
+/// The first of them.
 Schedule gpu_schedule(const Problem& problem, Strategy strategy, Layout layout, int multiprocessors,
                       int comm_multiprocessors);
 

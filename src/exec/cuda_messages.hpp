@@ -92,7 +92,7 @@ class CudaMessages {
   std::vector<Times> times_;
   CudaStream copy_stream_{StreamPriority::high};
   CudaStream raise_stream_{StreamPriority::high};  // of copies
-  CudaEvent begun_;                          // by the message stream: all that comes before a copy
+  CudaEvent begun_;                                // by the message stream: all that comes before a copy
   CudaEvent copied_;
   CudaEvent raised_;
   CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck

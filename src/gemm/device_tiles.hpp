@@ -43,6 +43,7 @@ struct DeviceTile {
   struct alignas(16) Store {
     std::uint32_t* raise;     ///< or null
     std::int32_t leaves_gpu;  ///< the tile or its raise goes to another one
+    std::int32_t raise_late;  ///< when the next tile's stores have begun, so that the link does not run dry
     std::int32_t rows;
     std::int32_t cols;
     std::int32_t store_row;
@@ -85,6 +86,7 @@ struct GemmArguments {
   std::int32_t first_group_end;  ///< tiles until which all clusters work
   std::int32_t workers;          ///< clusters that work from there on
   std::int32_t store_rows;       ///< rows that one TMA store takes
+  std::int32_t steps_per_box;    ///< of the main loop behind which a finished tile is stored
   std::int32_t k;
   std::int32_t a_blocks;  ///< see ABlocks
   std::int32_t a_block_stride;

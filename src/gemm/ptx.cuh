@@ -118,9 +118,11 @@ __device__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-/// This thread's stores are complete and visible to it, so a release by it covers them.
-__device__ inline void tma_store_wait_visible() {
-  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+/// All but this thread's last `Pending` groups of stores are complete and visible to it, so a release by it
+/// covers them.
+template <int Pending>
+__device__ void tma_store_wait_visible() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
 /// Orders this thread's ordinary writes to shared memory before what the TMA or the tensor cores read next.

@@ -10,7 +10,8 @@ namespace flashoverlap::sm90 {
 /// A warpgroup that multiplies its 64 rows of a block's tiles and stages the results.
 ///
 /// A finished tile waits in registers, as elements, until the next tile's products are under way: a box of it
-/// goes to shared memory behind every second step, where the tensor cores do not wait for it.
+/// goes to shared memory every few steps, where the tensor cores do not wait for it. A tile stored at once
+/// would hold up the loads, and on its way to a peer the link, which then idles until the next tile.
 template <typename Shape>
 class Multiplier {
  public:
@@ -56,9 +57,6 @@ class Multiplier {
   using Instruction = Wgmma<Element, Shape::cols, Shape::a_layout == OperandLayout::row_contiguous,
                             Shape::b_layout == OperandLayout::row_contiguous>;
 
-  /// A whole tile stored at once holds up the loads.
-  static constexpr int steps_per_box = 3;
-
   /// The low half of what the tensor cores need to know of an operand in shared memory, 128-byte swizzled
   /// (PTX ISA, "Matrix descriptor format"); `descriptor_high` is the other. With k contiguous, 8 rows of 128
   /// bytes are a pattern and the next 8 rows follow it. With rows contiguous, 8 steps of k are a pattern of
@@ -85,7 +83,7 @@ class Multiplier {
       if (finished) stage_box(box, result);
       if (box > 0 && step < steps) release_previous();
       ++step;
-      for (int end = min(step + steps_per_box - 1, steps); step < end; ++step) {
+      for (int end = min(step + arguments_.steps_per_box - 1, steps); step < end; ++step) {
         multiply_step(sum, false);
         release_previous();
       }

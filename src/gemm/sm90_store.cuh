@@ -30,21 +30,36 @@ class Storer {
       }
       if (!by_tma) synchronize();
       if (tile.raise == nullptr || !issues_) continue;
-      tma_store_wait_visible();
-      if (tile.leaves_gpu != 0) {
-        raise_everywhere(tile.raise);
-      } else {
-        raise_on_gpu(tile.raise);
-      }
+      unraised_ = {tile.raise, tile.leaves_gpu};
+      if (tile.raise_late == 0) raise_behind<0>();
     }
-    tma_store_wait_visible();
+    tma_store_wait_visible<0>();
   }
 
  private:
   using Element = typename Shape::Element;
 
+  struct Unraised {
+    std::uint32_t* counter;
+    std::int32_t leaves_gpu;
+  };
+
+  /// Raises the counter of the tile that was stored before the last `Pending` groups of stores.
+  template <int Pending>
+  __device__ void raise_behind() {
+    if (unraised_.counter == nullptr) return;
+    tma_store_wait_visible<Pending>();
+    if (unraised_.leaves_gpu != 0) {
+      raise_everywhere(unraised_.counter);
+    } else {
+      raise_on_gpu(unraised_.counter);
+    }
+    unraised_ = {};
+  }
+
   __device__ void store_tile(const DeviceTile::Store& tile, bool by_tma) {
     for (int box = 0; box < Shape::boxes; ++box) {
+      if (box == 1) raise_behind<Shape::groups>();
       for (int group = 0; group < Shape::groups; ++group) {
         barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
         store_box(tile, by_tma, group, box, shared_.staging(group, staging_.index));
@@ -63,6 +78,7 @@ class Storer {
     }
     __syncwarp();
     tma_store_commit();
+    raise_behind<1>();
   }
 
   __device__ void store_box(const DeviceTile::Store& tile, bool by_tma, int group, int box,
@@ -171,6 +187,7 @@ class Storer {
   bool issues_;
   Ring<Shape::staged_boxes> staging_;
   std::uint32_t unread_ = 0;  // barrier of the memory that was stored last
+  Unraised unraised_{};       // of the tile before, if late
 };
 
 }  // namespace flashoverlap::sm90

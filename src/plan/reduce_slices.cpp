@@ -90,15 +90,11 @@ class ReduceSlices {
     add_shared_counters();
     if (strategy_ != Strategy::p2p) exchange_credits();
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
-      // Group by group for all owners, so that only the last of the own groups waits for what is sent last.
-      for (std::size_t group = 0; group < layout_.most_groups(round); ++group) {
-        for (int distance = 1; distance < builder_.ranks(); ++distance) {
-          strategy_ == Strategy::p2p ? exchange_partials(round, group, distance)
-                                     : send_partials(round, group, builder_.neighbour(distance));
-        }
-      }
-      reduce_own(round);
+      send_round(round);
+      // A round behind, so that what it adds has had the time to arrive.
+      if (round > 0) reduce_own(round - 1);
     }
+    reduce_own(layout_.rounds() - 1);
     builder_.reset_counters();
   }
 
@@ -201,6 +197,16 @@ class ReduceSlices {
                           .destination = {BufferRole::inbox, row, area.rows},
                           .peer = owner,
                           .raises = {arrived}});
+  }
+
+  // Group by group for all owners, so that only the last of the own groups waits for what is sent last.
+  void send_round(std::size_t round) {
+    for (std::size_t group = 0; group < layout_.most_groups(round); ++group) {
+      for (int distance = 1; distance < builder_.ranks(); ++distance) {
+        strategy_ == Strategy::p2p ? exchange_partials(round, group, distance)
+                                   : send_partials(round, group, builder_.neighbour(distance));
+      }
+    }
   }
 
   // Sends to the rank `distance` ahead and receives from the one as far behind.
