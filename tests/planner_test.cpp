@@ -184,14 +184,40 @@ TEST(Planner, StrategiesWithoutPeerAccessWriteNoPeerMemory) {
   }
 }
 
+std::vector<int> row_blocks_in_order(const Plan& plan) {
+  std::vector<int> blocks;
+  for (const Tile& tile : plan.tiles) blocks.push_back(tile.row / tile.rows);
+  return blocks;
+}
+
 TEST(Planner, RoundsOfAllReduceSumOneRoundBehindTheNextOnesPartials) {
+  const Problem problem{.m = 6 * 128, .n = 256, .k = 64, .ranks = 2};
+  const auto blocks = [&](Strategy strategy) {
+    return row_blocks_in_order(make_plan(problem, {.strategy = strategy, .rounds = 3}, 0));
+  };
+  // Row blocks of the peer are odd, own ones even.
+  EXPECT_THAT(blocks(Strategy::copy), ElementsAre(1, 3, 0, 5, 2, 4));
+  EXPECT_THAT(blocks(Strategy::store), ElementsAre(1, 3, 0, 5, 2, 4));
+}
+
+TEST(Planner, OwnTilesLieBetweenThoseThatAreStoredToPeers) {
+  const Problem problem{
+      .operation = Operation::gemm_reduce_scatter, .m = 4 * 4 * 128, .n = 256, .k = 64, .ranks = 4};
+  const Schedule schedule{.strategy = Strategy::store, .rounds = 2};
+  EXPECT_THAT(row_blocks_in_order(make_plan(problem, schedule, 0)),
+              ElementsAre(4, 5, 8, 9, 12, 13, 6, 7, 0, 10, 11, 1, 14, 15, 2, 3));
+}
+
+TEST(Planner, RoundsOfReduceScatterKeepTheOwnersRowsInOrder) {
   const Plan plan =
-      make_plan({.m = 1536, .n = 256, .k = 64, .ranks = 2}, {.strategy = Strategy::copy, .rounds = 3}, 0);
-  std::vector<int> rows;
+      make_plan({.operation = Operation::gemm_reduce_scatter, .m = 1000, .n = 256, .k = 64, .ranks = 2},
+                {.strategy = Strategy::store, .rounds = 3}, 1);
+  std::vector<std::pair<int, int>> own;  // row of C, row of the result
   for (const Tile& tile : plan.tiles) {
-    if (rows.empty() || rows.back() != tile.row / 256) rows.push_back(tile.row / 256);
+    if (tile.buffer == BufferRole::out) own.emplace_back(tile.row, tile.store_row);
   }
-  EXPECT_THAT(rows, ElementsAre(1, 3, 0, 5, 2, 4)) << "parts of the peer are odd, own ones even";
+  EXPECT_THAT(own,
+              ElementsAre(std::pair(500, 0), std::pair(628, 128), std::pair(756, 256), std::pair(884, 384)));
 }
 
 TEST(Planner, TiledResultsStoreEveryTileInOnePiece) {

@@ -105,9 +105,7 @@ class RandomCases {
     if (schedule.layout == Layout::tiled && problem.operation == Operation::gemm_reduce_scatter) {
       schedule.tile_rows = problem.ranks * between(1, 3);
     }
-    const bool rounds = problem.operation == Operation::gemm_all_reduce &&
-                        schedule.strategy != Strategy::sequential && schedule.strategy != Strategy::signal;
-    if (rounds) schedule.rounds = between(1, 4);
+    if (works_in_rounds(problem.operation, schedule.strategy)) schedule.rounds = between(1, 4);
     if (schedule.strategy == Strategy::signal && !communicates_first(problem.operation) && between(0, 1) == 0)
       schedule.first_multiprocessors = schedule.multiprocessors + between(0, 4);
     if (schedule.strategy == Strategy::signal && between(0, 1) == 0)

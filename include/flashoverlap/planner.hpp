@@ -11,6 +11,9 @@ namespace flashoverlap {
 /// reorders).
 bool supports(Operation operation, Strategy strategy, Layout layout);
 
+/// Whether `Schedule::rounds` may be more than one.
+bool works_in_rounds(Operation operation, Strategy strategy);
+
 /// The plan of every rank, in rank order. Pure, deterministic, no GPU. Throws `InvalidArgument` with the rule
 /// that the problem or schedule breaks.
 std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule);

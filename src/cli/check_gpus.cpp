@@ -267,9 +267,7 @@ Schedule schedule_for(const Case& wanted, int multiprocessors) {
   const int left = sequential ? multiprocessors : multiprocessors - comm_multiprocessors;
   Schedule schedule = gpu_schedule(wanted.problem, wanted.strategy, wanted.layout, left,
                                    sequential ? 0 : comm_multiprocessors);
-  const bool in_rounds = wanted.problem.operation == Operation::gemm_all_reduce && !sequential &&
-                         wanted.strategy != Strategy::signal;
-  if (in_rounds) schedule.rounds = 2;
+  if (works_in_rounds(wanted.problem.operation, wanted.strategy)) schedule.rounds = 2;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
   if (!sequential) {

@@ -94,10 +94,12 @@ struct Samples {
 std::vector<Samples> interleave(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
                                 const std::vector<Variant>& variants, int repetitions) {
   std::vector<Samples> samples(variants.size());
+  std::size_t launches = 0;
   for (int repetition = -warm_ups; repetition < repetitions; ++repetition) {
-    const GpuOperands& set = operands[static_cast<std::size_t>(repetition + warm_ups) % operands.size()];
     for (std::size_t turn = 0; turn < variants.size(); ++turn) {
       const std::size_t variant = repetition % 2 == 0 ? turn : variants.size() - 1 - turn;
+      // Another one at every launch, lest only the first of a repetition miss the cache.
+      const GpuOperands& set = operands[launches++ % operands.size()];
       double host_us = 0;
       const double gpu_us = gpu.elapsed_us([&] {
         const auto begin = std::chrono::steady_clock::now();

@@ -149,8 +149,7 @@ void PlanOptions::add_schedule(CLI::App& command) {
                  "Sizes of the groups in waves, instead of --waves-per-group"))
       ->type_name("N,N,...");
   group(add_integer(command, "--rounds", schedule_.rounds,
-                    "Rounds of reduce-scatter and all-gather, gemm_all_reduce by copy, store or p2p", 1,
-                    1024))
+                    "Rounds in which slices are sent and summed, by copy, store or p2p", 1, 1024))
       ->default_str("1");
   group(command.add_flag("--search", search_,
                          "Take the groups that are predicted fastest (--strategy signal)"));

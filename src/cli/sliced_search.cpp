@@ -54,7 +54,7 @@ std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int mul
 
 std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy, int multiprocessors,
                                        const std::vector<int>& comm_multiprocessors) {
-  const bool in_rounds = problem.operation == Operation::gemm_all_reduce && strategy != Strategy::signal;
+  const bool in_rounds = works_in_rounds(problem.operation, strategy);
   std::vector<Schedule> schedules;
   for (const int count : useful_counts(problem, strategy, multiprocessors, comm_multiprocessors)) {
     for (Schedule schedule : kernels(problem, strategy, multiprocessors, count)) {

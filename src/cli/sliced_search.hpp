@@ -8,9 +8,10 @@
 
 namespace flashoverlap::cli {
 
-/// Of the kernel that is expected to be fastest: slices whole and cut into groups, gemm_all_reduce in some
-/// numbers of rounds. Where data is moved by multiprocessors, each number of `comm_multiprocessors` is tried;
-/// where they only raise counters few are left to that, and where they do not even that, none.
+/// Of the kernel that is expected to be fastest, and another one where it makes few waves: slices whole and
+/// cut into groups, sums in some numbers of rounds. Where data is moved by multiprocessors, each number of
+/// `comm_multiprocessors` is tried; where they only raise counters few are left to that, and where they do
+/// not even that, none.
 std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy, int multiprocessors,
                                        const std::vector<int>& comm_multiprocessors);
 

@@ -111,6 +111,18 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
   }
 }
 
+void PlanBuilder::interleave_tiles(std::size_t first, std::size_t middle) {
+  const std::vector<Tile> tiles(plan_.tiles.begin() + static_cast<std::ptrdiff_t>(first), plan_.tiles.end());
+  const std::size_t many = middle - first;
+  const std::size_t few = tiles.size() - many;
+  std::size_t next_few = 0;
+  for (std::size_t next = 0; next < tiles.size(); ++next) {
+    const std::size_t next_many = next - next_few;
+    const bool is_due = next_few < few && next_many * (few + 1) >= (next_few + 1) * many;
+    plan_.tiles[first + next] = is_due ? tiles[many + next_few++] : tiles[next_many];
+  }
+}
+
 void PlanBuilder::add_entry(const Tile& tile) {
   plan_.tiles.push_back(tile);
   count_raise(tile.raise, schedule().cluster_rows);

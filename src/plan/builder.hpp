@@ -57,6 +57,8 @@ class PlanBuilder {
   /// them: bands of `raster` row blocks across all areas, column by column within a band.
   void add_tiles(std::span<const Tile> areas);
   void add_tiles(std::initializer_list<Tile> areas) { add_tiles(std::span(areas.begin(), areas.size())); }
+  /// Spreads the entries from number `middle` on evenly among those from `first` to before it.
+  void interleave_tiles(std::size_t first, std::size_t middle);
   /// Appends one entry as it is.
   void add_entry(const Tile& tile);
 

@@ -96,12 +96,22 @@ void plan_tiled(PlanBuilder& builder) {
   }
 }
 
+// Every rank's rows in rounds of whole row blocks, as evenly as they divide.
 void plan_slices(PlanBuilder& builder) {
   const auto owned_rows = static_cast<std::int32_t>(builder.gemm().rows / builder.ranks());
-  std::vector<Range> slices;
-  for (std::int32_t owner = 0; owner < builder.ranks(); ++owner)
-    slices.push_back({owner * owned_rows, owned_rows});
-  plan_reduce_slices(builder, {slices}, /*gather=*/false);
+  const std::int64_t block = entry_rows(builder.schedule());
+  const std::int64_t blocks = divide_up(owned_rows, block);
+  const std::int64_t rounds = builder.schedule().rounds;
+  const auto begin = [&](std::int64_t round) {
+    return static_cast<std::int32_t>(std::min<std::int64_t>(owned_rows, blocks * round / rounds * block));
+  };
+  std::vector<std::vector<Range>> slices;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    std::vector<Range>& owners = slices.emplace_back();
+    for (std::int32_t owner = 0; owner < builder.ranks(); ++owner)
+      owners.push_back({owner * owned_rows + begin(round), begin(round + 1) - begin(round)});
+  }
+  plan_reduce_slices(builder, slices, /*gather=*/false);
   builder.plan().output.origins = {{none, builder.rank() * owned_rows, owned_rows, 0}};
 }
 

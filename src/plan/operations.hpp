@@ -16,9 +16,9 @@ void plan_all_gather_gemm(PlanBuilder& builder);
 void plan_all_to_all_gemm(PlanBuilder& builder);
 
 /// Tail-free sum of slices over all ranks (copy, store, p2p): slices[round][rank] are the rows of C that the
-/// rank owns. In each round every rank computes the others' slices first, starting with its neighbour's, and
-/// its own last: its epilogue adds what has arrived. With `gather` the owner then passes its rows of the sum
-/// on to everyone.
+/// rank owns. In each round every rank computes the others' slices, in turn, and with them its own of the
+/// round before: its epilogue adds what has arrived. The last round's own slice comes last. With `gather` the
+/// owner then passes its rows of the sum on to everyone.
 void plan_reduce_slices(PlanBuilder& builder, const std::vector<std::vector<Range>>& slices, bool gather);
 
 /// gemm_all_to_all of tokens whose destinations are mixed within tiles.

@@ -9,18 +9,14 @@ namespace {
 
 constexpr std::int64_t max_entries = std::int64_t{1} << 22;
 
-bool is_tail_free(Strategy strategy) {
-  return strategy == Strategy::copy || strategy == Strategy::store || strategy == Strategy::p2p;
-}
-
 void check_together(const Problem& problem, const Schedule& schedule) {
   require(supports(problem.operation, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
           fmt::format("{} by {} leaves the result natural; tiled needs strategy signal and an operation that "
                       "communicates after the GEMM",
                       name(problem.operation), name(schedule.strategy)));
-  require(schedule.rounds == 1 ||
-              (problem.operation == Operation::gemm_all_reduce && is_tail_free(schedule.strategy)),
-          "rounds", schedule.rounds, "must be 1; only gemm_all_reduce by copy, store or p2p works in rounds");
+  require(schedule.rounds == 1 || works_in_rounds(problem.operation, schedule.strategy), "rounds",
+          schedule.rounds,
+          "must be 1; only gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p work in rounds");
   require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
           fmt::format("{} groups", schedule.groups.size()), "strategy sequential has a single group");
   require(schedule.first_multiprocessors == 0 || !communicates_first(problem.operation),
@@ -91,6 +87,11 @@ bool supports(Operation operation, Strategy strategy, Layout layout) {
   if (layout == Layout::natural) return true;
   return strategy == Strategy::signal && operation != Operation::all_gather_gemm &&
          operation != Operation::all_to_all_gemm;
+}
+
+bool works_in_rounds(Operation operation, Strategy strategy) {
+  const bool sums = operation == Operation::gemm_all_reduce || operation == Operation::gemm_reduce_scatter;
+  return sums && strategy != Strategy::signal && strategy != Strategy::sequential;
 }
 
 std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {

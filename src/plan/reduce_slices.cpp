@@ -90,9 +90,14 @@ class ReduceSlices {
     add_shared_counters();
     if (strategy_ != Strategy::p2p) exchange_credits();
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
+      const std::size_t first = builder_.plan().tiles.size();
       send_round(round);
-      // A round behind, so that what it adds has had the time to arrive.
-      if (round > 0) reduce_own(round - 1);
+      if (round == 0) continue;
+      // A round behind, as what it adds must arrive. Tiles that store to peers keep the links busy evenly if
+      // the own ones lie between them.
+      const std::size_t middle = builder_.plan().tiles.size();
+      reduce_own(round - 1);
+      if (strategy_ == Strategy::store) builder_.interleave_tiles(first, middle);
     }
     reduce_own(layout_.rounds() - 1);
     builder_.reset_counters();
