@@ -339,7 +339,8 @@ bool check_rank(const GpuRank& gpu, const GpuCheck& check, const std::vector<Cas
 bool check_on_gpus(const GpuCheck& check) {
   const std::vector<Case> wanted = cases(check);
   std::atomic<bool> right = true;
-  run_on_gpus(check.gpus, [&](const GpuRank& gpu) { right = check_rank(gpu, check, wanted); });
+  run_on_gpus(check.gpus, [&](const GpuRank& gpu) { right = check_rank(gpu, check, wanted); },
+              {.wait_limit = std::chrono::seconds(check.wait_limit)});
   return right;
 }
 

@@ -22,7 +22,8 @@ struct GpuCheck {
   int runs = 1;
   int delays = 0;  ///< µs, at most, before each run of a rank
   std::int64_t seed = 0;
-  bool graph = false;  ///< also replay a captured run as often
+  int wait_limit = 30;  ///< seconds that a rank waits for the others at most
+  bool graph = false;   ///< also replay a captured run as often
 };
 
 /// Prints a line per case and a summary. True: every case is right.

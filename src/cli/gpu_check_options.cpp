@@ -25,12 +25,17 @@ GpuCheckOptions::GpuCheckOptions(CLI::App& command) : command_(&command) {
       ->group(gpus_group);
   command.add_flag("--graph", graph_, "With --gpus: also replays a captured run, as often as --runs")
       ->group(gpus_group);
+  add_integer(command, "--wait-limit", wait_limit_,
+              "With --gpus: seconds after which a rank gives up waiting for the others", 1, 3600)
+      ->default_str("30")
+      ->group(gpus_group);
   command.add_option("MORE", more_operations_, "With --gpus: further operations")->group(gpus_group);
 }
 
 bool GpuCheckOptions::wanted() const {
   if (given("--gpus")) return true;
-  require(!given("--graph"), "--graph", "(given)", "needs --gpus");
+  for (const std::string option : {"--graph", "--wait-limit"})
+    require(!given(option), option, "(given)", "needs --gpus");
   require(more_operations_.empty(), "ARGUMENT",
           more_operations_.empty() ? "" : shown(more_operations_.front()),
           "is not known here; only --gpus takes several operations");
@@ -49,6 +54,7 @@ GpuCheck GpuCheckOptions::check(const PlanOptions& what) const {
                  .n = problem.n,
                  .k = problem.k,
                  .data_type = problem.data_type,
+                 .wait_limit = wait_limit_,
                  .graph = graph_};
   if (given("OPERATION")) check.operations.push_back(problem.operation);
   for (const std::string& operation : more_operations_)

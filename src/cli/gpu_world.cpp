@@ -75,13 +75,14 @@ class Threads {
   std::exception_ptr error_;
 };
 
-void run_in_threads(int gpus, const std::function<void(const GpuRank&)>& work) {
+void run_in_threads(int gpus, const std::function<void(const GpuRank&)>& work,
+                    const CommunicatorOptions& options) {
   const std::string key = Communicator::make_key();
   Threads shared(gpus);
   const auto run_rank = [&](int rank) {
     try {
       FLASHOVERLAP_CUDA(cudaSetDevice(rank));
-      const GpuRank gpu(Communicator(key, rank, gpus), [&] { shared.meet(); });
+      const GpuRank gpu(Communicator(key, rank, gpus, options), [&] { shared.meet(); });
       shared.enter(gpu.communicator());
       try {
         work(gpu);
@@ -99,8 +100,9 @@ void run_in_threads(int gpus, const std::function<void(const GpuRank&)>& work) {
   shared.rethrow();
 }
 
-void run_in_this_process(const std::function<void(const GpuRank&)>& work) {
-  const GpuRank gpu(Communicator::from_environment(), nullptr);
+void run_in_this_process(const std::function<void(const GpuRank&)>& work,
+                         const CommunicatorOptions& options) {
+  const GpuRank gpu(Communicator::from_environment(options), nullptr);
   try {
     work(gpu);
   } catch (...) {
@@ -199,9 +201,10 @@ void check_gpus(int gpus) {
   require(gpus <= present, "--gpus", gpus, fmt::format("this machine has {} GPUs that can be used", present));
 }
 
-void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work) {
+void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
+                 const CommunicatorOptions& options) {
   check_gpus(gpus);
-  launched_processes() > 1 ? run_in_this_process(work) : run_in_threads(gpus, work);
+  launched_processes() > 1 ? run_in_this_process(work, options) : run_in_threads(gpus, work, options);
 }
 
 std::string_view fabric() {
