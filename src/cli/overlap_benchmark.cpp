@@ -13,12 +13,12 @@
 #include "cli/sliced_search.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
+#include "gemm/interleave.hpp"
 #include "gemm/quantile.hpp"
 
 namespace flashoverlap::cli {
 namespace {
 
-constexpr int warm_ups = 2;
 constexpr int trial_repetitions = 5;
 
 /// Operands in rotation: together several times the L2 cache.
@@ -91,28 +91,32 @@ struct Samples {
   std::vector<double> host_us;  // by repetition, of this rank
 };
 
-std::vector<Samples> interleave(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
-                                const std::vector<Variant>& variants, int repetitions) {
-  std::vector<Samples> samples(variants.size());
-  std::size_t launches = 0;
-  for (int repetition = -warm_ups; repetition < repetitions; ++repetition) {
-    for (std::size_t turn = 0; turn < variants.size(); ++turn) {
-      const std::size_t variant = repetition % 2 == 0 ? turn : variants.size() - 1 - turn;
-      // Another one at every launch, lest only the first of a repetition miss the cache.
-      const GpuOperands& set = operands[launches++ % operands.size()];
-      double host_us = 0;
-      const double gpu_us = gpu.elapsed_us([&] {
-        const auto begin = std::chrono::steady_clock::now();
-        variants[variant](set);
-        host_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-      });
-      if (repetition < 0) continue;
-      samples[variant].gpu_us.push_back(gpu_us);
-      samples[variant].host_us.push_back(host_us);
+std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
+                                 const std::vector<Variant>& variants, int repetitions) {
+  struct Sample {
+    double gpu_us;
+    double host_us;
+  };
+  const auto measure = [&](std::size_t variant, std::size_t launch) {
+    Sample sample{};
+    sample.gpu_us = gpu.elapsed_us([&] {
+      const auto begin = std::chrono::steady_clock::now();
+      variants[variant](operands[launch % operands.size()]);
+      sample.host_us =
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    });
+    return sample;
+  };
+  std::vector<Samples> all;
+  for (const auto& samples : interleave(variants.size(), repetitions, measure)) {
+    Samples& each = all.emplace_back();
+    for (const Sample& sample : samples) {
+      each.gpu_us.push_back(sample.gpu_us);
+      each.host_us.push_back(sample.host_us);
     }
+    each.gpu_us = gpu.maxima(each.gpu_us);
   }
-  for (Samples& each : samples) each.gpu_us = gpu.maxima(each.gpu_us);
-  return samples;
+  return all;
 }
 
 /// Finds the schedule of a method that is fastest in a few runs, among those that are predicted to be.
@@ -158,7 +162,7 @@ class Search {
           *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial.schedule));
       variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
     }
-    const auto samples = interleave(gpu_, operands_, variants, trial_repetitions);
+    const auto samples = measure_all(gpu_, operands_, variants, trial_repetitions);
     gpu_.barrier();
     std::vector<double> medians;
     for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
@@ -190,7 +194,7 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   std::vector<Variant> variants{
       gemm, [&](const GpuOperands& set) { baseline.communicate(set.a.data(), set.b.data()); },
       [&](const GpuOperands& set) { baseline.run(set.a.data(), set.b.data()); }};
-  const auto trial = interleave(gpu, operands, variants, trial_repetitions);
+  const auto trial = measure_all(gpu, operands, variants, trial_repetitions);
 
   ShapeTimes times{.problem = problem};
   Search search(gpu, problem, operands, median(trial.front().gpu_us), curves);
@@ -210,7 +214,7 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
   const int repetitions = benchmark.repetitions > 0 ? benchmark.repetitions : fitting_repetitions(trial);
-  const auto samples = interleave(gpu, operands, variants, repetitions);
+  const auto samples = measure_all(gpu, operands, variants, repetitions);
   gpu.barrier();
 
   times.gemm_us = median(samples[0].gpu_us);
@@ -232,7 +236,7 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
 Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const Schedule& schedule) {
   const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
   BoundOperator bound(gpu, problem, schedule, {.record_timeline = true});
-  interleave(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
+  measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
   const RunTimes run = bound.timeline();
 
   std::vector<double> own{run.gemm_done_us, run.done_us};

@@ -5,6 +5,7 @@
 #include "flashoverlap/epilogue.hpp"
 #include "gemm/cuda_timer.hpp"
 #include "gemm/device_memory.hpp"
+#include "gemm/interleave.hpp"
 #include "gemm/quantile.hpp"
 #include "gemm/random_fill.hpp"
 
@@ -51,26 +52,20 @@ std::vector<double> measure_rms_norm(const RmsNormBenchmark& benchmark, const st
       random_elements(static_cast<std::size_t>(output.cols), data_type, 2 * sets.size());
 
   CudaTimer timer;
-  std::vector<std::vector<double>> samples(plans.size());
-  constexpr int warm_up = 2;
-  for (int repetition = 0; repetition < warm_up + benchmark.repetitions; ++repetition) {
-    for (std::size_t turn = 0; turn < plans.size(); ++turn) {
-      // Back and forth, as a plan leaves the card warmer for the next one.
-      const std::size_t plan = repetition % 2 == 0 ? turn : plans.size() - 1 - turn;
-      // All sets in a row: a single launch is too short to be timed.
-      const double sample = timer.microseconds(nullptr, [&] {
-        for (const OperandSet& set : sets) {
-          set.readers[plan].rms_norm(
-              set.out.data(),
-              {.weight = weight.data(), .residual = set.residual.data(), .residual_out = set.residual.data()},
-              set.normalized.data(), nullptr);
-        }
-      });
-      if (repetition >= warm_up) samples[plan].push_back(sample / static_cast<double>(sets.size()));
-    }
-  }
+  // All sets in a row: a single launch is too short to be timed.
+  const auto all_sets_us = [&](std::size_t plan, std::size_t) {
+    return timer.microseconds(nullptr, [&] {
+      for (const OperandSet& set : sets) {
+        set.readers[plan].rms_norm(
+            set.out.data(),
+            {.weight = weight.data(), .residual = set.residual.data(), .residual_out = set.residual.data()},
+            set.normalized.data(), nullptr);
+      }
+    });
+  };
   std::vector<double> medians;
-  for (const std::vector<double>& each : samples) medians.push_back(median(each));
+  for (const auto& samples : interleave(plans.size(), benchmark.repetitions, all_sets_us))
+    medians.push_back(median(samples) / static_cast<double>(sets.size()));
   return medians;
 }
 

@@ -10,6 +10,7 @@
 #include "gemm/cublas_gemm.hpp"
 #include "gemm/cuda_timer.hpp"
 #include "gemm/download.hpp"
+#include "gemm/interleave.hpp"
 #include "gemm/quantile.hpp"
 #include "gemm/random_fill.hpp"
 #include "gemm/sm90_gemm.hpp"
@@ -110,18 +111,10 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
   add_kernel(all, true);
 
   CudaTimer timer;
-  std::vector<std::vector<double>> samples(variants.size());
-  constexpr int warm_up = 2;
-  std::size_t set = 0;
-  for (int repetition = 0; repetition < warm_up + benchmark.repetitions; ++repetition) {
-    // Back and forth, as a variant leaves the card warmer for the next one.
-    for (std::size_t turn = 0; turn < variants.size(); ++turn) {
-      const std::size_t variant = repetition % 2 == 0 ? turn : variants.size() - 1 - turn;
-      const double sample = timer.microseconds(stream, [&] { variants[variant](set); });
-      set = (set + 1) % sets;  // at every launch, lest only the first of a repetition miss the cache
-      if (repetition >= warm_up) samples[variant].push_back(sample);
-    }
-  }
+  const auto samples =
+      interleave(variants.size(), benchmark.repetitions, [&](std::size_t variant, std::size_t launch) {
+        return timer.microseconds(stream, [&] { variants[variant](launch % sets); });
+      });
   times.cublas_us = median(samples.front());
   times.kernel_us = median(samples.back());
   const std::vector<double>& silent = samples[samples.size() - 2];
