@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "exec/in_order.hpp"
 #include "flashoverlap/planner.hpp"
 
@@ -42,7 +44,7 @@ TEST(PlanNeeds, PeerMemoryIsForCopiesAndStoresToOtherRanks) {
   }
 }
 
-TEST(PlanNeeds, CopyEnginesTakeNoMultiprocessorsUnlessSeveralRanksRaiseACounter) {
+TEST(PlanNeeds, CopyEnginesAndStoresOfTilesTakeNoMultiprocessorsOfMessages) {
   for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce, gemm_all_to_all, all_gather_gemm})
     EXPECT_FALSE(takes_multiprocessors(plans_of(operation, copy, 4)));
   for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce})
@@ -50,6 +52,27 @@ TEST(PlanNeeds, CopyEnginesTakeNoMultiprocessorsUnlessSeveralRanksRaiseACounter)
   EXPECT_TRUE(takes_multiprocessors(plans_of(all_to_all_gemm, copy, 4, Exchange::heads)));
   EXPECT_TRUE(takes_multiprocessors(plans_of(all_gather_gemm, store, 4)));
   EXPECT_TRUE(takes_multiprocessors(plans_of(all_gather_gemm, p2p, 2)));
+}
+
+TEST(PlanNeeds, ACounterIsRaisedInOrderByOneStreamOfOneRankOnly) {
+  std::vector<Plan> plans = plans_of(gemm_reduce_scatter, copy, 4);
+  const auto copy_of = [&](std::size_t rank) {
+    return std::ranges::find_if(plans[rank].messages, [&](const Message& message) {
+      return message.kind == MessageKind::copy && message.peer == 0;
+    });
+  };
+  const Raise raise = copy_of(1)->raises[0];
+  EXPECT_TRUE(raised_in_order(plans, 1, raise));
+
+  const auto signal = plans[1].messages.end() - 1;
+  signal->raises.push_back(raise);
+  plans[0].counters[static_cast<std::size_t>(raise.counter)].target = 2;
+  EXPECT_FALSE(raised_in_order(plans, 1, raise)) << "by a copy and by a message of the list";
+  EXPECT_TRUE(messages_take_multiprocessors(plans, 1));
+
+  signal->raises.pop_back();
+  copy_of(2)->raises[0] = raise;
+  EXPECT_FALSE(raised_in_order(plans, 1, raise)) << "by two ranks";
 }
 
 TEST(PlanNeeds, OnlyPlansThatOverlapHaveTilesThatWaitForOthers) {

@@ -200,6 +200,15 @@ TEST(Planner, RoundsOfAllReduceSumOneRoundBehindTheNextOnesPartials) {
   EXPECT_THAT(blocks(Strategy::store), ElementsAre(1, 3, 0, 5, 2, 4));
 }
 
+TEST(Planner, MoreRoundsThanRowBlocksAreAsManyAsThereAre) {
+  const Problem problem{
+      .operation = Operation::gemm_reduce_scatter, .m = 2 * 2 * 128, .n = 256, .k = 64, .ranks = 2};
+  for (const Strategy strategy : {Strategy::copy, Strategy::store, Strategy::p2p}) {
+    const Plan plan = make_plan(problem, {.strategy = strategy, .rounds = 8}, 0);
+    EXPECT_THAT(row_blocks_in_order(plan), ElementsAre(2, 3, 0, 1)) << name(strategy);
+  }
+}
+
 TEST(Planner, OwnTilesLieBetweenThoseThatAreStoredToPeers) {
   const Problem problem{
       .operation = Operation::gemm_reduce_scatter, .m = 4 * 4 * 128, .n = 256, .k = 64, .ranks = 4};

@@ -5,6 +5,7 @@
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -94,10 +95,12 @@ class World:
     def interleave(self, variants, sets, repetitions):
         """Times of each variant by repetition, of the slowest rank."""
         samples = [[] for _ in variants]
+        launches = itertools.count()
         for repetition in range(-WARM_UPS, repetitions):
-            chosen = (repetition + WARM_UPS) % sets
             turns = list(zip(variants, samples))
             for variant, times in turns if repetition % 2 == 0 else reversed(turns):
+                # Another set at every launch, lest only the first of a repetition miss the cache.
+                chosen = next(launches) % sets
                 elapsed = self.elapsed_us(lambda: variant(chosen))
                 if repetition >= 0:
                     times.append(elapsed)

@@ -1,6 +1,7 @@
 #include "cli/overlap_benchmark.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -223,8 +224,8 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   auto kernel = samples.begin() + 3 + std::ssize(operators);
   for (std::size_t method = 0; method < times.methods.size(); ++method) {
     const Samples& measured = samples[3 + method];
-    if (times.methods[method].schedule.strategy != Strategy::sequential)
-      times.methods[method].kernel_us = median(kernel++->gpu_us);
+    const bool by_kernel = times.methods[method].schedule.strategy != Strategy::sequential;
+    times.methods[method].kernel_us = by_kernel ? median(kernel++->gpu_us) : times.gemm_us;
     times.methods[method].median_us = median(measured.gpu_us);
     times.methods[method].p10_us = quantile(measured.gpu_us, 0.1);
     times.methods[method].p90_us = quantile(measured.gpu_us, 0.9);
@@ -252,7 +253,7 @@ Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const S
     const bool by_group = schedule.strategy == Strategy::signal && !communicates_first(problem.operation);
     if (!by_group) measured.timeline.push_back({rank, Lane::gemm, 0, "GEMM", 0, times[0]});
     double computed_us = 0;
-    double sent_us = 0;
+    std::array<double, 2> sent_us{};  // in the list, beside it
     for (std::size_t message = 0; message < run.messages.size(); ++message) {
       const int group = bound.plan().messages[message].group;
       const double signalled_us = times[2 + 2 * message];
@@ -261,13 +262,14 @@ Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const S
         measured.timeline.push_back(
             {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
       }
-      const MessageKind kind = bound.plan().messages[message].kind;
-      if (kind != MessageKind::signal) {
-        measured.timeline.push_back({rank, Lane::communication, group, std::string(name(kind)),
-                                     std::max(sent_us, signalled_us), done_us});
+      const Message& sent = bound.plan().messages[message];
+      if (sent.kind != MessageKind::signal) {
+        double& free_us = sent_us[goes_on_beside(bound.plan(), sent) ? 1 : 0];
+        measured.timeline.push_back({rank, Lane::communication, group, std::string(name(sent.kind)),
+                                     std::max(free_us, signalled_us), done_us});
+        free_us = done_us;
       }
       computed_us = signalled_us;
-      sent_us = done_us;
     }
     ++rank;
   }

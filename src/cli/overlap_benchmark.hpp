@@ -26,13 +26,12 @@ struct MethodTimes {
   double median_us = 0;
   double p10_us = 0;
   double p90_us = 0;
-  double kernel_us =
-      0;  ///< median of the GEMM kernel without communication; 0 for `sequential`, which has none
-  double host_us = 0;  ///< median time of one call of Operator::run
-  double error = 0;    ///< relative, from cuBLASLt + NCCL
+  double kernel_us = 0;  ///< median of its GEMM kernel without communication; `sequential`: cuBLASLt
+  double host_us = 0;    ///< median time of one call of Operator::run
+  double error = 0;      ///< relative, from cuBLASLt + NCCL
 
   /// The part of the run that communication adds to the kernel.
-  double exposed() const { return kernel_us > 0 ? 1 - kernel_us / median_us : 0; }
+  double exposed() const { return 1 - kernel_us / median_us; }
 };
 
 struct ShapeTimes {

@@ -37,6 +37,11 @@ int waves(const Problem& problem, const Schedule& schedule) {
   return wave_count(schedule, entries);
 }
 
+/// More would leave some empty.
+std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
+  return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
+}
+
 /// The kernel that is expected to be fastest; and where it makes few waves, the one with the smallest tiles
 /// that is nearly as fast: more waves leave more to communicate beside.
 std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int multiprocessors, int left_free) {
@@ -59,6 +64,7 @@ std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy
   for (const int count : useful_counts(problem, strategy, multiprocessors, comm_multiprocessors)) {
     for (Schedule schedule : kernels(problem, strategy, multiprocessors, count)) {
       for (const int rounds : in_rounds ? std::vector{1, 2, 4, 8} : std::vector{1}) {
+        if (rounds > most_rounds(problem, schedule)) break;
         schedule.rounds = rounds;
         std::set<int> sizes;
         for (const int groups : {1, 2, 4, 8})

@@ -32,6 +32,8 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       counters_(memory.counters(alone.rank())),
       awaited_by_tiles_(plan_.counters.size(), false) {
   resolve_raises(plans);
+  if (std::ranges::any_of(messages_, [&](const Message& message) { return goes_on_beside(plan_, message); }))
+    beside_ = std::make_unique<Beside>();
   for (const Tile& tile : plan_.tiles) {
     for (const std::int32_t counter : {tile.start_wait, tile.store_wait}) {
       if (counter != none) awaited_by_tiles_[static_cast<std::size_t>(counter)] = true;
@@ -41,20 +43,16 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
   FLASHOVERLAP_CUDA(load_message_kernels());
 }
 
-// A counter that only this list raises goes through the same values in every run, so they can be written,
-// which needs no multiprocessor.
+// A counter that is raised in order goes through the same values in every run, so they can be written, which
+// needs no multiprocessor.
 void CudaMessages::resolve_raises(const std::vector<Plan>& plans) {
-  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> raised;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> raised;
   for (const Message& message : messages_) {
     std::vector<ResolvedRaise>& resolved = raises_.emplace_back();
     for (const Raise& raise : message.raises) {
-      const std::int32_t target = plans[static_cast<std::size_t>(raise.rank)]
-                                      .counters[static_cast<std::size_t>(raise.counter)]
-                                      .target;
-      const std::int32_t value = ++raised[{raise.rank, raise.counter}];
-      const bool alone = raises_by_messages(plan_, raise) == target;
-      resolved.push_back(
-          {memory_.counters(raise.rank) + raise.counter, alone ? static_cast<std::uint32_t>(value) : 0});
+      const std::uint32_t value = ++raised[{raise.rank, raise.counter}];
+      resolved.push_back({memory_.counters(raise.rank) + raise.counter,
+                          raised_in_order(plans, plan_.rank, raise) ? value : 0});
     }
   }
 }
@@ -91,15 +89,15 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
 }
 
 void CudaMessages::copy_beside(std::size_t index, const Buffers& own, cudaStream_t stream) const {
-  FLASHOVERLAP_CUDA(cudaEventRecord(begun_, stream));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(copy_stream_, begun_));
-  transfer(messages_[index], own, copy_stream_);
-  if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, copy_stream_));
-  FLASHOVERLAP_CUDA(cudaEventRecord(copied_, copy_stream_));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(raise_stream_, copied_));
+  FLASHOVERLAP_CUDA(cudaEventRecord(beside_->begun, stream));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->copies, beside_->begun));
+  transfer(messages_[index], own, beside_->copies);
+  if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, beside_->copies));
+  FLASHOVERLAP_CUDA(cudaEventRecord(beside_->copied, beside_->copies));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->raises, beside_->copied));
   StreamMemoryBatch raises;
-  raise(index, raises, raise_stream_);
-  raises.enqueue(raise_stream_);
+  raise(index, raises, beside_->raises);
+  raises.enqueue(beside_->raises);
 }
 
 void CudaMessages::add_waits(const Message& message) {
@@ -139,11 +137,10 @@ void CudaMessages::flush(cudaStream_t stream) {
 }
 
 void CudaMessages::end(cudaStream_t stream) {
-  const auto beside = [&](const Message& message) { return goes_on_beside(plan_, message); };
-  if (std::ranges::any_of(messages_, beside)) {
+  if (beside_) {
     flush(stream);
-    FLASHOVERLAP_CUDA(cudaEventRecord(raised_, raise_stream_));
-    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, raised_));
+    FLASHOVERLAP_CUDA(cudaEventRecord(beside_->raised, beside_->raises));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, beside_->raised));
   }
   pending_.write(words_.device(running_word), 0);
   flush(stream);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "exec/plan_memory.hpp"
@@ -64,7 +65,16 @@ class CudaMessages {
 
   struct ResolvedRaise {
     std::uint32_t* counter;
-    std::uint32_t value;  ///< to write; 0: others raise it too, so it must be added to
+    std::uint32_t value;  ///< to write; 0: it is not raised in order, so it must be added to
+  };
+
+  /// What copies to peers go on with.
+  struct Beside {
+    CudaStream copies{StreamPriority::high};
+    CudaStream raises{StreamPriority::high};
+    CudaEvent begun;  ///< by the message stream: all that comes before a copy
+    CudaEvent copied;
+    CudaEvent raised;
   };
 
   void resolve_raises(const std::vector<Plan>& plans);
@@ -90,11 +100,7 @@ class CudaMessages {
   MappedWords words_{2};
   std::uint32_t runs_ = 0;
   std::vector<Times> times_;
-  CudaStream copy_stream_{StreamPriority::high};
-  CudaStream raise_stream_{StreamPriority::high};  // of copies
-  CudaEvent begun_;                                // by the message stream: all that comes before a copy
-  CudaEvent copied_;
-  CudaEvent raised_;
+  std::unique_ptr<Beside> beside_;         // null where nothing is copied to peers
   CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck
 };
 

@@ -43,23 +43,23 @@ bool tiles_wait(const Plan& plan) {
       plan.tiles, [](const Tile& tile) { return tile.start_wait != none || tile.store_wait != none; });
 }
 
-std::int32_t raises_by_messages(const Plan& plan, const Raise& raise) {
-  std::ptrdiff_t count = 0;
-  for (const Message& message : plan.messages) count += std::ranges::count(message.raises, raise);
-  return static_cast<std::int32_t>(count);
+bool raised_in_order(const std::vector<Plan>& plans, std::int32_t rank, const Raise& raise) {
+  const Plan& plan = plans[static_cast<std::size_t>(rank)];
+  const Plan& owner = plans[static_cast<std::size_t>(raise.rank)];
+  std::ptrdiff_t in_the_list = 0;
+  std::ptrdiff_t beside_it = 0;
+  for (const Message& message : plan.messages)
+    (goes_on_beside(plan, message) ? beside_it : in_the_list) += std::ranges::count(message.raises, raise);
+  return std::max(in_the_list, beside_it) == owner.counters[static_cast<std::size_t>(raise.counter)].target;
 }
 
 bool messages_take_multiprocessors(const std::vector<Plan>& plans, std::int32_t rank) {
   const Plan& plan = plans[static_cast<std::size_t>(rank)];
   return std::ranges::any_of(plan.messages, [&](const Message& message) {
-    const auto is_shared = [&](const Raise& raise) {
-      const Plan& owner = plans[static_cast<std::size_t>(raise.rank)];
-      return raises_by_messages(plan, raise) !=
-             owner.counters[static_cast<std::size_t>(raise.counter)].target;
-    };
+    const auto needs_kernel = [&](const Raise& raise) { return !raised_in_order(plans, rank, raise); };
     const bool stays = message.kind == MessageKind::copy && message.peer == rank;
     return is_nccl(message) || message.kind == MessageKind::store || stays ||
-           std::ranges::any_of(message.raises, is_shared);
+           std::ranges::any_of(message.raises, needs_kernel);
   });
 }
 

@@ -17,11 +17,12 @@ bool needs_nccl(const std::vector<Plan>& plans);
 /// Whether tiles of the rank wait for counters.
 bool tiles_wait(const Plan& plan);
 
-/// How often a rank's messages raise a counter of any rank.
-std::int32_t raises_by_messages(const Plan& plan, const Raise& raise);
+/// Whether a counter of any rank is raised by the messages of one stream of this rank alone: then it goes
+/// through the same values in every run.
+bool raised_in_order(const std::vector<Plan>& plans, std::int32_t rank, const Raise& raise);
 
-/// Whether messages of the rank take multiprocessors: NCCL, copy blocks, copies within the GPU, and raises of
-/// counters that other ranks raise too.
+/// Whether messages of the rank take multiprocessors: NCCL, copy blocks, copies within the GPU, and raises
+/// that do not come in order.
 bool messages_take_multiprocessors(const std::vector<Plan>& plans, std::int32_t rank);
 
 }  // namespace flashoverlap

@@ -5,6 +5,7 @@
 
 #include "gemm/cuda_driver.hpp"
 #include "gemm/sm90_kernels.hpp"
+#include "gemm/spread_stores.hpp"
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
@@ -101,24 +102,6 @@ int rows_per_store(const Plan& plan, int group_rows) {
   return rows;
 }
 
-/// How the tiles of a plan go to peers.
-struct Spread {
-  std::int32_t steps_per_box;
-  bool whole_loop;  ///< a tile's stores last until the next one's begin
-};
-
-/// The boxes of a tile for a peer are spread over the whole main loop, so that they do not wait for the link
-/// together; but not so that the last is late.
-Spread spread_stores(const Plan& plan) {
-  constexpr std::int64_t least_steps = 3;  // what is stored at once holds up the loads
-  constexpr std::int64_t most_steps = 8;
-  const auto leaves = [&](const Tile& tile) { return tile.rank != plan.rank; };
-  if (std::none_of(plan.tiles.begin(), plan.tiles.end(), leaves)) return {least_steps, false};
-  const std::int64_t boxes = divide_up(plan.schedule.tile_cols, 64);
-  const std::int64_t steps = divide_up(plan.problem.k, 64) / boxes;
-  return {static_cast<std::int32_t>(std::clamp(steps, least_steps, most_steps)), steps <= most_steps};
-}
-
 }  // namespace
 
 Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
@@ -143,7 +126,6 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
 
   arguments_.rank = plan.rank;
   arguments_.store_rows = rows_per_store(plan, kernel.group_rows);
-  arguments_.steps_per_box = spread_stores(plan).steps_per_box;
   for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::gathered})
     bind_operand(role, own_[static_cast<std::size_t>(role)]);
   for (const BufferRole role : destination_roles) {
@@ -231,15 +213,8 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
             "must be a multiple of 8 where the operand's rows are contiguous, as the TMA starts at multiples "
             "of 16 bytes");
   };
-  // The raise of a tile may wait for the tile that its block computes next, unless that one waits for a peer,
-  // who may be waiting for the raise.
-  const bool late = spread_stores(plan).whole_loop && plan.schedule.first_multiprocessors == 0 &&
-                    std::none_of(plan.tiles.begin(), plan.tiles.end(),
-                                 [](const Tile& tile) { return tile.start_wait != none; });
-  const auto raise_late = [&](std::size_t tile) {
-    const std::size_t next = tile + static_cast<std::size_t>(workers(plan.schedule));
-    return late && next < plan.tiles.size() && plan.tiles[next].addend_row == none;
-  };
+  const SpreadStores spread = spread_stores(plan);
+  arguments_.steps_per_box = spread.steps_per_box;
   std::vector<sm90::DeviceTile> tiles;
   const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
   const bool inbox_aligned = is_aligned(inbox.base, inbox.cols);
@@ -260,7 +235,7 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
                                 .stored_by_tma = stored_by_tma(tile)},
                      .store = {.raise = nullptr,
                                .leaves_gpu = leaves_gpu(plan, tile),
-                               .raise_late = stored_by_tma(tile) && raise_late(tiles.size()),
+                               .raise_late = stored_by_tma(tile) && spread.raised_late[tiles.size()],
                                .rows = tile.rows,
                                .cols = tile.cols,
                                .store_row = tile.store_row,

@@ -19,7 +19,7 @@ void plan_all_to_all_gemm(PlanBuilder& builder);
 /// rank owns. In each round every rank computes the others' slices, in turn, and with them its own of the
 /// round before: its epilogue adds what has arrived. The last round's own slice comes last. With `gather` the
 /// owner then passes its rows of the sum on to everyone.
-void plan_reduce_slices(PlanBuilder& builder, const std::vector<std::vector<Range>>& slices, bool gather);
+void plan_reduce_slices(PlanBuilder& builder, std::vector<std::vector<Range>> slices, bool gather);
 
 /// gemm_all_to_all of tokens whose destinations are mixed within tiles.
 void plan_routed_rows(PlanBuilder& builder, const RowRoutes& routes);

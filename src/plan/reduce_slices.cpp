@@ -133,7 +133,7 @@ class ReduceSlices {
                    entry_count(builder_.schedule(), group.count, all_cols_.count);
         }
         for (std::int32_t arrival = 0; arrival < layout_.arrivals(); ++arrival)
-          builder_.add_counter(CounterRole::arrival, next_arrival_group_, none, target);
+          builder_.add_counter(CounterRole::arrival, next_arrival_group_, source_of(arrival), target);
         ++next_arrival_group_;
       }
     }
@@ -145,6 +145,12 @@ class ReduceSlices {
       }
       return gathered;
     });
+  }
+
+  /// Whose partial results a counter of arrivals counts; `none`: everybody's.
+  std::int32_t source_of(std::int32_t arrival) const {
+    if (strategy_ != Strategy::copy) return none;
+    return arrival < builder_.rank() ? arrival : arrival + 1;
   }
 
   void exchange_credits() {
@@ -331,7 +337,12 @@ class ReduceSlices {
 
 }  // namespace
 
-void plan_reduce_slices(PlanBuilder& builder, const std::vector<std::vector<Range>>& slices, bool gather) {
+void plan_reduce_slices(PlanBuilder& builder, std::vector<std::vector<Range>> slices, bool gather) {
+  // There may be more rounds than row blocks; an empty one would bring the own slices before and behind it
+  // together.
+  std::erase_if(slices, [](const std::vector<Range>& round) {
+    return std::ranges::all_of(round, [](const Range& rows) { return rows.count == 0; });
+  });
   ReduceSlices(builder, slices, gather).plan();
 }
 
