@@ -35,6 +35,15 @@ bench() {
   done
 }
 
+# Other libraries beside ours, where they are installed
+bench_peers() {
+  python3 -c "import torch" 2>/dev/null || { echo "no PyTorch: its overlap is not measured"; return; }
+  for operation in gemm_reduce_scatter all_gather_gemm; do
+    run $ranks "$gpus" bench/peers/torch_async_tp.py $operation \
+      --json out/bench-$operation-$gpus-torch_async_tp.json || echo "PyTorch's $operation failed"
+  done
+}
+
 case "${1:-}" in
   test)
     run $command check --gpus 1
@@ -46,6 +55,7 @@ case "${1:-}" in
   bench)
     several
     bench nvlink signal,copy,store 1024,2048,4096,8192,16384 env
+    bench_peers
     bench pcie_like signal,p2p 2048,8192 env NCCL_P2P_DISABLE=1
     bench network_like signal,p2p 2048 $ranks "$gpus" --hosts 2
     ;;

@@ -207,9 +207,13 @@ def measure(world, problem, repetitions):
         "bound_share": max(gemm, communication) / median, "error": error}
 
 
+def output_of(command):
+    return os.popen(f"{command} 2>/dev/null").read().strip()
+
+
 def gpu_state():
     fields = "driver_version,clocks.sm,temperature.gpu,power.draw"
-    return os.popen(f"nvidia-smi -i 0 --query-gpu={fields} --format=csv,noheader 2>/dev/null").read().strip()
+    return output_of(f"nvidia-smi -i 0 --query-gpu={fields} --format=csv,noheader")
 
 
 def machine_record(world, given):
@@ -222,6 +226,7 @@ def machine_record(world, given):
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
             "nccl": major * 10_000 + minor * 100 + patch,
+            "commit": output_of(f"git -C {os.path.dirname(os.path.abspath(__file__))} describe --always --dirty"),
             "driver_clock_temperature_power": {"before": gpu_state()},
             "gpus": world.ranks,
             "fabric": "nvlink",
