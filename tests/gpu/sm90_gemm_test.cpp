@@ -199,7 +199,7 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     testing::Case drawn = cases.next();
     drawn.problem.data_type = index % 2 == 0 ? DataType::bf16 : DataType::fp16;
     // Every operand that is a block of columns of k must still be rows of 16 bytes.
-    drawn.problem.k = 8 * drawn.problem.ranks * cases.between(1, 3);
+    drawn.problem.k = std::int64_t{8} * drawn.problem.ranks * cases.between(1, 3);
     drawn.problem.m *= 5;
     drawn.problem.n *= index % 4 < 2 ? 5 : 8;  // rows of 16 bytes, which the TMA moves, and others
     for (auto& rows : drawn.problem.destinations) {
