@@ -113,10 +113,6 @@ class CaseRun {
   }
 
  private:
-  static std::size_t elements_of(const Buffer& buffer) {
-    return static_cast<std::size_t>(buffer.rows * buffer.cols);
-  }
-
   std::uint64_t begin_run(int run) {
     const std::uint64_t seed =
         static_cast<std::uint64_t>(check_.seed) * 1'000'003 + static_cast<std::uint64_t>(run);

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cli/gpu_compare_kernels.hpp"
@@ -10,6 +11,10 @@
 #include "gemm/device_memory.hpp"
 
 namespace flashoverlap::cli {
+
+inline std::size_t elements_of(const Buffer& buffer) {
+  return static_cast<std::size_t>(buffer.rows * buffer.cols);
+}
 
 struct Difference {
   double relative = 0;  ///< ‖values − reference‖ / ‖reference‖; infinite where anything is not a number

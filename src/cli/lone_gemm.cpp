@@ -5,10 +5,6 @@
 namespace flashoverlap::cli {
 namespace {
 
-std::size_t elements_of(const Buffer& buffer) {
-  return static_cast<std::size_t>(buffer.rows * buffer.cols);
-}
-
 Plan without_communication(Plan plan) {
   const Shape c = gemm_shape(plan.problem, plan.rank);
   plan.buffer(BufferRole::out) = {c.rows, c.cols};

@@ -45,7 +45,7 @@ class BoundOperator {
       : gpu_(gpu),
         plans_(make_plans(problem, schedule)),
         compare_(plan()),
-        own_out_(shape().peer_written ? 0 : static_cast<std::size_t>(shape().rows * shape().cols)) {
+        own_out_(shape().peer_written ? 0 : elements_of(shape())) {
     gpu_.barrier();
     operator_ = std::make_unique<Operator>(plans_, gpu.communicator(), options);
     gpu_.barrier();
@@ -58,7 +58,7 @@ class BoundOperator {
     const DeliveryOrder order(plans_, gpu_.rank());
     gpu_.barrier();
     if (out() != nullptr) {
-      const auto bytes = static_cast<std::size_t>(shape().rows * shape().cols) * sizeof(Element);
+      const std::size_t bytes = elements_of(shape()) * sizeof(Element);
       FLASHOVERLAP_CUDA(cudaMemsetAsync(out(), 0xFF, bytes, gpu_.stream()));
     }
     run(operands);

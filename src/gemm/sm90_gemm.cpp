@@ -133,9 +133,6 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
       bind_destination(destination_of(rank, role),
                        memory.buffers[index(rank)][static_cast<std::size_t>(role)]);
   }
-  resolve_tiles(plan, memory, options);
-  arguments_.tiles = tiles_.data();
-  arguments_.row_map = row_map_.data();
   const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
   if (inbox.base != nullptr && is_aligned(inbox.base, inbox.cols))
     arguments_.addends_map = tensor_map(data_type_, inbox.base, inbox.rows, inbox.cols, block_rows_);
@@ -143,6 +140,9 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.addend_pitch = inbox.cols;
   arguments_.addend_count = plan.addends.count;
   arguments_.addend_stride = plan.addends.row_stride;
+  resolve_tiles(plan, memory, options);
+  arguments_.tiles = tiles_.data();
+  arguments_.row_map = row_map_.data();
   arguments_.tile_count = static_cast<std::int32_t>(plan.tiles.size());
   arguments_.first_group_end = static_cast<std::int32_t>(
       std::min(entries_in(schedule, first_waves(schedule)), std::int64_t{arguments_.tile_count}));
@@ -216,11 +216,11 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
   const SpreadStores spread = spread_stores(plan);
   arguments_.steps_per_box = spread.steps_per_box;
   std::vector<sm90::DeviceTile> tiles;
-  const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
-  const bool inbox_aligned = is_aligned(inbox.base, inbox.cols);
+  const bool addends_aligned = is_aligned(arguments_.addends, arguments_.addend_pitch);
   for (const Tile& tile : plan.tiles) {
     const bool everywhere = tile.rank == every_rank;
-    const bool addends_by_tma = tile.addend_row != none && inbox_aligned && tile.col % 8 == 0;
+    const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
+    const bool by_tma = stored_by_tma(tile);
     check_start("A", options.a_layout, tile.a_row);
     check_start("B", options.b_layout, tile.b_row);
     tiles.push_back({.load = {.start_wait = wait(tile.start_wait),
@@ -232,10 +232,10 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
                      .finish = {.store_wait = wait(tile.store_wait),
                                 .addend_row = tile.addend_row,
                                 .addends_by_tma = addends_by_tma,
-                                .stored_by_tma = stored_by_tma(tile)},
+                                .stored_by_tma = by_tma},
                      .store = {.raise = nullptr,
                                .leaves_gpu = leaves_gpu(plan, tile),
-                               .raise_late = stored_by_tma(tile) && spread.raised_late[tiles.size()],
+                               .raise_late = by_tma && spread.raised_late[tiles.size()],
                                .rows = tile.rows,
                                .cols = tile.cols,
                                .store_row = tile.store_row,

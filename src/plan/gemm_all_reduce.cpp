@@ -62,21 +62,13 @@ void plan_tiled(PlanBuilder& builder) {
   builder.set_buffer(BufferRole::out, next_row, reorder.block_cols);
 }
 
-// Rounds of row blocks, each shared out among the ranks in whole row blocks, as evenly as they divide.
+// Rounds of row blocks, each shared out among the ranks.
 std::vector<std::vector<Range>> shared_rounds(const PlanBuilder& builder) {
-  const std::int64_t rows = builder.gemm().rows;
-  const std::int64_t block = entry_rows(builder.schedule());
-  const std::int64_t blocks = divide_up(rows, block);
   const std::int64_t parts = std::int64_t{builder.schedule().rounds} * builder.ranks();
-  const auto bound = [&](std::int64_t part) { return std::min(rows, blocks * part / parts * block); };
-  std::vector<std::vector<Range>> rounds(static_cast<std::size_t>(builder.schedule().rounds));
-  std::int64_t part = 0;
-  for (auto& round : rounds) {
-    for (int rank = 0; rank < builder.ranks(); ++rank, ++part) {
-      const std::int64_t first = bound(part);
-      round.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(bound(part + 1) - first)});
-    }
-  }
+  const std::vector<Range> ranges = share_out(builder.gemm().rows, entry_rows(builder.schedule()), parts);
+  std::vector<std::vector<Range>> rounds;
+  for (auto first = ranges.begin(); first != ranges.end(); first += builder.ranks())
+    rounds.emplace_back(first, first + builder.ranks());
   return rounds;
 }
 

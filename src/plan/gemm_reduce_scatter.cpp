@@ -96,22 +96,16 @@ void plan_tiled(PlanBuilder& builder) {
   }
 }
 
-// Every rank's rows in rounds of whole row blocks, as evenly as they divide.
+// Every rank's rows in rounds.
 void plan_slices(PlanBuilder& builder) {
   const auto owned_rows = static_cast<std::int32_t>(builder.gemm().rows / builder.ranks());
-  const std::int64_t block = entry_rows(builder.schedule());
-  const std::int64_t blocks = divide_up(owned_rows, block);
-  const std::int64_t rounds = builder.schedule().rounds;
-  const auto begin = [&](std::int64_t round) {
-    return static_cast<std::int32_t>(std::min<std::int64_t>(owned_rows, blocks * round / rounds * block));
-  };
   std::vector<std::vector<Range>> slices;
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  for (const Range rows : share_out(owned_rows, entry_rows(builder.schedule()), builder.schedule().rounds)) {
     std::vector<Range>& owners = slices.emplace_back();
     for (std::int32_t owner = 0; owner < builder.ranks(); ++owner)
-      owners.push_back({owner * owned_rows + begin(round), begin(round + 1) - begin(round)});
+      owners.push_back({owner * owned_rows + rows.first, rows.count});
   }
-  plan_reduce_slices(builder, slices, /*gather=*/false);
+  plan_reduce_slices(builder, std::move(slices), /*gather=*/false);
   builder.plan().output.origins = {{none, builder.rank() * owned_rows, owned_rows, 0}};
 }
 

@@ -18,6 +18,17 @@ std::int64_t entries_in(const Schedule& schedule, std::int64_t waves) {
   return first * first_workers(schedule) + (waves - first) * workers(schedule);
 }
 
+std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64_t parts) {
+  const std::int64_t blocks = divide_up(extent, block);
+  const auto bound = [&](std::int64_t part) { return std::min(extent, blocks * part / parts * block); };
+  std::vector<Range> ranges;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    ranges.push_back(
+        {static_cast<std::int32_t>(bound(part)), static_cast<std::int32_t>(bound(part + 1) - bound(part))});
+  }
+  return ranges;
+}
+
 int wave_count(const Schedule& schedule, std::int64_t entries) {
   const std::int64_t first = entries_in(schedule, first_waves(schedule));
   if (entries <= first) return static_cast<int>(divide_up(entries, first_workers(schedule)));

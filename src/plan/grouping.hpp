@@ -17,6 +17,10 @@ constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
 
+/// An extent in so many parts of whole blocks, as evenly as they divide: some are empty where there are more
+/// parts than blocks.
+std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64_t parts);
+
 /// Tile entries of a rows × cols part of C.
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols);
 

@@ -62,6 +62,9 @@ class SliceLayout {
   static std::int32_t place_among_peers(std::int32_t peer, std::int32_t owner) {
     return peer < owner ? peer : peer - 1;
   }
+  static std::int32_t peer_at(std::int32_t place, std::int32_t owner) {
+    return place < owner ? place : place + 1;
+  }
   std::size_t most_groups(std::size_t round) const {
     std::size_t most = 0;
     for (const Owned& owned : rounds_[round]) most = std::max(most, owned.groups.size());
@@ -149,8 +152,7 @@ class ReduceSlices {
 
   /// Whose partial results a counter of arrivals counts; `none`: everybody's.
   std::int32_t source_of(std::int32_t arrival) const {
-    if (strategy_ != Strategy::copy) return none;
-    return arrival < builder_.rank() ? arrival : arrival + 1;
+    return strategy_ == Strategy::copy ? SliceLayout::peer_at(arrival, builder_.rank()) : none;
   }
 
   void exchange_credits() {
