@@ -54,7 +54,7 @@ inline double microseconds_between(cudaEvent_t begin, cudaEvent_t end) {
   return 1000.0 * static_cast<double>(milliseconds);
 }
 
-/// Words of host memory that streams write and the host reads; zero at first.
+/// Words of host memory that GPUs and the host read and write; zero at first.
 class MappedWords {
  public:
   explicit MappedWords(std::size_t count) {
@@ -69,6 +69,9 @@ class MappedWords {
 
   std::uint32_t read(std::size_t index) const noexcept {
     return *static_cast<const volatile std::uint32_t*>(host_ + index);
+  }
+  void write(std::size_t index, std::uint32_t value) noexcept {
+    *static_cast<volatile std::uint32_t*>(host_ + index) = value;
   }
   std::uint32_t* device(std::size_t index) const noexcept { return device_ + index; }
 

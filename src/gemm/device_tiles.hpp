@@ -30,8 +30,7 @@ struct DeviceTile {
     CounterWait start_wait;
     std::int32_t a_row;
     std::int32_t b_row;
-    std::int16_t a_source;  ///< 0: operand, 1: gathered
-    std::int16_t b_source;
+    std::int32_t gathered;    ///< bit 0: A comes from the gathered operand; bit 1: B does
     std::int32_t addend_row;  ///< of partial results that are loaded by TMA; -1: none are
   } load;
   struct alignas(16) Finish {
@@ -74,7 +73,9 @@ struct GemmArguments {
   CUtensorMap a[2];  ///< operand and gathered operand: boxes of a block's rows × 64 elements of k
   CUtensorMap b[2];
   CUtensorMap addends_map;  ///< boxes of a block's rows × 64 columns; valid where `addends_by_tma` may be set
-  Destination destinations[max_destinations];
+  Destination out;          ///< of this rank, which moves between launches
+  const Destination* destinations;  ///< all others; a launch takes longer the more it brings along
+  std::int32_t out_index;           ///< of `out` among the destinations
   const DeviceTile* tiles;
   const DeviceRow* row_map;
   const void* addends;
@@ -87,8 +88,8 @@ struct GemmArguments {
   std::int32_t workers;          ///< clusters that work from there on
   std::int32_t store_rows;       ///< rows that one TMA store takes
   std::int32_t steps_per_box;    ///< of the main loop behind which a finished tile is stored
-  std::int32_t k;
-  std::int32_t a_blocks;  ///< see ABlocks
+  std::int32_t a_blocks;         ///< see ABlocks
+  std::int32_t a_block_depth;
   std::int32_t a_block_stride;
   std::uint64_t wait_limit_ns;
   ExpiredWait* expired;

@@ -128,11 +128,16 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.store_rows = rows_per_store(plan, kernel.group_rows);
   for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::gathered})
     bind_operand(role, own_[static_cast<std::size_t>(role)]);
+  std::vector<Destination> destinations(sm90::max_destinations);
   for (const BufferRole role : destination_roles) {
     for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank)
-      bind_destination(destination_of(rank, role),
-                       memory.buffers[index(rank)][static_cast<std::size_t>(role)]);
+      destinations[index(destination_of(rank, role))] =
+          destination(memory.buffers[index(rank)][static_cast<std::size_t>(role)]);
   }
+  arguments_.out_index = destination_of(plan.rank, BufferRole::out);
+  arguments_.out = destinations[index(arguments_.out_index)];
+  destinations_ = DeviceArray<Destination>(destinations);
+  arguments_.destinations = destinations_.data();
   const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
   if (inbox.base != nullptr && is_aligned(inbox.base, inbox.cols))
     arguments_.addends_map = tensor_map(data_type_, inbox.base, inbox.rows, inbox.cols, block_rows_);
@@ -147,8 +152,8 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.first_group_end = static_cast<std::int32_t>(
       std::min(entries_in(schedule, first_waves(schedule)), std::int64_t{arguments_.tile_count}));
   arguments_.workers = workers(schedule);
-  arguments_.k = static_cast<std::int32_t>(plan.problem.k);
   arguments_.a_blocks = plan.a_blocks.count;
+  arguments_.a_block_depth = static_cast<std::int32_t>(plan.problem.k) / plan.a_blocks.count;
   arguments_.a_block_stride = plan.a_blocks.row_stride;
   arguments_.wait_limit_ns = options.wait_limit_ns;
   arguments_.expired = expired_.data();
@@ -164,13 +169,11 @@ void Sm90Gemm::bind_operand(BufferRole role, const DeviceMatrix& matrix) {
     arguments_.b[source] = operand_map(name(role), data_type_, matrix, options_.b_layout, b_box_rows_);
 }
 
-void Sm90Gemm::bind_destination(std::int32_t index, const DeviceMatrix& matrix) {
-  if (matrix.base == nullptr) return;
-  Destination& destination = arguments_.destinations[index];
-  destination.base = matrix.base;
-  destination.pitch = matrix.cols;
-  if (is_aligned(matrix.base, matrix.cols))
+Destination Sm90Gemm::destination(const DeviceMatrix& matrix) const {
+  Destination destination{.base = matrix.base, .pitch = matrix.cols};
+  if (matrix.base != nullptr && is_aligned(matrix.base, matrix.cols))
     destination.map = tensor_map(data_type_, matrix.base, matrix.rows, matrix.cols, arguments_.store_rows);
+  return destination;
 }
 
 void Sm90Gemm::rebind(BufferRole role, void* base) {
@@ -180,7 +183,7 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
           "must be a multiple of 16 bytes");
   matrix.base = base;
   if (role == BufferRole::out) {
-    bind_destination(destination_of(arguments_.rank, role), matrix);
+    arguments_.out = destination(matrix);
   } else {
     bind_operand(role, matrix);
   }
@@ -226,8 +229,8 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
     tiles.push_back({.load = {.start_wait = wait(tile.start_wait),
                               .a_row = tile.a_row,
                               .b_row = tile.b_row,
-                              .a_source = tile.a_buffer == BufferRole::gathered,
-                              .b_source = tile.b_buffer == BufferRole::gathered,
+                              .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
+                                          (tile.b_buffer == BufferRole::gathered ? 2 : 0),
                               .addend_row = addends_by_tma ? tile.addend_row : none},
                      .finish = {.store_wait = wait(tile.store_wait),
                                 .addend_row = tile.addend_row,

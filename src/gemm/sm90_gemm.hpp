@@ -53,7 +53,7 @@ class Sm90Gemm {
 
  private:
   void bind_operand(BufferRole role, const DeviceMatrix& matrix);
-  void bind_destination(std::int32_t index, const DeviceMatrix& matrix);
+  sm90::Destination destination(const DeviceMatrix& matrix) const;
   void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
 
   sm90::GemmArguments arguments_{};
@@ -67,6 +67,7 @@ class Sm90Gemm {
   int cluster_rows_ = 1;
   int threads_ = 0;
   int shared_bytes_ = 0;
+  DeviceArray<sm90::Destination> destinations_;
   DeviceArray<sm90::DeviceTile> tiles_;
   DeviceArray<sm90::DeviceRow> row_map_;
   DeviceArray<sm90::ExpiredWait> expired_;

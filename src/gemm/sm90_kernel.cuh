@@ -19,31 +19,29 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     gemm_kernel(const __grid_constant__ GemmArguments arguments) {
   extern __shared__ unsigned char memory[];
   const Shared<Shape> shared(memory);
-  const BlockTiles tiles{
-      .first = static_cast<int>(blockIdx.x) / Shape::cluster_rows,
-      .count = arguments.tile_count,
-      .first_group_end = arguments.first_group_end,
-      .first_workers = static_cast<int>(gridDim.x) / Shape::cluster_rows,
-      .workers = arguments.workers,
-      .cluster_block = Shape::cluster_rows == 1 ? 0 : static_cast<int>(cluster_block()),
-  };
+  const BlockTiles<Shape> tiles(arguments);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);  // the same for all, and known so
-  const bool loads = warp == 4 * Shape::groups && threadIdx.x % 32 == 0;
+  constexpr int loading_warp = 4 * Shape::groups;
+  const bool leads = threadIdx.x % 32 == 0;
   Loader<Shape> loader(arguments, shared, tiles);
-  if (loads) loader.prefetch();
-  shared.initialize_barriers();
+  if (warp == loading_warp && leads) {
+    loader.prefetch();
+    shared.initialize_stages();
+  }
+  if (warp == loading_warp + 1 && leads) shared.initialize_staging();
+  barrier_init_fence();
   __syncthreads();
   if constexpr (Shape::cluster_rows > 1) {
     cluster_arrive();
     cluster_wait();
   }
-  if (warp < 4 * Shape::groups) {
+  if (warp < loading_warp) {
     take_registers<224>();
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
   } else {
     give_up_registers<56>();
-    if (loads) loader.run();
-    if (warp > 4 * Shape::groups) Storer<Shape>(arguments, shared, tiles, warp - 4 * Shape::groups - 1).run();
+    if (warp == loading_warp && leads) loader.run();
+    if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
   }
   // A block must not leave while its partner may still load into it or arrive at its barriers.
   if constexpr (Shape::cluster_rows > 1) {

@@ -9,36 +9,34 @@ namespace flashoverlap::sm90 {
 template <typename Shape>
 class Loader {
  public:
-  __device__ Loader(const GemmArguments& arguments, const Shared<Shape>& shared, const BlockTiles& tiles)
+  __device__ Loader(const GemmArguments& arguments, const Shared<Shape>& shared,
+                    const BlockTiles<Shape>& tiles)
       : arguments_(arguments), shared_(shared), tiles_(tiles) {}
 
   /// What can be fetched before the barriers are ready.
   __device__ void prefetch() {
-    for (int source = 0; source < 2; ++source) {
-      tma_prefetch(&arguments_.a[source]);
-      tma_prefetch(&arguments_.b[source]);
-    }
-    if (arguments_.addend_count > 0) tma_prefetch(&arguments_.addends_map);
-    if (tiles_.first < tiles_.count) next_ = arguments_.tiles[tiles_.first].load;
+    next_ = arguments_.tiles[tiles_.first()].load;
+    tma_prefetch(&arguments_.a[0]);
+    tma_prefetch(&arguments_.b[0]);
   }
 
   __device__ void run() {
-    const int a_block_depth = arguments_.k / arguments_.a_blocks;
-    for (int index = tiles_.first; index < tiles_.count; index = tiles_.next(index)) {
+    for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       const DeviceTile::Load tile = next_;
-      if (const int next = tiles_.next(index); next < tiles_.count) next_ = arguments_.tiles[next].load;
+      if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
       if (tile.start_wait.counter != nullptr) {
         wait_for(tile.start_wait, arguments_, index);
         fence_global_for_async();
       }
+#pragma unroll 1  // so that the first load waits for few instructions to come from memory
       for (int a_block = 0; a_block < arguments_.a_blocks; ++a_block) {
-        const int a_row =
-            tile.a_row + a_block * arguments_.a_block_stride + tiles_.cluster_block * Shape::rows;
-        for (int k = 0; k < a_block_depth; k += Shape::depth) {
+        const int a_row = tile.a_row + a_block * arguments_.a_block_stride + tiles_.first_row();
+#pragma unroll 1
+        for (int k = 0; k < arguments_.a_block_depth; k += Shape::depth) {
           barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
           barrier_expect(shared_.loaded(stage_.index), Shape::a_bytes + Shape::b_bytes);
-          load_a(&arguments_.a[tile.a_source], a_row, k);
-          load_b(&arguments_.b[tile.b_source], tile.b_row, a_block * a_block_depth + k);
+          load_a(&arguments_.a[tile.gathered & 1], a_row, k);
+          load_b(&arguments_.b[tile.gathered >> 1], tile.b_row, a_block * arguments_.a_block_depth + k);
           stage_.advance();
         }
       }
@@ -73,7 +71,7 @@ class Loader {
       wait_for(arrival, arguments_, index);
       fence_global_for_async();
     }
-    const int first_row = addend_row + tiles_.cluster_block * Shape::rows;
+    const int first_row = addend_row + tiles_.first_row();
     for (int box = 0; box < Shape::boxes; ++box) {
       for (int source = 0; source < arguments_.addend_count; ++source) {
         const std::uint32_t barrier = shared_.loaded(stage_.index);
@@ -90,10 +88,10 @@ class Loader {
   __device__ void load_b(const CUtensorMap* map, int row, int k) {
     const std::uint32_t to = shared_.b(stage_.index);
     if constexpr (Shape::b_layout == OperandLayout::k_contiguous) {
-      const int first = tiles_.cluster_block * (Shape::cols / Shape::cluster_rows);
+      const int first = tiles_.cluster_block() * (Shape::cols / Shape::cluster_rows);
       load_b_box(to + first * swizzle_bytes, map, k, row + first);
     } else {
-      for (int box = tiles_.cluster_block; box < Shape::boxes; box += Shape::cluster_rows)
+      for (int box = tiles_.cluster_block(); box < Shape::boxes; box += Shape::cluster_rows)
         load_b_box(to + box * box_cols * swizzle_bytes, map, row + box * box_cols, k);
     }
   }
@@ -109,7 +107,7 @@ class Loader {
 
   const GemmArguments& arguments_;
   const Shared<Shape>& shared_;
-  const BlockTiles& tiles_;
+  const BlockTiles<Shape>& tiles_;
   DeviceTile::Load next_{};
   Ring<Shape::stages> stage_;
 };

@@ -15,8 +15,8 @@ namespace flashoverlap::sm90 {
 template <typename Shape>
 class Multiplier {
  public:
-  __device__ Multiplier(const GemmArguments& arguments, const Shared<Shape>& shared, const BlockTiles& tiles,
-                        int group)
+  __device__ Multiplier(const GemmArguments& arguments, const Shared<Shape>& shared,
+                        const BlockTiles<Shape>& tiles, int group)
       : arguments_(arguments),
         shared_(shared),
         tiles_(tiles),
@@ -29,9 +29,9 @@ class Multiplier {
     Accumulator sum;
     Packed result;
     bool finished = false;
-    const int a_block_depth = arguments_.k / arguments_.a_blocks;
-    const int steps = arguments_.a_blocks * ((a_block_depth + Shape::depth - 1) / Shape::depth);
-    for (int index = tiles_.first; index < tiles_.count; index = tiles_.next(index)) {
+    const int a_block_steps = (arguments_.a_block_depth + Shape::depth - 1) / Shape::depth;
+    const int steps = arguments_.a_blocks * a_block_steps;
+    for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       const DeviceTile::Finish finish = multiply(arguments_.tiles[index], steps, sum, result, finished);
       if (finish.addends_by_tma != 0) {
         add_loaded_partials(sum);  // the loader has waited
@@ -181,8 +181,8 @@ class Multiplier {
   /// From memory, one element after the other: where rows of partial results are not multiples of 16 bytes.
   /// Loads go past the L1 cache, as peers write what they load.
   __device__ void add_partials(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
-    const int first_row = tiles_.cluster_block * Shape::rows + group_ * Shape::group_rows +
-                          thread_ / 32 * 16 + thread_ % 32 / 4;
+    const int first_row =
+        tiles_.first_row() + group_ * Shape::group_rows + thread_ / 32 * 16 + thread_ % 32 / 4;
     const int first_col = thread_ % 4 * 2;
     const Element* first = static_cast<const Element*>(arguments_.addends) +
                            (std::int64_t{addend_row} + first_row) * arguments_.addend_pitch +
@@ -218,9 +218,10 @@ class Multiplier {
   }
 
   __device__ void stage_box(int box, const Packed& result) {
-    wait_for_slot();
+    barrier_wait(shared_.unstaged(group_, staging_.index), staging_.parity ^ 1);
     write_box(shared_.staging(group_, staging_.index), box, result);
-    tell_staged();
+    tell(shared_.staged(group_, staging_.index));
+    staging_.advance();
   }
 
   /// Nothing is left to load, so all boxes go to the ring of stages at once when both warpgroups have read
@@ -228,13 +229,10 @@ class Multiplier {
   __device__ void stage_last_tile(const Packed& result) {
     named_barrier(1, Shape::groups * 128);
 #pragma unroll
-    for (int box = 0; box < Shape::boxes; ++box) write_box(shared_.last_staging(group_, box), box, result);
-    wait_for_slot();  // its barriers are still those of the slot
-    tell_staged();
-  }
-
-  __device__ void wait_for_slot() {
-    barrier_wait(shared_.unstaged(group_, staging_.index), staging_.parity ^ 1);
+    for (int box = 0; box < Shape::boxes; ++box) {
+      write_box(shared_.last_staging(group_, box), box, result);
+      tell(shared_.last_staged(group_, box));
+    }
   }
 
   __device__ void write_box(std::uint32_t to, int box, const Packed& result) {
@@ -251,16 +249,16 @@ class Multiplier {
     return staging_offset(thread_ / 32 * 16 + lane % 16, col + lane / 16 * 8);
   }
 
-  __device__ void tell_staged() {
+  /// The storers, that this warp has written its part of a box.
+  __device__ void tell(std::uint32_t staged) {
     fence_shared_for_async();
     __syncwarp();
-    if (thread_ % 32 == 0) barrier_arrive(shared_.staged(group_, staging_.index));
-    staging_.advance();
+    if (thread_ % 32 == 0) barrier_arrive(staged);
   }
 
   const GemmArguments& arguments_;
   const Shared<Shape>& shared_;
-  const BlockTiles& tiles_;
+  const BlockTiles<Shape>& tiles_;
   int group_;
   int thread_;  // of the warpgroup
   std::uint32_t a_descriptor_;

@@ -47,7 +47,7 @@ struct KernelShape {
   static_assert(cols % 16 == 0 && cols > box_cols);  // a late raise comes behind the next tile's first box
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
-  static_assert((2 * stages + 2 * groups * staged_boxes) * 8 <= barrier_bytes);
+  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);
 
   /// First column of a box in the tile. The last box ends with the tile, over some columns of the one before
   /// it if it must: both then store the same values.
@@ -85,7 +85,7 @@ class Shared {
   __device__ std::uint32_t loaded(int stage) const { return barrier(stage); }
   /// A stage may be loaded again.
   __device__ std::uint32_t consumed(int stage) const { return barrier(Shape::stages + stage); }
-  /// A box of the result is in `staging`, or all of the last tile in `last_staging`.
+  /// A box of the result is in `staging`.
   __device__ std::uint32_t staged(int group, int slot) const {
     return barrier(2 * Shape::stages + group * Shape::staged_boxes + slot);
   }
@@ -94,20 +94,28 @@ class Shared {
     return barrier(2 * Shape::stages + (Shape::groups + group) * Shape::staged_boxes + slot);
   }
 
-  /// By all threads of the block, a barrier each.
-  __device__ void initialize_barriers() const {
-    const int thread = static_cast<int>(threadIdx.x);
+  /// A box of the last tile is in `last_staging`.
+  __device__ std::uint32_t last_staged(int group, int box) const {
+    return barrier(2 * Shape::stages + 2 * Shape::groups * Shape::staged_boxes + group * Shape::boxes + box);
+  }
+
+  /// By one thread each, unrolled: addresses that differ between threads would be worked off in turn.
+  __device__ void initialize_stages() const {
     constexpr int every_multiplier_warp = Shape::groups * 4 * Shape::cluster_rows;
-    constexpr int boxes = Shape::groups * Shape::staged_boxes;
-    if (thread < Shape::stages) {
-      barrier_init(loaded(thread), 1);
-      barrier_init(consumed(thread), every_multiplier_warp);
+#pragma unroll
+    for (int stage = 0; stage < Shape::stages; ++stage) {
+      barrier_init(loaded(stage), 1);
+      barrier_init(consumed(stage), every_multiplier_warp);
     }
-    if (thread < boxes) {
-      barrier_init(staged(0, thread), 4);
-      barrier_init(unstaged(0, thread), Shape::storers);
+  }
+  __device__ void initialize_staging() const {
+#pragma unroll
+    for (int box = 0; box < Shape::groups * Shape::staged_boxes; ++box) {
+      barrier_init(staged(0, box), 4);
+      barrier_init(unstaged(0, box), Shape::storers);
     }
-    barrier_init_fence();
+#pragma unroll
+    for (int box = 0; box < Shape::groups * Shape::boxes; ++box) barrier_init(last_staged(0, box), 4);
   }
 
  private:
@@ -138,21 +146,28 @@ struct Ring {
   }
 };
 
-/// A block's share of the tile list: every so many entries, one row of blocks of each.
-struct BlockTiles {
-  int first;
-  int count;
-  int first_group_end;  // where the waves of the first group end
-  int first_workers;    // entries that are worked on at a time until there
-  int workers;          // and from there on
-  int cluster_block;
+/// A block's share of the tile list: every so many entries, one row of blocks of each. Nothing is kept in
+/// registers, of which the multipliers have none to spare.
+template <typename Shape>
+class BlockTiles {
+ public:
+  __device__ explicit BlockTiles(const GemmArguments& arguments) : arguments_(arguments) {}
 
-  /// The entry after `index`; not less than `count` if that is the last.
+  __device__ int first() const { return static_cast<int>(blockIdx.x) / Shape::cluster_rows; }
+  __device__ bool contains(int index) const { return index < arguments_.tile_count; }
+  /// The entry after `index`.
   __device__ int next(int index) const {
-    if (index >= first_group_end) return index + workers;
-    const bool leaves = index + first_workers >= first_group_end && first >= workers;
-    return leaves ? count : index + first_workers;
+    if (index >= arguments_.first_group_end) return index + arguments_.workers;
+    const int next = index + static_cast<int>(gridDim.x) / Shape::cluster_rows;
+    const bool leaves = next >= arguments_.first_group_end && first() >= arguments_.workers;
+    return leaves ? arguments_.tile_count : next;
   }
+  /// Rows of an entry before those of this block.
+  __device__ int first_row() const { return cluster_block() * Shape::rows; }
+  __device__ int cluster_block() const { return static_cast<int>(blockIdx.x) % Shape::cluster_rows; }
+
+ private:
+  const GemmArguments& arguments_;
 };
 
 /// Waits for a plan's counter, but not for ever: the first wait to expire is recorded, and all later ones

@@ -9,8 +9,8 @@ namespace flashoverlap::sm90 {
 template <typename Shape>
 class Storer {
  public:
-  __device__ Storer(const GemmArguments& arguments, const Shared<Shape>& shared, const BlockTiles& tiles,
-                    int warp)
+  __device__ Storer(const GemmArguments& arguments, const Shared<Shape>& shared,
+                    const BlockTiles<Shape>& tiles, int warp)
       : arguments_(arguments),
         shared_(shared),
         tiles_(tiles),
@@ -19,16 +19,19 @@ class Storer {
         issues_(warp == 0 && lane_ == 0) {}
 
   __device__ void run() {
-    for (int index = tiles_.first; index < tiles_.count; index = tiles_.next(index)) {
+    for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       const DeviceTile::Store tile = arguments_.tiles[index].store;
-      const bool by_tma = arguments_.tiles[index].finish.stored_by_tma != 0;
-      if (!by_tma) find_rows(tile);
-      if (tiles_.next(index) < tiles_.count) {
-        store_tile(tile, by_tma);
+      const bool last = !tiles_.contains(tiles_.next(index));
+      if (arguments_.tiles[index].finish.stored_by_tma == 0) {
+        find_rows(tile);
+        store_tile(last, [&](int group, int box, std::uint32_t from) { store_rows(tile, group, box, from); });
+        synchronize();
+      } else if (is_stored_whole(tile)) {
+        store_whole_boxes(tile, last);
       } else {
-        store_last_tile(tile, by_tma);
+        store_tile(last,
+                   [&](int group, int box, std::uint32_t from) { store_parts(tile, group, box, from); });
       }
-      if (!by_tma) synchronize();
       if (tile.raise == nullptr || !issues_) continue;
       unraised_ = {tile.raise, tile.leaves_gpu};
       if (tile.raise_late == 0) raise_behind<0>();
@@ -57,64 +60,95 @@ class Storer {
     unraised_ = {};
   }
 
-  __device__ void store_tile(const DeviceTile::Store& tile, bool by_tma) {
-    for (int box = 0; box < Shape::boxes; ++box) {
-      if (box == 1) raise_behind<Shape::groups>();
-      for (int group = 0; group < Shape::groups; ++group) {
-        barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
-        store_box(tile, by_tma, group, box, shared_.staging(group, staging_.index));
-        __syncwarp();
-        if (lane_ == 0) give_back(shared_.unstaged(group, staging_.index));
+  /// Stores the boxes of a tile as they are staged. Those of the last one lie elsewhere and are not given
+  /// back.
+  template <typename StoreBox>
+  __device__ void store_tile(bool last, const StoreBox& store) {
+    if (!last) {
+#pragma unroll 1
+      for (int box = 0; box < Shape::boxes; ++box) {
+        if (box == 1) raise_behind<Shape::groups>();
+#pragma unroll 1
+        for (int group = 0; group < Shape::groups; ++group) {
+          barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
+          store(group, box, shared_.staging(group, staging_.index));
+          __syncwarp();
+          if (lane_ == 0) give_back(shared_.unstaged(group, staging_.index));
+        }
+        staging_.advance();
       }
-      staging_.advance();
-    }
-  }
-
-  __device__ void store_last_tile(const DeviceTile::Store& tile, bool by_tma) {
-    for (int group = 0; group < Shape::groups; ++group) {
-      barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
-      for (int box = 0; box < Shape::boxes; ++box)
-        store_box(tile, by_tma, group, box, shared_.last_staging(group, box));
-    }
-    __syncwarp();
-    tma_store_commit();
-    raise_behind<1>();
-  }
-
-  __device__ void store_box(const DeviceTile::Store& tile, bool by_tma, int group, int box,
-                            std::uint32_t from) {
-    const int first_row = group * Shape::group_rows;
-    const int rows = min(Shape::group_rows, tile.rows - tiles_.cluster_block * Shape::rows - first_row);
-    const int col = Shape::box_col(box);
-    if (col >= tile.cols) return;
-    if (!by_tma) {
-      store_rows(tile, first_row, rows, col, from);
-    } else if (issues_) {
-      for (int row = 0; row < rows; row += arguments_.store_rows) {
-        const int store_row = place_of(tile, first_row + row).row;
-        for (int copy = 0; copy < tile.destinations; ++copy) {
-          tma_store(&arguments_.destinations[tile.destination + copy].map, from + row * swizzle_bytes,
-                    tile.store_col + col, store_row);
+    } else {
+#pragma unroll 1
+      for (int box = 0; box < Shape::boxes; ++box) {
+#pragma unroll 1
+        for (int group = 0; group < Shape::groups; ++group) {
+          barrier_wait(shared_.last_staged(group, box), 0);
+          store(group, box, shared_.last_staging(group, box));
         }
       }
+      __syncwarp();
+      tma_store_commit();
+      raise_behind<1>();
     }
+  }
+
+  /// Whether each box of the tile is one TMA store.
+  __device__ bool is_stored_whole(const DeviceTile::Store& tile) {
+    return tile.part_rows <= 0 && tile.destinations == 1 && arguments_.store_rows == Shape::group_rows;
+  }
+
+  /// One thread issues all stores, so every instruction between two of them counts.
+  __device__ void store_whole_boxes(const DeviceTile::Store& tile, bool last) {
+    const CUtensorMap* map = &destination(tile.destination).map;
+    if (issues_) tma_prefetch(map);
+    const int rows = tile.rows - tiles_.first_row();
+    const int store_row = tile.store_row + tiles_.first_row();
+    store_tile(last, [&](int group, int box, std::uint32_t from) {
+      const int row = group * Shape::group_rows;
+      const int col = Shape::box_col(box);
+      if (issues_ && row < rows && col < tile.cols)
+        tma_store(map, from, tile.store_col + col, store_row + row);
+    });
+  }
+
+  __device__ void store_parts(const DeviceTile::Store& tile, int group, int box, std::uint32_t from) {
+    const int first_row = tiles_.first_row() + group * Shape::group_rows;
+    const int rows = min(Shape::group_rows, tile.rows - first_row);
+    const int col = Shape::box_col(box);
+    if (!issues_ || col >= tile.cols) return;
+    for (int row = 0; row < rows; row += arguments_.store_rows) {
+      const int store_row = row_in_parts(tile, first_row + row);
+#pragma unroll 1
+      for (int copy = 0; copy < tile.destinations; ++copy) {
+        tma_store(&destination(tile.destination + copy).map, from + row * swizzle_bytes, tile.store_col + col,
+                  store_row);
+      }
+    }
+  }
+
+  __device__ const Destination& destination(int index) const {
+    return index == arguments_.out_index ? arguments_.out : arguments_.destinations[index];
   }
 
   /// Where a row of this block goes.
   __device__ DeviceRow place_of(const DeviceTile::Store& tile, int block_row) {
-    const int row = tiles_.cluster_block * Shape::rows + block_row;
+    const int row = tiles_.first_row() + block_row;
     if (tile.row_map >= 0) return arguments_.row_map[tile.row_map + row];
-    if (tile.part_rows <= 0) return {tile.destination, tile.store_row + row};
+    return {tile.destination, row_in_parts(tile, row)};
+  }
+
+  static __device__ int row_in_parts(const DeviceTile::Store& tile, int row) {
+    if (tile.part_rows <= 0) return tile.store_row + row;
     const int part = row / tile.part_rows;
-    return {tile.destination, tile.store_row + row + part * (tile.part_stride - tile.part_rows)};
+    return tile.store_row + row + part * (tile.part_stride - tile.part_rows);
   }
 
   /// Addresses of the block's rows, for `store_rows`.
   __device__ void find_rows(const DeviceTile::Store& tile) {
     for (int row = warp_ * 32 + lane_; row < Shape::rows; row += Shape::storers * 32) {
-      if (tiles_.cluster_block * Shape::rows + row >= tile.rows) break;
+      if (tiles_.first_row() + row >= tile.rows) break;
       const DeviceRow place = place_of(tile, row);
-      const Destination& to = arguments_.destinations[place.destination];
+      const Destination& to = destination(place.destination);
       Element* start = static_cast<Element*>(to.base) + place.row * to.pitch + tile.store_col;
       store_shared(shared_.row_address(row), reinterpret_cast<std::uint64_t>(start));
     }
@@ -122,8 +156,10 @@ class Storer {
   }
 
   /// 8 lanes a row, 16 bytes each.
-  __device__ void store_rows(const DeviceTile::Store& tile, int first_row, int rows, int first_col,
-                             std::uint32_t from) {
+  __device__ void store_rows(const DeviceTile::Store& tile, int group, int box, std::uint32_t from) {
+    const int first_col = Shape::box_col(box);
+    const int first_row = group * Shape::group_rows;
+    const int rows = min(Shape::group_rows, tile.rows - tiles_.first_row() - first_row);
     const int box_col = lane_ % 8 * 8;
     const int col = first_col + box_col;
     const int count = min(8, tile.cols - col);
@@ -150,8 +186,8 @@ class Storer {
   /// From the first destination's row to that of a copy, which has the same shape.
   __device__ std::int64_t copy_offset(const DeviceTile::Store& tile, int copy) {
     if (copy == 0) return 0;
-    const auto* first = static_cast<const Element*>(arguments_.destinations[tile.destination].base);
-    return static_cast<const Element*>(arguments_.destinations[tile.destination + copy].base) - first;
+    const auto* first = static_cast<const Element*>(destination(tile.destination).base);
+    return static_cast<const Element*>(destination(tile.destination + copy).base) - first;
   }
 
   static __device__ void store_elements(Element* to, const uint4& packed, int count) {
@@ -181,7 +217,7 @@ class Storer {
 
   const GemmArguments& arguments_;
   const Shared<Shape>& shared_;
-  const BlockTiles& tiles_;
+  const BlockTiles<Shape>& tiles_;
   int warp_;  // of the storers
   int lane_;
   bool issues_;
