@@ -36,6 +36,22 @@ __device__ inline uint4 load_shared_128(std::uint32_t address) {
   return value;
 }
 
+/// One thread of a converged warp, which the compiler then knows to be one.
+__device__ inline bool elect() {
+  std::uint32_t elected;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xFFFFFFFF;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(elected));
+  return elected != 0;
+}
+
+/// What the first thread of a warp has, which the compiler then knows to be the same for all.
+__device__ inline std::int32_t uniform(std::int32_t value) {
+  return __shfl_sync(~0u, value, 0);
+}
+
 // Barriers in shared memory that count arrivals and bytes.
 
 __device__ inline void barrier_init(std::uint32_t barrier, std::uint32_t arrivals) {

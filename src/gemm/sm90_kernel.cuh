@@ -22,13 +22,12 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   const BlockTiles<Shape> tiles(arguments);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);  // the same for all, and known so
   constexpr int loading_warp = 4 * Shape::groups;
-  const bool leads = threadIdx.x % 32 == 0;
   Loader<Shape> loader(arguments, shared, tiles);
-  if (warp == loading_warp && leads) {
+  if (warp == loading_warp) {
     loader.prefetch();
-    shared.initialize_stages();
+    if (elect()) shared.initialize_stages();
   }
-  if (warp == loading_warp + 1 && leads) shared.initialize_staging();
+  if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
   barrier_init_fence();
   __syncthreads();
   if constexpr (Shape::cluster_rows > 1) {
@@ -40,7 +39,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
   } else {
     give_up_registers<56>();
-    if (warp == loading_warp && leads) loader.run();
+    if (warp == loading_warp) loader.run();
     if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
   }
   // A block must not leave while its partner may still load into it or arrive at its barriers.

@@ -4,7 +4,7 @@
 
 namespace flashoverlap::sm90 {
 
-/// One thread that loads the operands of a block's tiles by TMA into the ring of stages, and behind them the
+/// A warp that loads the operands of a block's tiles by TMA into the ring of stages, and behind them the
 /// partial results that are added to the tile.
 template <typename Shape>
 class Loader {
@@ -16,31 +16,36 @@ class Loader {
   /// What can be fetched before the barriers are ready.
   __device__ void prefetch() {
     next_ = arguments_.tiles[tiles_.first()].load;
-    tma_prefetch(&arguments_.a[0]);
-    tma_prefetch(&arguments_.b[0]);
+    if (elect()) {
+      tma_prefetch(&arguments_.a[0]);
+      tma_prefetch(&arguments_.b[0]);
+    }
   }
 
   __device__ void run() {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
-      const DeviceTile::Load tile = next_;
+      const CounterWait start_wait = next_.start_wait;
+      const int first_a_row = uniform(next_.a_row) + tiles_.first_row();
+      const int b_row = uniform(next_.b_row);
+      const int gathered = uniform(next_.gathered);
+      const int addend_row = uniform(next_.addend_row);
       if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
-      if (tile.start_wait.counter != nullptr) {
-        wait_for(tile.start_wait, arguments_, index);
-        fence_global_for_async();
-      }
+      if (start_wait.counter != nullptr) await(start_wait, index);
 #pragma unroll 1  // so that the first load waits for few instructions to come from memory
       for (int a_block = 0; a_block < arguments_.a_blocks; ++a_block) {
-        const int a_row = tile.a_row + a_block * arguments_.a_block_stride + tiles_.first_row();
+        const int a_row = first_a_row + a_block * arguments_.a_block_stride;
 #pragma unroll 1
         for (int k = 0; k < arguments_.a_block_depth; k += Shape::depth) {
           barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
-          barrier_expect(shared_.loaded(stage_.index), Shape::a_bytes + Shape::b_bytes);
-          load_a(&arguments_.a[tile.gathered & 1], a_row, k);
-          load_b(&arguments_.b[tile.gathered >> 1], tile.b_row, a_block * arguments_.a_block_depth + k);
+          if (elect()) {
+            barrier_expect(shared_.loaded(stage_.index), Shape::a_bytes + Shape::b_bytes);
+            load_a(&arguments_.a[gathered & 1], a_row, k);
+            load_b(&arguments_.b[gathered >> 1], b_row, a_block * arguments_.a_block_depth + k);
+          }
           stage_.advance();
         }
       }
-      if (tile.addend_row >= 0) load_partials(index, tile.addend_row);
+      if (addend_row >= 0) load_partials(index, addend_row);
     }
     // Every stage must have been consumed before this block may end, by the partner's consumers too.
     for (int left = 0; left < Shape::stages; ++left) {
@@ -51,6 +56,12 @@ class Loader {
 
  private:
   static constexpr int box_cols = Shape::box_cols;
+
+  __device__ void await(const CounterWait& wait, int index) {
+    wait_for(wait, arguments_, index);
+    fence_global_for_async();
+    __syncwarp();
+  }
 
   __device__ void load_a(const CUtensorMap* map, int row, int k) {
     const std::uint32_t to = shared_.a(stage_.index);
@@ -66,19 +77,18 @@ class Loader {
   /// A stage for each box of 64 columns of each rank's partial result, in the place of A, which has its size.
   __device__ void load_partials(int index, int addend_row) {
     const CounterWait arrival = arguments_.tiles[index].finish.store_wait;
-    const int first_col = arguments_.tiles[index].store.addend_col;
-    if (arrival.counter != nullptr) {
-      wait_for(arrival, arguments_, index);
-      fence_global_for_async();
-    }
+    const int first_col = uniform(arguments_.tiles[index].store.addend_col);
+    if (arrival.counter != nullptr) await(arrival, index);
     const int first_row = addend_row + tiles_.first_row();
     for (int box = 0; box < Shape::boxes; ++box) {
       for (int source = 0; source < arguments_.addend_count; ++source) {
         const std::uint32_t barrier = shared_.loaded(stage_.index);
         barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
-        barrier_expect(barrier, Shape::a_bytes);
-        tma_load(shared_.a(stage_.index), &arguments_.addends_map, barrier, first_col + box * box_cols,
-                 first_row + source * arguments_.addend_stride);
+        if (elect()) {
+          barrier_expect(barrier, Shape::a_bytes);
+          tma_load(shared_.a(stage_.index), &arguments_.addends_map, barrier, first_col + box * box_cols,
+                   first_row + source * arguments_.addend_stride);
+        }
         stage_.advance();
       }
     }

@@ -16,7 +16,8 @@ class Storer {
         tiles_(tiles),
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        issues_(warp == 0 && lane_ == 0) {}
+        leads_(elect()),
+        issues_(warp == 0 && leads_) {}
 
   __device__ void run() {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
@@ -73,7 +74,7 @@ class Storer {
           barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
           store(group, box, shared_.staging(group, staging_.index));
           __syncwarp();
-          if (lane_ == 0) give_back(shared_.unstaged(group, staging_.index));
+          if (leads_) give_back(shared_.unstaged(group, staging_.index));
         }
         staging_.advance();
       }
@@ -99,15 +100,17 @@ class Storer {
 
   /// One thread issues all stores, so every instruction between two of them counts.
   __device__ void store_whole_boxes(const DeviceTile::Store& tile, bool last) {
-    const CUtensorMap* map = &destination(tile.destination).map;
-    if (issues_) tma_prefetch(map);
-    const int rows = tile.rows - tiles_.first_row();
-    const int store_row = tile.store_row + tiles_.first_row();
+    const CUtensorMap* map = &destination(uniform(tile.destination)).map;
+    const int rows = uniform(tile.rows) - tiles_.first_row();
+    const int cols = uniform(tile.cols);
+    const int store_row = uniform(tile.store_row) + tiles_.first_row();
+    const int store_col = uniform(tile.store_col);
+    if (warp_ == 0 && elect()) tma_prefetch(map);
     store_tile(last, [&](int group, int box, std::uint32_t from) {
       const int row = group * Shape::group_rows;
       const int col = Shape::box_col(box);
-      if (issues_ && row < rows && col < tile.cols)
-        tma_store(map, from, tile.store_col + col, store_row + row);
+      if (warp_ == 0 && row < rows && col < cols && elect())
+        tma_store(map, from, store_col + col, store_row + row);
     });
   }
 
@@ -220,7 +223,8 @@ class Storer {
   const BlockTiles<Shape>& tiles_;
   int warp_;  // of the storers
   int lane_;
-  bool issues_;
+  bool leads_;   // always the same thread of its warp, as it waits for what it has stored itself
+  bool issues_;  // TMA stores
   Ring<Shape::staged_boxes> staging_;
   std::uint32_t unread_ = 0;  // barrier of the memory that was stored last
   Unraised unraised_{};       // of the tile before, if late
