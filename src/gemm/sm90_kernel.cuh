@@ -23,10 +23,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);  // the same for all, and known so
   constexpr int loading_warp = 4 * Shape::groups;
   Loader<Shape> loader(arguments, shared, tiles);
-  if (warp == loading_warp) {
-    loader.prefetch();
-    if (elect()) shared.initialize_stages();
-  }
+  if (warp == loading_warp) loader.begin();
   if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
   barrier_init_fence();
   // A block needs no barrier at its end: its loader leaves when its partner, too, has read what it has

@@ -13,13 +13,13 @@ class Loader {
                     const BlockTiles<Shape>& tiles)
       : arguments_(arguments), shared_(shared), tiles_(tiles) {}
 
-  /// What can be fetched before the barriers are ready.
-  __device__ void prefetch() {
+  /// Before the other warps are ready.
+  __device__ void begin() {
     next_ = arguments_.tiles[tiles_.first()].load;
-    if (elect()) {
-      tma_prefetch(&arguments_.a[0]);
-      tma_prefetch(&arguments_.b[0]);
-    }
+    if (!elect()) return;
+    tma_prefetch(&arguments_.a[0]);
+    tma_prefetch(&arguments_.b[0]);
+    shared_.initialize_stages();
   }
 
   __device__ void run() {
