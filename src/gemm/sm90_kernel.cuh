@@ -26,21 +26,24 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   if (warp == loading_warp) loader.begin();
   if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
   barrier_init_fence();
-  __syncwarp();
   // A block needs no barrier at its end: its loader leaves when its partner, too, has read what it has
   // loaded.
-  if constexpr (Shape::cluster_rows == 1) {
+  constexpr bool alone = Shape::cluster_rows == 1;
+  if constexpr (alone) {
     __syncthreads();
   } else {
     cluster_arrive();
-    cluster_wait();
   }
-  if (warp == loading_warp) loader.load_first();
+  const auto wait_for_partner = [] {
+    if constexpr (!alone) cluster_wait();
+  };
   if (warp < loading_warp) {
     take_registers<224>();
+    wait_for_partner();
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
   } else {
     give_up_registers<56>();
+    wait_for_partner();
     if (warp == loading_warp) loader.run();
     if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
   }
