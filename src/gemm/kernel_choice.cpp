@@ -21,6 +21,10 @@ constexpr std::array<KernelTile, 9> tiles{{{128, 256, 1},
                                            {128, 112, 2},
                                            {128, 96, 2}}};
 
+std::int64_t entries(const KernelTile& tile, const Shape& gemm) {
+  return divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
+}
+
 }  // namespace
 
 std::span<const KernelTile> kernel_tiles() {
@@ -47,9 +51,7 @@ double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int
   constexpr double loaded_row_us = 2.05e-3;
   constexpr double fixed_us = 2.2;
   const double loaded_rows = tile.rows + static_cast<double>(tile.cols) / tile.cluster_rows;
-  const std::int64_t entries =
-      divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
-  const std::int64_t waves = divide_up(entries, multiprocessors / tile.cluster_rows);
+  const std::int64_t waves = divide_up(entries(tile, gemm), multiprocessors / tile.cluster_rows);
   const double step_us = std::max(multiplied_column_us * tile.cols, loaded_row_us * loaded_rows);
   return static_cast<double>(waves) * (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
 }
@@ -59,6 +61,11 @@ KernelTile choose_kernel_tile(const Shape& gemm, std::int64_t k, int multiproces
     return expected_microseconds(one, gemm, k, multiprocessors) <
            expected_microseconds(other, gemm, k, multiprocessors);
   });
+}
+
+int even_multiprocessors(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
+  const std::int64_t waves = divide_up(entries(tile, gemm), multiprocessors / tile.cluster_rows);
+  return static_cast<int>(divide_up(entries(tile, gemm), waves)) * tile.cluster_rows;
 }
 
 }  // namespace flashoverlap

@@ -37,4 +37,8 @@ double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int
 /// The kernel with the least `expected_microseconds`.
 KernelTile choose_kernel_tile(const Shape& gemm, std::int64_t k, int multiprocessors);
 
+/// The fewest of `multiprocessors` that take as many waves as all. The others could only idle at the end, and
+/// waves of a power of two tiles hold whole bands of row blocks, which share what they read from L2.
+int even_multiprocessors(const KernelTile& tile, const Shape& gemm, int multiprocessors);
+
 }  // namespace flashoverlap
