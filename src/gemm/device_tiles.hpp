@@ -74,8 +74,8 @@ struct GemmArguments {
   CUtensorMap b[2];
   CUtensorMap addends_map;  ///< boxes of a block's rows × 64 columns; valid where `addends_by_tma` may be set
   Destination out;          ///< of this rank, which moves between launches
-  const Destination* destinations;  ///< all others; a launch takes longer the more it brings along
-  std::int32_t out_index;           ///< of `out` among the destinations
+  const Destination* destinations;  ///< in memory, as a launch takes longer the more it brings along
+  std::int32_t out_index;           ///< of the destination for which `out` stands
   const DeviceTile* tiles;
   const DeviceRow* row_map;
   const void* addends;
@@ -89,7 +89,7 @@ struct GemmArguments {
   std::int32_t store_rows;       ///< rows that one TMA store takes
   std::int32_t steps_per_box;    ///< of the main loop behind which a finished tile is stored
   std::int32_t a_blocks;         ///< see ABlocks
-  std::int32_t a_block_depth;
+  std::int32_t a_block_depth;    ///< of k
   std::int32_t a_block_stride;
   std::uint64_t wait_limit_ns;
   ExpiredWait* expired;

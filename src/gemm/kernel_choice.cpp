@@ -25,6 +25,10 @@ std::int64_t entries(const KernelTile& tile, const Shape& gemm) {
   return divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
 }
 
+std::int64_t waves(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
+  return divide_up(entries(tile, gemm), multiprocessors / tile.cluster_rows);
+}
+
 }  // namespace
 
 std::span<const KernelTile> kernel_tiles() {
@@ -51,9 +55,9 @@ double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int
   constexpr double loaded_row_us = 2.05e-3;
   constexpr double fixed_us = 2.2;
   const double loaded_rows = tile.rows + static_cast<double>(tile.cols) / tile.cluster_rows;
-  const std::int64_t waves = divide_up(entries(tile, gemm), multiprocessors / tile.cluster_rows);
   const double step_us = std::max(multiplied_column_us * tile.cols, loaded_row_us * loaded_rows);
-  return static_cast<double>(waves) * (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
+  return static_cast<double>(waves(tile, gemm, multiprocessors)) *
+         (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
 }
 
 KernelTile choose_kernel_tile(const Shape& gemm, std::int64_t k, int multiprocessors) {
@@ -64,8 +68,8 @@ KernelTile choose_kernel_tile(const Shape& gemm, std::int64_t k, int multiproces
 }
 
 int even_multiprocessors(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
-  const std::int64_t waves = divide_up(entries(tile, gemm), multiprocessors / tile.cluster_rows);
-  return static_cast<int>(divide_up(entries(tile, gemm), waves)) * tile.cluster_rows;
+  const std::int64_t in_a_wave = divide_up(entries(tile, gemm), waves(tile, gemm, multiprocessors));
+  return static_cast<int>(in_a_wave) * tile.cluster_rows;
 }
 
 }  // namespace flashoverlap

@@ -20,14 +20,12 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   extern __shared__ unsigned char memory[];
   const Shared<Shape> shared(memory);
   const BlockTiles<Shape> tiles(arguments);
-  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);  // the same for all, and known so
+  const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
   constexpr int loading_warp = 4 * Shape::groups;
   Loader<Shape> loader(arguments, shared, tiles);
   if (warp == loading_warp) loader.begin();
   if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
   barrier_init_fence();
-  // A block needs no barrier at its end: its loader leaves when its partner, too, has read what it has
-  // loaded.
   constexpr bool alone = Shape::cluster_rows == 1;
   if constexpr (alone) {
     __syncthreads();
@@ -47,6 +45,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     if (warp == loading_warp) loader.run();
     if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
   }
+  // No barrier here: the loader leaves when its partner, too, has read what it has loaded.
 }
 
 /// The kernel of a tile for each data type and pair of layouts.
