@@ -2,19 +2,53 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+#include <utility>
+#include <vector>
+
 namespace flashoverlap {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
-TEST(Interleave, GoesBackAndForthAndKeepsWhatFollowsTwoWarmUps) {
+TEST(Interleave, MeasuresEveryVariantOnceARepetitionAndKeepsWhatFollowsTwoWarmUps) {
+  constexpr std::size_t variants = 3;
   std::vector<std::size_t> order;
-  const auto samples = interleave(3, 2, [&](std::size_t variant, std::size_t launch) {
+  std::vector<std::vector<std::size_t>> launches(variants);  // that count, by variant
+  const auto samples = interleave(variants, 4, [&](std::size_t variant, std::size_t launch) {
+    EXPECT_EQ(launch, order.size());
     order.push_back(variant);
-    return 10 * launch + variant;
+    if (launch >= 2 * variants) launches[variant].push_back(launch);
+    return launch;
   });
-  EXPECT_THAT(order, ElementsAre(0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0));
-  EXPECT_THAT(samples, ElementsAre(ElementsAre(60, 110), ElementsAre(71, 101), ElementsAre(82, 92)));
+  ASSERT_EQ(order.size(), 6 * variants);
+  for (std::size_t begin = 0; begin < order.size(); begin += variants)
+    EXPECT_THAT(std::vector(&order[begin], &order[begin] + variants), UnorderedElementsAre(0, 1, 2));
+  EXPECT_EQ(samples, launches);
+}
+
+TEST(Interleave, VariesWhoFollowsWhom) {
+  constexpr std::size_t variants = 4;
+  constexpr int repetitions = 100;
+  std::set<std::pair<std::size_t, std::size_t>> neighbours;
+  std::size_t last = 0;
+  interleave(variants, repetitions, [&](std::size_t variant, std::size_t launch) {
+    if (launch > 0) neighbours.emplace(last, variant);
+    return last = variant;
+  });
+  EXPECT_EQ(neighbours.size(), variants * variants);
+}
+
+TEST(Interleave, DrawsTheSameOrdersForAllRanks) {
+  const auto orders = [] {
+    std::vector<std::size_t> order;
+    interleave(5, 20, [&](std::size_t variant, std::size_t) {
+      order.push_back(variant);
+      return 0;
+    });
+    return order;
+  };
+  EXPECT_EQ(orders(), orders());
 }
 
 TEST(Interleave, MeasuresNothingOfNothing) {

@@ -31,17 +31,14 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     __syncthreads();
   } else {
     cluster_arrive();
+    cluster_wait();
   }
-  const auto wait_for_partner = [] {
-    if constexpr (!alone) cluster_wait();
-  };
+  if (warp == loading_warp) loader.load_first();
   if (warp < loading_warp) {
     take_registers<224>();
-    wait_for_partner();
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
   } else {
     give_up_registers<56>();
-    wait_for_partner();
     if (warp == loading_warp) loader.run();
     if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
   }

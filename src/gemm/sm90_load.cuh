@@ -22,6 +22,19 @@ class Loader {
     shared_.initialize_stages();
   }
 
+  /// Every stage at once, before anything else: until the operands have come the block can only wait.
+  __device__ void load_first() {
+    if (next_.start_wait.counter != nullptr) return;
+    const int a_row = uniform(next_.a_row) + tiles_.first_row();
+    const int b_row = uniform(next_.b_row);
+    const int gathered = uniform(next_.gathered);
+    first_depth_ = min(arguments_.a_block_depth, Shape::stages * Shape::depth);
+#pragma unroll 1
+    for (int k = 0; k < first_depth_; k += Shape::depth) {
+      if (elect()) load(k / Shape::depth, gathered, a_row, k, b_row, k);
+    }
+  }
+
   __device__ void run() {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       const CounterWait start_wait = next_.start_wait;
@@ -36,14 +49,14 @@ class Loader {
         const int a_row = first_a_row + a_block * arguments_.a_block_stride;
 #pragma unroll 1
         for (int k = 0; k < arguments_.a_block_depth; k += Shape::depth) {
-          barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
-          if (elect()) {
-            barrier_expect(shared_.loaded(stage_.index), Shape::a_bytes + Shape::b_bytes);
-            load_a(&arguments_.a[gathered & 1], a_row, k);
-            load_b(&arguments_.b[gathered >> 1], b_row, a_block * arguments_.a_block_depth + k);
+          if (k >= first_depth_) {
+            barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+            if (elect())
+              load(stage_.index, gathered, a_row, k, b_row, a_block * arguments_.a_block_depth + k);
           }
           stage_.advance();
         }
+        first_depth_ = 0;
       }
       if (addend_row >= 0) load_partials(index, addend_row);
     }
@@ -63,9 +76,15 @@ class Loader {
     __syncwarp();
   }
 
-  __device__ void load_a(const CUtensorMap* map, int row, int k) {
-    const std::uint32_t to = shared_.a(stage_.index);
-    const std::uint32_t barrier = shared_.loaded(stage_.index);
+  __device__ void load(int stage, int gathered, int a_row, int a_k, int b_row, int b_k) {
+    barrier_expect(shared_.loaded(stage), Shape::a_bytes + Shape::b_bytes);
+    load_a(&arguments_.a[gathered & 1], stage, a_row, a_k);
+    load_b(&arguments_.b[gathered >> 1], stage, b_row, b_k);
+  }
+
+  __device__ void load_a(const CUtensorMap* map, int stage, int row, int k) {
+    const std::uint32_t to = shared_.a(stage);
+    const std::uint32_t barrier = shared_.loaded(stage);
     if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
       tma_load(to, map, barrier, k, row);
     } else {
@@ -95,19 +114,17 @@ class Loader {
   }
 
   // Blocks of a cluster load B for each other: a part of its rows each, or every so many boxes.
-  __device__ void load_b(const CUtensorMap* map, int row, int k) {
-    const std::uint32_t to = shared_.b(stage_.index);
-    if constexpr (Shape::b_layout == OperandLayout::k_contiguous) {
-      const int first = tiles_.cluster_block() * (Shape::cols / Shape::cluster_rows);
-      load_b_box(to + first * swizzle_bytes, map, k, row + first);
-    } else {
-      for (int box = tiles_.cluster_block(); box < Shape::boxes; box += Shape::cluster_rows)
-        load_b_box(to + box * box_cols * swizzle_bytes, map, row + box * box_cols, k);
+  __device__ void load_b(const CUtensorMap* map, int stage, int row, int k) {
+    const std::uint32_t to = shared_.b(stage);
+    const std::uint32_t barrier = shared_.loaded(stage);
+    constexpr bool in_rows = Shape::b_layout == OperandLayout::k_contiguous;
+    constexpr int step = in_rows ? Shape::cols / Shape::cluster_rows : box_cols;
+    for (int at = tiles_.cluster_block() * step; at < Shape::b_cols; at += Shape::cluster_rows * step) {
+      load_b_box(to + at * swizzle_bytes, map, barrier, in_rows ? k : row + at, in_rows ? row + at : k);
     }
   }
 
-  __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, int x, int y) {
-    const std::uint32_t barrier = shared_.loaded(stage_.index);
+  __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x, int y) {
     if constexpr (Shape::cluster_rows == 1) {
       tma_load(to, map, barrier, x, y);
     } else {
@@ -120,6 +137,7 @@ class Loader {
   const BlockTiles<Shape>& tiles_;
   DeviceTile::Load next_{};
   Ring<Shape::stages> stage_;
+  int first_depth_ = 0;  ///< of the first tile's A that `load_first` has loaded
 };
 
 }  // namespace flashoverlap::sm90
