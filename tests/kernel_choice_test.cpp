@@ -39,7 +39,7 @@ TEST(KernelChoice, ExpectsMoreTimeForMoreWork) {
 
 TEST(KernelChoice, TakesNoMoreMultiprocessorsThanTheWavesNeed) {
   EXPECT_EQ(even_multiprocessors({128, 256, 1}, {8192, 8192}, 132), 128);  // 2048 tiles in 16 waves
-  EXPECT_EQ(even_multiprocessors({128, 112, 2}, {1024, 1792}, 132), 128);  // 64 pairs of blocks in one
+  EXPECT_EQ(even_multiprocessors({128, 128, 2}, {1024, 1792}, 132), 112);  // 56 pairs of blocks in one
   EXPECT_EQ(even_multiprocessors({128, 256, 1}, {128, 1024}, 132), 4);
   EXPECT_EQ(even_multiprocessors({128, 256, 1}, {16384, 26624}, 132), 132);  // 13312 tiles in 101 waves
 }

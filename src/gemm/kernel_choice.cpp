@@ -10,7 +10,7 @@ namespace flashoverlap {
 namespace {
 
 // Narrow tiles load more for what they multiply, so they share loads in clusters; wide ones lose more by
-// keeping step.
+// keeping step, and so do the narrowest, which are for GEMMs of one wave.
 constexpr std::array<KernelTile, 9> tiles{{{128, 256, 1},
                                            {128, 224, 1},
                                            {128, 208, 1},
@@ -18,8 +18,8 @@ constexpr std::array<KernelTile, 9> tiles{{{128, 256, 1},
                                            {128, 176, 2},
                                            {128, 160, 2},
                                            {128, 128, 2},
-                                           {128, 112, 2},
-                                           {128, 96, 2}}};
+                                           {128, 112, 1},
+                                           {128, 96, 1}}};
 
 std::int64_t entries(const KernelTile& tile, const Shape& gemm) {
   return divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
@@ -50,14 +50,16 @@ Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multipro
 
 double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int64_t k, int multiprocessors) {
   // Fitted to one H200 (docs/performance.md): a step takes 3.3 ns for every column of 128 rows that it
-  // multiplies, or 2.05 ns for every row that the block loads, whichever is longer.
+  // multiplies, or 2.05 ns for every row that the block loads, whichever is longer. In a single wave all
+  // blocks ask for the same rows at the same time, and the L2 cache delivers them at once.
   constexpr double multiplied_column_us = 3.3e-3;
   constexpr double loaded_row_us = 2.05e-3;
   constexpr double fixed_us = 2.2;
-  const double loaded_rows = tile.rows + static_cast<double>(tile.cols) / tile.cluster_rows;
-  const double step_us = std::max(multiplied_column_us * tile.cols, loaded_row_us * loaded_rows);
-  return static_cast<double>(waves(tile, gemm, multiprocessors)) *
-         (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
+  const std::int64_t count = waves(tile, gemm, multiprocessors);
+  const double multiplied_us = multiplied_column_us * tile.cols;
+  const double loaded_us = loaded_row_us * (tile.rows + static_cast<double>(tile.cols) / tile.cluster_rows);
+  const double step_us = count == 1 ? multiplied_us : std::max(multiplied_us, loaded_us);
+  return static_cast<double>(count) * (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
 }
 
 KernelTile choose_kernel_tile(const Shape& gemm, std::int64_t k, int multiprocessors) {

@@ -21,7 +21,7 @@ Kernel kernel_128x192_2(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x176_2(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x160_2(DataType data_type, OperandLayout a, OperandLayout b);
 Kernel kernel_128x128_2(DataType data_type, OperandLayout a, OperandLayout b);
-Kernel kernel_128x112_2(DataType data_type, OperandLayout a, OperandLayout b);
-Kernel kernel_128x96_2(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel kernel_128x112_1(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel kernel_128x96_1(DataType data_type, OperandLayout a, OperandLayout b);
 
 }  // namespace flashoverlap::sm90
