@@ -42,10 +42,10 @@ std::vector<Schedule> gpu_schedules(const Problem& problem, Strategy strategy, L
     Schedule& schedule = schedules.emplace_back(kernel_schedule(strategy, tile, multiprocessors));
     schedule.layout = layout;
     schedule.comm_multiprocessors = comm_multiprocessors;
-    if (strategy == Strategy::signal && !communicates_first(problem.operation)) {
-      schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
-    } else {
+    if (strategy == Strategy::sequential) {
       schedule.multiprocessors = even_multiprocessors(tile, tiled_shape(problem, schedule), multiprocessors);
+    } else if (strategy == Strategy::signal && !communicates_first(problem.operation)) {
+      schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
     }
   }
   const auto expected_us = [&](const Schedule& schedule) { return expected_gemm_us(problem, schedule); };
