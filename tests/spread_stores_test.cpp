@@ -26,12 +26,12 @@ TEST(SpreadStores, TilesThatStayAreStoredSoonAndRaisedAtOnce) {
 TEST(SpreadStores, TilesForPeersTakeTheWholeLoopButNotMuchLonger) {
   EXPECT_EQ(spread_stores(plan_of(Strategy::store, 1)).steps_per_box, 3);
   EXPECT_EQ(spread_stores(plan_of(Strategy::store, 20)).steps_per_box, 5);
-  EXPECT_EQ(spread_stores(plan_of(Strategy::store, 200)).steps_per_box, 8);
+  EXPECT_EQ(spread_stores(plan_of(Strategy::store, 200)).steps_per_box, 16);
 }
 
 TEST(SpreadStores, NothingIsRaisedLateWhereStoresEndLongBeforeTheNextTiles) {
-  EXPECT_THAT(spread_stores(plan_of(Strategy::store, 32)).raised_late, Contains(true));
-  EXPECT_THAT(spread_stores(plan_of(Strategy::store, 36)).raised_late, Each(false));
+  EXPECT_THAT(spread_stores(plan_of(Strategy::store, 64)).raised_late, Contains(true));
+  EXPECT_THAT(spread_stores(plan_of(Strategy::store, 68)).raised_late, Each(false));
 }
 
 TEST(SpreadStores, ARaiseWaitsForNoTileThatMayWaitForAPeer) {

@@ -10,7 +10,7 @@ namespace flashoverlap {
 namespace {
 
 constexpr std::int64_t least_steps = 3;  // what is stored at once holds up the loads
-constexpr std::int64_t most_steps = 8;
+constexpr std::int64_t most_steps = 16;  // by then the link has taken them
 
 /// By tile: whether its block computes another one behind it, which waits for nothing that the block has not
 /// waited for before.
