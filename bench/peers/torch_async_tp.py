@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import random
 import sys
 import time
 import warnings
@@ -95,10 +96,12 @@ class World:
     def interleave(self, variants, sets, repetitions):
         """Times of each variant by repetition, of the slowest rank."""
         samples = [[] for _ in variants]
+        turns = list(zip(variants, samples))
+        orders = random.Random(1)  # all ranks draw the same
         launches = itertools.count()
         for repetition in range(-WARM_UPS, repetitions):
-            turns = list(zip(variants, samples))
-            for variant, times in turns if repetition % 2 == 0 else reversed(turns):
+            orders.shuffle(turns)
+            for variant, times in turns:
                 # Another set at every launch, lest only the first of a repetition miss the cache.
                 chosen = next(launches) % sets
                 elapsed = self.elapsed_us(lambda: variant(chosen))
