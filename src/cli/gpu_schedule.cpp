@@ -10,27 +10,20 @@ namespace flashoverlap::cli {
 
 namespace {
 
-/// What the tiles cover: where every rank's rows, or columns, are tiled by themselves, each of these parts is
-/// rounded up to whole tiles.
-Shape tiled_shape(const Problem& problem, const Schedule& schedule) {
+/// See `expected_microseconds`.
+double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
+  // Where every rank's rows, or columns, are tiled by themselves, each of these parts is rounded up to whole
+  // tiles.
   const bool by_owner = problem.operation != Operation::gemm_all_reduce && schedule.layout == Layout::natural;
   const bool by_cols = problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b;
   const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
     return parts * divide_up(divide_up(extent, parts), block) * block;
   };
   const std::int64_t parts = by_owner ? problem.ranks : 1;
-  return {round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule)),
-          by_cols ? round_up(problem.n, parts, schedule.tile_cols) : problem.n};
-}
-
-KernelTile tile_of(const Schedule& schedule) {
-  return {schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
-}
-
-/// See `expected_microseconds`.
-double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
-  return expected_microseconds(tile_of(schedule), tiled_shape(problem, schedule), problem.k,
-                               schedule.multiprocessors);
+  const std::int64_t rows = round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule));
+  const std::int64_t cols = by_cols ? round_up(problem.n, parts, schedule.tile_cols) : problem.n;
+  const KernelTile tile{schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+  return expected_microseconds(tile, {rows, cols}, problem.k, schedule.multiprocessors);
 }
 
 }  // namespace
@@ -42,11 +35,8 @@ std::vector<Schedule> gpu_schedules(const Problem& problem, Strategy strategy, L
     Schedule& schedule = schedules.emplace_back(kernel_schedule(strategy, tile, multiprocessors));
     schedule.layout = layout;
     schedule.comm_multiprocessors = comm_multiprocessors;
-    if (strategy == Strategy::sequential) {
-      schedule.multiprocessors = even_multiprocessors(tile, tiled_shape(problem, schedule), multiprocessors);
-    } else if (strategy == Strategy::signal && !communicates_first(problem.operation)) {
+    if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
-    }
   }
   const auto expected_us = [&](const Schedule& schedule) { return expected_gemm_us(problem, schedule); };
   std::ranges::stable_sort(schedules, {}, expected_us);

@@ -44,8 +44,8 @@ struct ShapeTimes {
   double bound_us() const { return gemm_us > comm_us ? gemm_us : comm_us; }
 };
 
-/// Everything interleaved, its order reversed from one repetition to the next; random operands, rotated among
-/// sets that exceed the L2 cache together. The same on every rank.
+/// Everything interleaved, every repetition in an order of its own; random operands, rotated among sets that
+/// exceed the L2 cache together. The same on every rank.
 ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
                          CollectiveCurves& curves);
 

@@ -62,7 +62,7 @@ struct DeviceRow {
   std::int32_t row;
 };
 
-/// The first wait that expired: everything after it in the same launch passes without waiting.
+/// The first wait that expired: everything after it passes without waiting, in later launches too.
 struct ExpiredWait {
   std::uint32_t happened;
   std::uint32_t tile;

@@ -30,7 +30,8 @@ struct GemmBenchmark {
 };
 
 /// Times the kernel and cuBLASLt side by side on the current GPU: random operands, rotated among sets that
-/// together exceed the L2 cache; every variant once in each repetition, by CUDA events.
+/// together exceed the L2 cache; every variant once in each repetition, behind a launch that does not count,
+/// by CUDA events.
 GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int64_t k);
 
 }  // namespace flashoverlap

@@ -35,23 +35,21 @@ std::span<const KernelTile> kernel_tiles() {
   return tiles;
 }
 
-int kernel_raster(const KernelTile& tile) {
-  return 16 / tile.cluster_rows;
-}
-
 Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multiprocessors) {
+  constexpr int row_blocks_together = 16;  // so that what a wave reads stays in L2
   return {.strategy = strategy,
           .tile_rows = tile.rows,
           .tile_cols = tile.cols,
           .cluster_rows = tile.cluster_rows,
           .multiprocessors = multiprocessors,
-          .raster = kernel_raster(tile)};
+          .raster = row_blocks_together / tile.cluster_rows};
 }
 
 double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int64_t k, int multiprocessors) {
-  // Fitted to one H200 (docs/performance.md): a step takes 3.3 ns for every column of 128 rows that it
-  // multiplies, or 2.05 ns for every row that the block loads, whichever is longer. In a single wave all
-  // blocks ask for the same rows at the same time, and the L2 cache delivers them at once.
+  // Fitted to one H200: a step takes 3.3 ns for every column of 128 rows that it multiplies, or 2.05 ns for
+  // every row that the block loads, whichever is longer. That bounds 96 and 112 columns alone, and is a guess
+  // on the high side. In a single wave all blocks ask for the same rows at the same time, and the L2 cache
+  // delivers them at once.
   constexpr double multiplied_column_us = 3.3e-3;
   constexpr double loaded_row_us = 2.05e-3;
   constexpr double fixed_us = 2.2;

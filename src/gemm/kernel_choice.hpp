@@ -23,9 +23,6 @@ struct KernelTile {
 /// Every kernel there is.
 std::span<const KernelTile> kernel_tiles();
 
-/// Row blocks that should be walked together (Schedule::raster), so that what a wave reads stays in L2.
-int kernel_raster(const KernelTile& tile);
-
 /// A schedule whose tiles a kernel computes, walked as suits it.
 Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multiprocessors);
 

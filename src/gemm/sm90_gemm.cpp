@@ -216,6 +216,14 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
             "must be a multiple of 8 where the operand's rows are contiguous, as the TMA starts at multiples "
             "of 16 bytes");
   };
+  const auto waits = [](const Tile& tile) { return tile.start_wait != none; };
+  const auto raises = [](const Tile& tile) { return tile.raise.rank != none; };
+  require(
+      std::none_of(plan.tiles.begin(), plan.tiles.end(), waits) ||
+          std::none_of(plan.tiles.begin(), plan.tiles.end(), raises),
+      "tiles", "some wait for operands, some raise counters",
+      "must not do both, as a tile is stored behind the next one's first products, which may wait for its "
+      "raise");
   const SpreadStores spread = spread_stores(plan);
   arguments_.steps_per_box = spread.steps_per_box;
   std::vector<sm90::DeviceTile> tiles;
