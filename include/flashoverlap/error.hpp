@@ -46,8 +46,8 @@ class InvalidPlan : public Error {
   using Error::Error;
 };
 
-/// A bounded wait that expired; `what()` names the rank, the counter, its group, the expected and the actual
-/// value.
+/// A bounded wait that expired; `what()` names the rank and, of a message's wait, the counter, its group, the
+/// expected and the actual value.
 class WaitExpired : public Error {
  public:
   using Error::Error;

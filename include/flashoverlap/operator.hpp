@@ -28,7 +28,9 @@ struct RunTimes {
 
 /// One rank's part of a problem, bound to its communicator and its workspace. Several may be in flight on
 /// different streams, unless tiles of two of them wait for other ranks: each could hold the multiprocessors
-/// that the other needs.
+/// that the other needs. Used by one thread at a time; its own runs must follow each other, on one stream or
+/// ordered by the caller, and operators on one communicator must run in the same order on all ranks. A run
+/// that fails aborts the communicator, and with it what was split from it and every other operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, all of which must be GPUs of one
 /// host. Every rank then gives its operator back at about the same time, and none makes another one or
@@ -57,8 +59,9 @@ class Operator {
 
   /// Enqueues a run: what `stream` did before is seen by it, and what `stream` does next sees its results.
   /// a, b: operands in GPU memory shaped as `a_shape` and `b_shape` say; out: shaped as the plan's buffer
-  /// `out`, or null or `result()` where that is not null. Allocates nothing and does not wait for the GPU.
-  /// May be captured into a CUDA graph; replays read and write the same addresses. Throws what an earlier run
+  /// `out`, or null or `result()` where that is not null. All are aligned to 16 bytes (`InvalidArgument`).
+  /// Allocates no GPU memory and does not wait for the GPU. May be captured into a CUDA graph, which must be
+  /// destroyed before the operator; replays read and write the same addresses. Throws what an earlier run
   /// ended with, see `check`.
   void run(const void* a, const void* b, void* out, Stream stream);
 
@@ -68,7 +71,8 @@ class Operator {
   void check() const;
 
   /// Waits until every run enqueued so far has ended, but not longer than twice the communicator's limit, so
-  /// that a run that began and got stuck is reported as such; then as `check`.
+  /// that a run that began and got stuck is reported as such; then as `check`. Replays of a graph it does not
+  /// wait for: synchronise with their stream first. Throws `CudaError` where the GPU has failed.
   void wait() const;
 
   /// Of the last run, which must have ended; needs `OperatorOptions::record_timeline`.

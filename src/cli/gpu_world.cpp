@@ -128,9 +128,7 @@ void GpuRank::synchronize() const {
   const auto limit = 2 * communicator_.options().wait_limit;
   const auto begin = std::chrono::steady_clock::now();
   for (;;) {
-    const cudaError_t status = cudaStreamQuery(stream_);
-    if (status == cudaSuccess) return;
-    if (status != cudaErrorNotReady) FLASHOVERLAP_CUDA(status);
+    if (is_over(cudaStreamQuery(stream_), "cudaStreamQuery")) return;
     communicator_.check();
     if (std::chrono::steady_clock::now() - begin > limit) {
       const std::string reason =

@@ -245,9 +245,7 @@ std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) 
 void PeerMemory::await_gathered() const {
   const auto deadline = std::chrono::steady_clock::now() + communicator_.options().wait_limit;
   for (;;) {
-    const cudaError_t status = cudaStreamQuery(stream_);
-    if (status == cudaSuccess) return;
-    if (status != cudaErrorNotReady) FLASHOVERLAP_CUDA(status);
+    if (is_over(cudaStreamQuery(stream_), "cudaStreamQuery")) return;
     communicator_.check();
     if (std::chrono::steady_clock::now() > deadline) {
       const std::string reason = fmt::format("rank {} of {}: not all ranks have shared their memory in time",

@@ -44,12 +44,16 @@ void ResultReader::rms_norm(const void* out, const RmsNorm& norm, void* normaliz
   require(norm.weight != nullptr, "weight", "null", "must be given");
   require(norm.eps >= 0, "eps", norm.eps, "must not be negative");
   if (state_->layout.rows == 0) return;
+  require(out != nullptr, "out", "null", "must be GPU memory");
+  require(normalized != nullptr, "normalized", "null", "must be GPU memory");
   FLASHOVERLAP_CUDA(launch_rms_norm(state_->layout, state_->data_type, out, norm, normalized, stream));
 }
 
 void ResultReader::natural(const void* out, void* result, Stream stream) const {
   const ResultLayout& layout = state_->layout;
   if (layout.rows == 0) return;
+  require(out != nullptr, "out", "null", "must be GPU memory");
+  require(result != nullptr, "result", "null", "must be GPU memory");
   if (layout.first_row != nullptr) {
     FLASHOVERLAP_CUDA(launch_unreorder(layout, out, result, stream));
   } else {

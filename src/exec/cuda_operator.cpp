@@ -41,6 +41,11 @@ void check_room(const std::vector<Plan>& plans, const Plan& plan) {
                   multiprocessors, name(plan.problem.operation), name(plan.schedule.strategy)));
 }
 
+/// Between two questions whether GPU work has ended.
+void pause() {
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
 /// What this thread does on the GPU must not break a capture that another one has under way.
 void leave_captures_alone(int device) {
   cudaSetDevice(device);
@@ -89,10 +94,9 @@ struct Operator::State {
 
   ~State() {
     // What is enqueued uses this memory, and the watch sees to it that it ends.
-    ends_within(2 * communicator.options().wait_limit, [] {});
-    watch.reset();
+    while (cudaEventQuery(joined) == cudaErrorNotReady) pause();
     cudaStreamSynchronize(communication);
-    cudaEventSynchronize(joined);
+    watch.reset();
   }
 
   void make_kernel() {
@@ -132,43 +136,61 @@ struct Operator::State {
                                stream);
     }
     memory.meet();
-    if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
-      messages.rehearse(buffers, stream);
-      FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+    try {
+      if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
+        messages.rehearse(buffers, stream);
+        FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+        await_warm_up();
+      }
+      run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)],
+          callers[index(BufferRole::out)].data(), stream);
       await_warm_up();
+    } catch (...) {
+      // What is enqueued may wait for what will not come, and freeing memory waits for it.
+      release();
+      give_up(std::current_exception());
+      throw;
     }
-    run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)], callers[index(BufferRole::out)].data(),
-        stream);
-    await_warm_up();
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
   }
 
   void await_warm_up() {
-    if (ends_within(communicator.options().wait_limit, [this] { find_error(); })) return;
-    const std::exception_ptr why = messages.report();
-    release();
-    give_up(why);
-    std::rethrow_exception(why);
+    if (!ends_within(communicator.options().wait_limit, [this] { find_error(); }))
+      std::rethrow_exception(messages.report());
   }
 
   /// Whether the runs enqueued so far end in time; `check` may throw meanwhile.
   template <typename Check>
   bool ends_within(std::chrono::milliseconds limit, Check check) const {
     const auto deadline = std::chrono::steady_clock::now() + limit;
-    while (cudaEventQuery(joined) == cudaErrorNotReady) {
+    for (;;) {
+      const cudaError_t status = cudaEventQuery(joined);
+      // Of a captured run nothing is enqueued here, and its replays do not record the event.
+      if (status == cudaErrorCapturedEvent || is_over(status, "cudaEventQuery")) return true;
       check();
       if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      pause();
     }
-    return true;
   }
 
   void bind(const void* a, const void* b, void* out) {
     require(result == nullptr || out == nullptr || out == result, "out", out,
             "must be null or Operator::result(), where peers write it");
+    check_address(BufferRole::a, a);
+    check_address(BufferRole::b, b);
+    if (result == nullptr) check_address(BufferRole::out, out);
     buffers[index(BufferRole::a)] = const_cast<void*>(a);
     buffers[index(BufferRole::b)] = const_cast<void*>(b);
     buffers[index(BufferRole::out)] = result != nullptr ? result : out;
+  }
+
+  /// Before anything is enqueued: half a run would wait for the other half.
+  void check_address(BufferRole role, const void* address) const {
+    const Buffer& shape = plan.buffer(role);
+    if (shape.rows == 0 || shape.cols == 0) return;
+    require(address != nullptr, name(role), "null", "must be GPU memory");
+    require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
+            address, "must be a multiple of 16 bytes");
   }
 
   void run(const void* a, const void* b, void* out, cudaStream_t stream) {
@@ -265,6 +287,8 @@ Operator::Operator(const std::vector<Plan>& plans, const Communicator& communica
   validate(plans);
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
+  const DataType data_type = plans.front().problem.data_type;
+  require(data_type != DataType::fp32, "data_type", name(data_type), "must be bf16 or fp16 on a GPU");
   check_room(plans, plans[static_cast<std::size_t>(communicator.rank())]);
   state_ = std::make_unique<State>(plans, communicator, options);
 }

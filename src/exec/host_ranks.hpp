@@ -80,7 +80,6 @@ class HostRanks {
       fail(std::current_exception());
     }
   }
-  bool stopped() const { return stopped_; }
   void throw_if_stopped() const {
     if (stopped_) throw Stopped();
   }

@@ -33,14 +33,14 @@ void RunWatch::watch() {
     if (running == 0 || running != last) since = Clock::now();
     last = running;
     const std::exception_ptr failure = find_failure(running, Clock::now() - since > limit_);
-    if (failure) {
-      callbacks_.release();
-      callbacks_.give_up(failure);
-    }
     held.lock();
     if (!failure) continue;
-    failure_ = failure;
+    failure_ = failure;  // before the GPU is released, so that no run that ends then passes for a right one
     failed_ = true;
+    held.unlock();
+    callbacks_.release();
+    callbacks_.give_up(failure);
+    held.lock();
     break;
   }
   // Runs behind the one that failed get stuck like it.

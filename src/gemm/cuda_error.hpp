@@ -17,6 +17,14 @@ inline void check_cuda(cudaError_t status, std::string_view call) {
   if (status != cudaSuccess) throw CudaError(fmt::format("{}: {}", call, cudaGetErrorString(status)));
 }
 
+/// Whether GPU work is over, by what a query of its stream or event has returned. Throws `CudaError` if it
+/// failed.
+inline bool is_over(cudaError_t status, std::string_view call) {
+  if (status == cudaErrorNotReady) return false;
+  check_cuda(status, call);
+  return true;
+}
+
 }  // namespace flashoverlap
 
 /// Throws `CudaError` unless the call of the CUDA runtime succeeds.

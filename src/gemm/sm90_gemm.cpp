@@ -110,7 +110,6 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
       block_rows_(plan.schedule.tile_rows),
       b_box_rows_(plan.schedule.tile_cols / plan.schedule.cluster_rows),
       own_(memory.buffers[index(plan.rank)]),
-      row_map_(plan.row_map.size()),
       expired_(1) {
   const Schedule& schedule = plan.schedule;
   require(data_type_ != DataType::fp32, "data_type", name(data_type_), "must be bf16 or fp16 on a GPU");
