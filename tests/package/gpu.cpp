@@ -1,0 +1,34 @@
+// One rank of GEMM + AllReduce on GPUs, as a launcher of one process per GPU starts it. Without one it stops at
+// the first variable that is missing.
+#include <cuda_runtime_api.h>
+
+#include <iostream>
+
+#include "flashoverlap/communicator.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
+
+int main() {
+  using namespace flashoverlap;
+  try {
+    const Communicator communicator = Communicator::from_environment();
+    const Problem problem{.operation = Operation::gemm_all_reduce,
+                          .m = 2048,
+                          .n = 4096,
+                          .k = 4096,
+                          .ranks = communicator.ranks()};
+    Operator all_reduce(make_plans(problem, Schedule{.strategy = Strategy::signal, .multiprocessors = 116}),
+                        communicator);
+    void* a = nullptr;
+    void* b = nullptr;
+    void* out = nullptr;
+    cudaMalloc(&a, 2 * problem.m * problem.k);
+    cudaMalloc(&b, 2 * problem.n * problem.k);
+    cudaMalloc(&out, 2 * problem.m * problem.n);
+    all_reduce.run(a, b, out, nullptr);
+    all_reduce.wait();
+  } catch (const Error& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
