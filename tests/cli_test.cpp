@@ -426,11 +426,17 @@ TEST_F(Cli, WrongInputForGpusIsRefusedInOneLine) {
 }
 
 TEST_F(Cli, ALaunchersWorldIsTheNumberOfGpus) {
-  setenv("WORLD_SIZE", "3", 1);
-  expect_refused({"check", "--gpus", "2"}, "--gpus = 2: must be 3, the WORLD_SIZE");
-  setenv("WORLD_SIZE", "three", 1);
-  expect_refused({"check", "--gpus", "2"}, "WORLD_SIZE = three");
-  unsetenv("WORLD_SIZE");
+  const std::vector<std::pair<std::string, std::string>> launchers{
+      {"RANK", "WORLD_SIZE"}, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
+  for (const auto& [rank, ranks] : launchers) {
+    setenv(rank.c_str(), "1", 1);
+    setenv(ranks.c_str(), "3", 1);
+    expect_refused({"check", "--gpus", "2"}, "--gpus = 2: must be 3, the " + ranks + " of the launcher");
+    setenv(ranks.c_str(), "three", 1);
+    expect_refused({"check", "--gpus", "2"}, ranks + " = \"three\"");
+    unsetenv(rank.c_str());
+    unsetenv(ranks.c_str());
+  }
 }
 #endif
 

@@ -15,11 +15,19 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
-ProcessEnvironment read(const Variables& variables) {
-  return read_process_environment([&](const std::string& name) {
+Lookup in(const Variables& variables) {
+  return [&](const std::string& name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
-  });
+  };
+}
+
+ProcessEnvironment read(const Variables& variables) {
+  return read_process_environment(in(variables));
+}
+
+std::optional<LaunchedProcesses> launched(const Variables& variables) {
+  return launched_processes(in(variables));
 }
 
 /// The variables of rank 5 of 8, the second on its node, but for those of `changes`; empty: not set.
@@ -70,6 +78,14 @@ TEST_P(EachLauncher, NamesTheVariableThatIsMissing) {
   expect_refused({{rank, "5"}, {ranks, "8"}}, local_rank, "(not set)", "torchrun");
 }
 
+TEST_P(EachLauncher, TellsHowManyProcessesItHasStarted) {
+  const auto& [rank, ranks, local_rank] = GetParam().variables;
+  const auto found = launched({{rank, "1"}, {ranks, "4"}, {local_rank, "1"}});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->count, 4);
+  EXPECT_EQ(found->variable, ranks);
+}
+
 INSTANTIATE_TEST_SUITE_P(ProcessEnvironment, EachLauncher,
                          testing::Values(LauncherCase{"torchrun", {"RANK", "WORLD_SIZE", "LOCAL_RANK"}},
                                          LauncherCase{"open_mpi",
@@ -79,6 +95,12 @@ INSTANTIATE_TEST_SUITE_P(ProcessEnvironment, EachLauncher,
                                          LauncherCase{"slurm",
                                                       {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}),
                          [](const auto& launcher) { return launcher.param.name; });
+
+TEST(ProcessEnvironment, TellsThatNobodyHasStartedProcesses) {
+  EXPECT_FALSE(launched({}).has_value());
+  EXPECT_FALSE(launched({{"SLURM_NTASKS", "4"}}).has_value()) << "in the shell of an allocation";
+  EXPECT_THROW(launched({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), InvalidArgument);
+}
 
 TEST(ProcessEnvironment, MeetsAtThePortAfterTorchrunsStore) {
   EXPECT_EQ(read(torchrun()).root, "node0:29501");

@@ -11,14 +11,15 @@
 
 #include "cli/arguments.hpp"
 #include "comm/bounded_wait.hpp"
+#include "comm/process_environment.hpp"
 
 namespace flashoverlap::cli {
 namespace {
 
-/// Processes that a launcher started; 1 where there is none.
-int launched_processes() {
-  const char* const size = std::getenv("WORLD_SIZE");
-  return size == nullptr ? 1 : static_cast<int>(to_integer("WORLD_SIZE", size, 1, max_ranks));
+/// Whether a launcher has started a process for each rank.
+bool is_launched() {
+  const auto launched = launched_processes(environment_variable);
+  return launched && launched->count > 1;
 }
 
 /// What the threads of all ranks share: a place to meet, their communicators, and the first error of any.
@@ -189,9 +190,10 @@ std::vector<double> GpuRank::maxima(std::span<const double> values) const {
 }
 
 void check_gpus(int gpus) {
-  if (const int processes = launched_processes(); processes > 1) {
-    require(gpus == processes, "--gpus", gpus,
-            fmt::format("must be {}, the WORLD_SIZE of the launcher", processes));
+  if (is_launched()) {
+    const LaunchedProcesses launched = *launched_processes(environment_variable);
+    require(gpus == launched.count, "--gpus", gpus,
+            fmt::format("must be {}, the {} of the launcher", launched.count, launched.variable));
     return;
   }
   int present = 0;
@@ -202,12 +204,12 @@ void check_gpus(int gpus) {
 void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
                  const CommunicatorOptions& options) {
   check_gpus(gpus);
-  launched_processes() > 1 ? run_in_this_process(work, options) : run_in_threads(gpus, work, options);
+  is_launched() ? run_in_this_process(work, options) : run_in_threads(gpus, work, options);
 }
 
 std::string_view fabric() {
   // Threads of one process have the same host id.
-  if (launched_processes() > 1 && std::getenv("NCCL_HOSTID") != nullptr) return "network_like";
+  if (is_launched() && std::getenv("NCCL_HOSTID") != nullptr) return "network_like";
   const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
   return disabled != nullptr && std::string_view(disabled) == "1" ? "pcie_like" : "nvlink";
 }

@@ -33,11 +33,6 @@ ncclDataType_t to_nccl(DataType data_type) {
   throw InvalidArgument("data_type", static_cast<int>(data_type), "must be bf16, fp16 or fp32");
 }
 
-std::optional<std::string> environment_variable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 /// NCCL learns where its ranks meet from NCCL_COMM_ID alone. Left set, it would send every communicator that
 /// anyone in this process makes later to the same place.
 class MeetingPoint {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 #include <string_view>
 
@@ -79,6 +80,19 @@ std::string root_beside_master(const Lookup& lookup) {
 }
 
 }  // namespace
+
+std::optional<std::string> environment_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::optional<LaunchedProcesses> launched_processes(const Lookup& lookup) {
+  const auto* launcher = std::ranges::find_if(launchers, [&](const Launcher& each) {
+    return lookup(each.rank).has_value() && lookup(each.ranks).has_value();
+  });
+  if (launcher == launchers.end()) return std::nullopt;
+  return LaunchedProcesses{launcher->ranks, read_integer(lookup, launcher->ranks, 1)};
+}
 
 ProcessEnvironment read_process_environment(const Lookup& lookup) {
   const Launcher& launcher = find_launcher(lookup);

@@ -17,6 +17,18 @@ struct ProcessEnvironment {
 /// A variable's value; empty where it is not set.
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
+/// Of this process.
+std::optional<std::string> environment_variable(const std::string& name);
+
+/// How many processes a launcher has started, as its variable says.
+struct LaunchedProcesses {
+  std::string variable;
+  int count = 1;
+};
+
+/// Nothing where no launcher has set its rank and its number of ranks.
+std::optional<LaunchedProcesses> launched_processes(const Lookup& lookup);
+
 /// Reads the variables of torchrun, Open MPI, MPICH or Slurm: the first of them, in this order, that has set
 /// all of its three. The root is NCCL_COMM_ID, or MASTER_ADDR with the port after MASTER_PORT: at MASTER_PORT
 /// itself torchrun's store listens. Throws `InvalidArgument` naming the variable that is missing or wrong.

@@ -1,5 +1,5 @@
-// One rank of GEMM + AllReduce on GPUs, as a launcher of one process per GPU starts it. Without one it stops at
-// the first variable that is missing.
+// One rank of GEMM + AllReduce on GPUs, as a launcher of one process per GPU starts it. Without one it stops
+// at the first variable that is missing.
 #include <cuda_runtime_api.h>
 
 #include <iostream>
