@@ -418,6 +418,12 @@ TEST_F(Cli, WrongInputForGpusIsRefusedInOneLine) {
       {"bench gemm_all_reduce --gpus 2 --comm-sms 0", "--comm-sms = 0"},
       {"bench gemm_all_reduce --gpus 2 --repetitions 0", "--repetitions = 0"},
       {"bench gemm_reduce_scatter --gpus 2 --m 7", "--m = 7: must be a multiple of ranks"},
+      {"bench", "COMMAND = (missing): must be a benchmark"},
+      {"bench gemm --m abc", "--m = abc: must be an integer between 1"},
+      {"bench gemm --m 1024,,2048", "--m = \"\": must be an integer"},
+      {"bench gemm --ranks 3", "--ranks = 3: must be 1, 2, 4 or 8"},
+      {"bench gemm --json /no/such/folder/file", "--json = /no/such/folder/file: cannot be created"},
+      {"bench rms_norm --m 12", "--m = 12: must be a multiple of 8"},
   };
   for (const auto& [line, start] : lines) {
     std::istringstream words(line);

@@ -55,6 +55,17 @@ CLI::Option* add_integer(CLI::App& command, const std::string& option, Integer& 
   return add_text(command, option, take, help)->type_name("N");
 }
 
+/// "1,2,4".
+template <std::integral Integer>
+CLI::Option* add_integers(CLI::App& command, const std::string& option, std::vector<Integer>& values,
+                          const std::string& help, int minimum, int maximum) {
+  const auto take = [=, &values](const std::string& text) {
+    const std::vector<int> integers = to_integers(option, text, minimum, maximum);
+    values.assign(integers.begin(), integers.end());
+  };
+  return add_text(command, option, take, help)->type_name("N,...");
+}
+
 template <typename Enum>
 CLI::Option* add_enumerator(CLI::App& command, const std::string& option, Enum& value,
                             const std::string& help) {

@@ -8,7 +8,7 @@ namespace flashoverlap::cli {
 
 Command bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure on the GPUs of this machine");
-  bench->require_subcommand(1);
+  bench->require_subcommand(0, 1);
   const std::vector benchmarks{
       bench_gemm_command(*bench),
       bench_rms_norm_command(*bench),

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/benchmarks.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu_machine.hpp"
@@ -37,15 +38,10 @@ std::vector<GemmShape> model_shapes(std::int64_t m, int ranks) {
 }
 
 void check(const Options& options) {
-  for (const std::int64_t m : options.m)
-    require(m >= 1 && m <= 1 << 20, "--m", m, "must be between 1 and 1048576");
   for (const int ranks : options.ranks) {
     require(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8, "--ranks", ranks, "must be 1, 2, 4 or 8");
   }
-  for (const int free : options.leave_free)
-    require(free >= 1 && free <= 64, "--leave-free", free, "must be between 1 and 64");
-  require(options.repetitions >= 1 && options.repetitions <= 1000, "--repetitions", options.repetitions,
-          "must be between 1 and 1000");
+  if (!options.json.empty()) check_writable("--json", options.json);
 }
 
 int run_gemm(const Options& options) {
@@ -112,12 +108,12 @@ int run_gemm(const Options& options) {
 Command bench_gemm_command(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   CLI::App* gemm = bench.add_subcommand("gemm", "The kernels against cuBLASLt, side by side");
-  gemm->add_option("--m", options->m, "Rows to measure")->delimiter(',');
-  gemm->add_option("--ranks", options->ranks, "World sizes whose shards are measured")->delimiter(',');
-  gemm->add_option("--leave-free", options->leave_free, "Multiprocessors to leave free, besides none")
-      ->delimiter(',');
-  gemm->add_option("--repetitions", options->repetitions, "Launches of each variant");
-  gemm->add_option("--json", options->json, "File to write the figures to");
+  add_integers(*gemm, "--m", options->m, "Rows to measure", 1, 1 << 20);
+  add_integers(*gemm, "--ranks", options->ranks, "World sizes whose shards are measured: 1, 2, 4, 8", 1, 8);
+  add_integers(*gemm, "--leave-free", options->leave_free, "Multiprocessors to leave free, besides none", 1,
+               64);
+  add_integer(*gemm, "--repetitions", options->repetitions, "Launches of each variant", 1, 1000);
+  add_path(*gemm, "--json", options->json, "File to write the figures to");
   gemm->footer("Example: flashoverlap bench gemm --ranks 8 --json gemm.json\n");
   return {gemm, [options] {
             options->command =

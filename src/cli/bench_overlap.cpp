@@ -179,6 +179,7 @@ class Report {
                        {"bound_share", bound_share},
                        {"kernel_us", method.kernel_us},
                        {"exposed", method.exposed()},
+                       {"host_us", method.host_us},
                        {"error", method.error}});
       Means& means = means_[fmt::format("{} {}", name(schedule.strategy), name(schedule.layout))];
       means.log_speedup += std::log(speedup);
@@ -230,6 +231,8 @@ bool run_rank(const GpuRank& gpu, const Arguments& arguments, const std::vector<
   }
   std::optional<Json> machine;
   if (gpu.is_first()) {
+    if (!arguments.json.empty()) check_writable("--json", arguments.json);
+    if (!arguments.timeline.empty()) check_writable("--timeline", arguments.timeline);
     machine = machine_record(arguments);
     fmt::print("{} GPUs, {}, {}; times of the slowest rank, median, 10 % and 90 %\n", arguments.gpus,
                fabric(), name(arguments.data_type));
@@ -242,12 +245,14 @@ bool run_rank(const GpuRank& gpu, const Arguments& arguments, const std::vector<
     last = measure_shape(gpu, benchmark, problem, curves);
     report.add(last, /*print=*/gpu.is_first());
   }
+  if (gpu.is_first()) {
+    report.print_means();
+    note_state_after(*machine);
+    if (!arguments.json.empty())
+      write_file("--json", arguments.json,
+                 Json{{"machine", *machine}, {"rows", report.rows()}}.dump(1) + "\n");
+  }
   if (!arguments.timeline.empty()) draw(gpu, last, arguments.timeline);
-  if (!gpu.is_first()) return report.is_right();
-  report.print_means();
-  note_state_after(*machine);
-  if (!arguments.json.empty())
-    write_file("--json", arguments.json, Json{{"machine", *machine}, {"rows", report.rows()}}.dump(1) + "\n");
   return report.is_right();
 }
 
@@ -258,8 +263,9 @@ int run(const Arguments& arguments) {
   const std::vector<Problem> problems = arguments.problems();
   const OverlapBenchmark benchmark{arguments.methods(), arguments.tried_comm_sms(), arguments.repetitions};
   std::atomic<bool> right = true;
-  run_on_gpus(arguments.gpus,
-              [&](const GpuRank& gpu) { right = run_rank(gpu, arguments, problems, benchmark); });
+  run_on_gpus(arguments.gpus, [&](const GpuRank& gpu) {
+    if (!run_rank(gpu, arguments, problems, benchmark)) right = false;
+  });
   return right ? exit_success : exit_failure;
 }
 
@@ -286,16 +292,9 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   arguments->operation = operation;
   CLI::App* parser = bench.add_subcommand(std::string(name(operation)),
                                           "Overlapped against cuBLASLt and NCCL one after the other");
-  const auto add_list = [&](const std::string& option, std::vector<int>& values, int maximum,
-                            const std::string& help) {
-    const auto take = [=, &values](const std::string& text) {
-      values = to_integers(option, text, 1, maximum);
-    };
-    add_text(*parser, option, take, help)->type_name("N,...");
-  };
   add_integer(*parser, "--gpus", arguments->gpus, "World size: one rank on each of so many GPUs", 1,
               max_ranks);
-  add_list("--m", arguments->m, 1 << 20, "Rows of A and C; by default 1024 to 16384");
+  add_integers(*parser, "--m", arguments->m, "Rows of A and C; by default 1024 to 16384", 1, 1 << 20);
   add_integer(*parser, "--n", arguments->n, "Columns of C; by default those of Llama-3's layers", 1, 1 << 20);
   add_integer(*parser, "--k", arguments->k, "Columns of A on each rank, with --n", 1, 1 << 20);
   add_enumerator(*parser, "--dtype", arguments->data_type, "Data type")->default_str("bf16");
@@ -304,8 +303,8 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   add_enumerators(*parser, "--strategy", arguments->strategies,
                   "Strategies to measure: " + names_of<Strategy>());
   add_enumerators(*parser, "--layout", arguments->layouts, "Layouts to measure: natural, tiled");
-  add_list("--comm-sms", arguments->comm_sms, 64,
-           "Multiprocessors to leave to NCCL or copy blocks, the best is taken");
+  add_integers(*parser, "--comm-sms", arguments->comm_sms,
+               "Multiprocessors to leave to NCCL or copy blocks, the best is taken", 1, 64);
   add_integer(*parser, "--repetitions", arguments->repetitions, "By default as many as fit half a second", 1,
               1000);
   add_path(*parser, "--json", arguments->json, "File to write the figures to");

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/benchmarks.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu_machine.hpp"
@@ -45,12 +46,8 @@ Plan plan_of(Operation operation, Layout layout, std::int64_t m, std::int64_t co
 }
 
 void check(const Options& options) {
-  for (const std::int64_t m : options.m)
-    require(m >= 8 && m <= 1 << 16 && m % 8 == 0, "--m", m, "must be a multiple of 8 between 8 and 65536");
-  for (const std::int64_t cols : options.cols)
-    require(cols >= 1 && cols <= 1 << 16, "--cols", cols, "must be between 1 and 65536");
-  require(options.benchmark.repetitions >= 1 && options.benchmark.repetitions <= 1000, "--repetitions",
-          options.benchmark.repetitions, "must be between 1 and 1000");
+  for (const std::int64_t m : options.m) require(m % 8 == 0, "--m", m, "must be a multiple of 8");
+  if (!options.json.empty()) check_writable("--json", options.json);
 }
 
 int run(const Options& options) {
@@ -101,11 +98,11 @@ int run(const Options& options) {
 Command bench_rms_norm_command(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   CLI::App* rms_norm = bench.add_subcommand("rms_norm", "RMSNorm of tiled results against natural ones");
-  rms_norm->add_option("--m", options->m, "Rows to measure")->delimiter(',');
-  rms_norm->add_option("--cols", options->cols, "Columns to measure")->delimiter(',');
+  add_integers(*rms_norm, "--m", options->m, "Rows to measure", 8, 1 << 16);
+  add_integers(*rms_norm, "--cols", options->cols, "Columns to measure", 1, 1 << 16);
   rms_norm->add_flag("--residual", options->benchmark.residual, "Add a residual and write the sum, too");
-  rms_norm->add_option("--repetitions", options->benchmark.repetitions, "Samples of each variant");
-  rms_norm->add_option("--json", options->json, "File to write the figures to");
+  add_integer(*rms_norm, "--repetitions", options->benchmark.repetitions, "Samples of each variant", 1, 1000);
+  add_path(*rms_norm, "--json", options->json, "File to write the figures to");
   rms_norm->footer("Example: flashoverlap bench rms_norm --cols 8192 --json rms_norm.json\n");
   return {rms_norm, [options] {
             options->command =

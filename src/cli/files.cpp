@@ -35,6 +35,15 @@ std::string read_file(const std::string& option, const std::string& path) {
   return text;
 }
 
+void check_writable(const std::string& option, const std::string& path) {
+  refuse_directory(option, path);
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(path, ignored);
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app)) refuse(option, path, "cannot be created");
+  if (is_new) std::filesystem::remove(path, ignored);
+}
+
 void write_file(const std::string& option, const std::string& path, std::string_view text) {
   refuse_directory(option, path);
   errno = 0;

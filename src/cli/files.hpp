@@ -22,6 +22,9 @@ auto from_file(const std::string& option, const std::string& path, const Read& r
   }
 }
 
+/// Refuses what `write_file` would, before what takes long is done for it.
+void check_writable(const std::string& option, const std::string& path);
+
 void write_file(const std::string& option, const std::string& path, std::string_view text);
 
 /// With the folders above it; it may exist.

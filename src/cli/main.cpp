@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -84,7 +85,10 @@ int run(int argc, char** argv) {
   for (const Command& command : commands) {
     if (command.parser->parsed()) return command.run();
   }
-  throw InvalidArgument("COMMAND", "(missing)", "must be one of demo, plan, check, timeline; see --help");
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.parser->get_name());
+  throw InvalidArgument("COMMAND", "(missing)",
+                        fmt::format("must be one of {}; see --help", fmt::join(names, ", ")));
 }
 
 }  // namespace
