@@ -321,6 +321,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan gemm_all_reduce --m 100000 --n 100000 --k 8 --ranks 2 --tile 1x1", "--tile = 1x1"},
       {"plan gemm_all_reduce --m 8192 --n 8192 --k 8 --ranks 64 --multiprocessors 1 --tile 64x64",
        "--waves-per-group = 1"},
+      {"plan gemm_reduce_scatter --m 1048576 --n 8 --k 8 --ranks 64 --strategy copy --rounds 17",
+       "--rounds = 17"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --groups 1,2", "--groups = 1,2"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --rounds 2", "--rounds = 2"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --cluster 2 --multiprocessors 1",

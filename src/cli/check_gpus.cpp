@@ -259,18 +259,16 @@ std::vector<Case> cases(const GpuCheck& check) {
 }
 
 Schedule schedule_for(const Case& wanted, int multiprocessors) {
-  const bool sequential = wanted.strategy == Strategy::sequential;
-  const int left = sequential ? multiprocessors : multiprocessors - comm_multiprocessors;
-  Schedule schedule = gpu_schedule(wanted.problem, wanted.strategy, wanted.layout, left,
-                                   sequential ? 0 : comm_multiprocessors);
+  const int reserved = wanted.strategy == Strategy::sequential ? 0 : comm_multiprocessors;
+  const int left = multiprocessors - reserved;
+  Schedule schedule = gpu_schedule(wanted.problem, wanted.strategy, wanted.layout, left, reserved);
   if (works_in_rounds(wanted.problem.operation, wanted.strategy)) schedule.rounds = 2;
+  if (reserved == 0) return schedule;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
-  if (!sequential) {
-    schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);
-    if (schedule.first_multiprocessors > 0)
-      schedule.first_multiprocessors = schedule.multiprocessors + comm_multiprocessors;
-  }
+  schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);
+  if (schedule.first_multiprocessors > 0)
+    schedule.first_multiprocessors = schedule.multiprocessors + reserved;
   return schedule;
 }
 

@@ -130,37 +130,31 @@ class Search {
   Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
     if (method.strategy == Strategy::sequential)
       return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
-    if (method.strategy != Strategy::signal || communicates_first(problem_.operation)) {
-      std::vector<PredictedSchedule> trials;
-      for (const Schedule& schedule :
-           sliced_schedules(problem_, method.strategy, gpu_.multiprocessors(), comm_multiprocessors)) {
-        trials.push_back({schedule});
-      }
-      return fastest(std::move(trials));
-    }
+    if (method.strategy != Strategy::signal || communicates_first(problem_.operation))
+      return fastest(
+          sliced_schedules(problem_, method.strategy, gpu_.multiprocessors(), comm_multiprocessors));
     return fastest(candidate_schedules(problem_, method, gemm_us_, gpu_.multiprocessors(),
                                        comm_multiprocessors, curves_));
   }
 
  private:
   /// Measures a few at a time, interleaved, and keeps the best of each few for the next.
-  Schedule fastest(std::vector<PredictedSchedule> trials) {
+  Schedule fastest(std::vector<Schedule> trials) {
     constexpr std::size_t at_a_time = 4;
     while (trials.size() > 1) {
       const auto few = std::min(at_a_time, trials.size());
-      const PredictedSchedule winner = trials[fastest_of(std::span(trials).last(few)) + trials.size() - few];
+      const Schedule winner = trials[fastest_of(std::span(trials).last(few)) + trials.size() - few];
       trials.resize(trials.size() - few);
       trials.push_back(winner);
     }
-    return trials.front().schedule;
+    return trials.front();
   }
 
-  std::size_t fastest_of(std::span<const PredictedSchedule> trials) {
+  std::size_t fastest_of(std::span<const Schedule> trials) {
     std::vector<std::unique_ptr<BoundOperator>> operators;
     std::vector<Variant> variants;
-    for (const PredictedSchedule& trial : trials) {
-      BoundOperator& bound =
-          *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial.schedule));
+    for (const Schedule& trial : trials) {
+      BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial));
       variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
     }
     const auto samples = measure_all(gpu_, operands_, variants, trial_repetitions);
@@ -209,8 +203,11 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
     variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
   }
   std::vector<std::unique_ptr<LoneGemm>> kernels;
+  std::vector<std::size_t> kernel_of;  // by method, its place among the variants
   for (const auto& each : operators) {
-    if (each->plan().schedule.strategy == Strategy::sequential) continue;
+    const bool by_cublas = each->plan().schedule.strategy == Strategy::sequential;
+    kernel_of.push_back(by_cublas ? 0 : variants.size());
+    if (by_cublas) continue;
     LoneGemm& kernel = *kernels.emplace_back(std::make_unique<LoneGemm>(each->plan(), gpu.stream()));
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
@@ -221,11 +218,9 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   times.gemm_us = median(samples[0].gpu_us);
   times.comm_us = median(samples[1].gpu_us);
   times.sequential_us = median(samples[2].gpu_us);
-  auto kernel = samples.begin() + 3 + std::ssize(operators);
   for (std::size_t method = 0; method < times.methods.size(); ++method) {
     const Samples& measured = samples[3 + method];
-    const bool by_kernel = times.methods[method].schedule.strategy != Strategy::sequential;
-    times.methods[method].kernel_us = by_kernel ? median(kernel++->gpu_us) : times.gemm_us;
+    times.methods[method].kernel_us = median(samples[kernel_of[method]].gpu_us);
     times.methods[method].median_us = median(measured.gpu_us);
     times.methods[method].p10_us = quantile(measured.gpu_us, 0.1);
     times.methods[method].p90_us = quantile(measured.gpu_us, 0.9);

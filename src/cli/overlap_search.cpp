@@ -8,14 +8,21 @@
 
 #include "cli/background_gemm.hpp"
 #include "cli/gpu_baseline.hpp"
+#include "cli/gpu_schedule.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "gemm/kernel_choice.hpp"
 #include "gemm/random_fill.hpp"
 #include "plan/grouping.hpp"
+#include "plan/operations.hpp"
 
 namespace flashoverlap::cli {
 namespace {
+
+struct PredictedSchedule {
+  Schedule schedule;
+  double latency_us = 0;
+};
 
 constexpr double signal_us = 5;  // from the last raise to the collective's first instruction
 
@@ -41,7 +48,7 @@ void communicate(const Communicator& communicator, Operation operation, Element*
 /// For the predictor. The last group's communication has the GPU to itself.
 GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double wave_us,
                              const Curve& beside_gemm, const Curve& alone) {
-  const std::int64_t entries = entry_count(schedule, problem.m, problem.n);
+  const std::int64_t entries = signalled_entries(problem, schedule);
   const double entry_bytes = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                              size_of(problem.data_type) / static_cast<double>(entries);
   GroupingCosts costs{.waves = grouped_waves(problem, schedule), .wave_us = wave_us};
@@ -128,29 +135,22 @@ Curve CollectiveCurves::measure(int thread_blocks) const {
   return curve;
 }
 
-std::vector<PredictedSchedule> candidate_schedules(const Problem& problem, const Method& method,
-                                                   double gemm_us, int multiprocessors,
-                                                   const std::vector<int>& comm_multiprocessors,
-                                                   CollectiveCurves& curves) {
-  const Shape c{problem.m, problem.n};
-  const auto expected_us = [&](const KernelTile& tile, const Shape& shape, int count) {
-    return expected_microseconds(tile, shape, problem.k, count);
+std::vector<Schedule> candidate_schedules(const Problem& problem, const Method& method, double gemm_us,
+                                          int multiprocessors, const std::vector<int>& comm_multiprocessors,
+                                          CollectiveCurves& curves) {
+  const auto expected_us = [&](const KernelTile& tile, const Shape& shape) {
+    return expected_microseconds(tile, shape, problem.k, multiprocessors);
   };
-  const KernelTile whole = choose_kernel_tile(c, problem.k, multiprocessors);
-  const double scale = gemm_us / expected_us(whole, c, multiprocessors);
+  const Shape c{problem.m, problem.n};
+  const double scale = gemm_us / expected_us(choose_kernel_tile(c, problem.k, multiprocessors), c);
   std::vector<PredictedSchedule> candidates;
   for (const int count : comm_multiprocessors) {
-    const int left = multiprocessors - count;
-    const double least_us = expected_us(choose_kernel_tile(c, problem.k, left), c, left);
+    constexpr double near = 1.06;
     std::vector<PredictedSchedule> of_count;
-    for (const KernelTile& tile : kernel_tiles()) {
-      constexpr double near = 1.06;
-      if (expected_us(tile, c, left) > near * least_us) continue;
-      Schedule schedule = kernel_schedule(method.strategy, tile, left);
-      schedule.layout = method.layout;
-      schedule.first_multiprocessors = multiprocessors;
-      schedule.comm_multiprocessors = count;
-      const double wave_us = scale * expected_us(tile, {entry_rows(schedule), tile.cols}, multiprocessors);
+    for (const Schedule& schedule :
+         gpu_schedules(problem, method.strategy, method.layout, multiprocessors - count, count, near)) {
+      const KernelTile tile{schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+      const double wave_us = scale * expected_us(tile, {entry_rows(schedule), tile.cols});
       add_best_groupings(of_count, problem, schedule, wave_us, curves);
     }
     std::ranges::sort(of_count, {}, &PredictedSchedule::latency_us);
@@ -159,7 +159,9 @@ std::vector<PredictedSchedule> candidate_schedules(const Problem& problem, const
     std::ranges::move(of_count, std::back_inserter(candidates));
   }
   std::ranges::sort(candidates, {}, &PredictedSchedule::latency_us);
-  return candidates;
+  std::vector<Schedule> schedules;
+  for (PredictedSchedule& candidate : candidates) schedules.push_back(std::move(candidate.schedule));
+  return schedules;
 }
 
 }  // namespace flashoverlap::cli

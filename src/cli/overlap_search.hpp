@@ -35,17 +35,11 @@ struct Method {
   Layout layout = Layout::natural;
 };
 
-struct PredictedSchedule {
-  Schedule schedule;
-  double latency_us = 0;
-};
-
 /// Schedules by `signal` to measure, the likeliest first: for each number of multiprocessors left to the
 /// communication a few, with the kernels that suit what is left and the groupings that the predictor finds
 /// best where cuBLASLt takes `gemm_us` on all multiprocessors.
-std::vector<PredictedSchedule> candidate_schedules(const Problem& problem, const Method& method,
-                                                   double gemm_us, int multiprocessors,
-                                                   const std::vector<int>& comm_multiprocessors,
-                                                   CollectiveCurves& curves);
+std::vector<Schedule> candidate_schedules(const Problem& problem, const Method& method, double gemm_us,
+                                          int multiprocessors, const std::vector<int>& comm_multiprocessors,
+                                          CollectiveCurves& curves);
 
 }  // namespace flashoverlap::cli

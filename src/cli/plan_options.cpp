@@ -14,12 +14,14 @@
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
+#include "plan/grouping.hpp"
 
 namespace flashoverlap::cli {
 namespace {
 
 constexpr std::int64_t largest_extent = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_entries = 1 << 22;  ///< tiles, and messages, of all ranks
+constexpr std::int64_t most_slices = 1 << 16;   ///< from any rank to any other, of all rounds
 constexpr int most_searched_waves = 2048;
 constexpr auto* planned_group = "What is planned";
 constexpr auto* schedule_group = "How it is overlapped";
@@ -35,9 +37,7 @@ void take_tile(const std::string& text, Schedule& schedule) {
 /// Keeps a slip of the keyboard from filling the memory. Counts m rows on each rank, which is the average
 /// where rows have any destination.
 void check_size(const Problem& problem, const Schedule& schedule) {
-  const auto divide_up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
-  const std::int64_t tiles =
-      divide_up(problem.m, entry_rows(schedule)) * divide_up(problem.n, schedule.tile_cols);
+  const std::int64_t tiles = entry_count(schedule, problem.m, problem.n);
   require(tiles <= most_entries / problem.ranks, "--tile",
           fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
           fmt::format("makes {} tiles on each of {} ranks, and at most {} in all are planned", tiles,
@@ -47,6 +47,11 @@ void check_size(const Problem& problem, const Schedule& schedule) {
       !schedule.groups.empty() || groups <= most_entries / problem.ranks / problem.ranks, "--waves-per-group",
       schedule.waves_per_group,
       fmt::format("makes {} groups on each of {} ranks, too many messages to plan", groups, problem.ranks));
+  const std::int64_t row_blocks = divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
+  require(std::min<std::int64_t>(schedule.rounds, row_blocks) <= most_slices / problem.ranks / problem.ranks,
+          "--rounds", schedule.rounds,
+          fmt::format("makes too many slices to plan on {} ranks, at most {} in all", problem.ranks,
+                      most_slices));
 }
 
 std::vector<int> searched_groups(const Problem& problem, const Schedule& schedule, const Machine& machine) {
