@@ -202,7 +202,10 @@ Problem PlanOptions::posed_problem() const {
 Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   Schedule schedule = schedule_;
   const Machine target = machine();
-  share_multiprocessors(schedule, problem.operation, target);
+  Machine shared = target;
+  if (comm_multiprocessors_.value_or(0) > 0)
+    shared.comm_multiprocessors = std::min(shared.comm_multiprocessors, *comm_multiprocessors_);
+  share_multiprocessors(schedule, problem.operation, shared);
   if (comm_multiprocessors_) schedule.comm_multiprocessors = *comm_multiprocessors_;
   if (multiprocessors_) schedule.multiprocessors = *multiprocessors_;
   check(schedule);

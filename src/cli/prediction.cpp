@@ -12,10 +12,8 @@ namespace {
 /// Whether the strategy's communication runs as kernels of its own: stores by the epilogue and copy engines
 /// do not.
 bool communicates_by_kernels(Strategy strategy, Operation operation) {
-  const bool moves_operands =
-      operation == Operation::all_gather_gemm || operation == Operation::all_to_all_gemm;
   return strategy == Strategy::signal || strategy == Strategy::p2p ||
-         (strategy == Strategy::store && moves_operands);
+         (strategy == Strategy::store && communicates_first(operation));
 }
 
 /// The longest time that any rank spends in any one lane.
