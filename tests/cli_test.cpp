@@ -165,6 +165,21 @@ TEST_F(Cli, SavedPlansCanBeCheckedAndDrawn) {
   EXPECT_NO_THROW({ EXPECT_FALSE(json::parse(content(path("plans.trace"))).empty()); });
 }
 
+TEST_F(Cli, ASavedMachineCanBeChangedAndTaken) {
+  const std::string problem = "plan gemm_all_reduce --m 1024 --n 1024 --k 512 --ranks 2 --json";
+  const json preset = json::parse(run(problem + " --machine a800 --save-machine machine.json").out);
+  const auto predicted = [&] {
+    const Outcome plan = run(problem + " --machine machine.json");
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    return json::parse(plan.out)["prediction"]["latency_us"].get<double>();
+  };
+  EXPECT_EQ(predicted(), preset["prediction"]["latency_us"].get<double>());
+  json machine = json::parse(content(path("machine.json")));
+  machine["launch_microseconds"] = machine["launch_microseconds"].get<double>() + 1000;
+  std::ofstream(path("machine.json")) << machine;
+  EXPECT_GT(predicted(), preset["prediction"]["latency_us"].get<double>() + 900);
+}
+
 TEST_F(Cli, CheckRunsEveryDataType) {
   for (const std::string type : {"bf16", "fp16", "fp32"}) {
     const Outcome check = run("check " + small + " --dtype " + type + " --json");
@@ -324,13 +339,21 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan gemm_reduce_scatter --m 1048576 --n 8 --k 8 --ranks 64 --strategy copy --rounds 17",
        "--rounds = 17"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --groups 1,2", "--groups = 1,2"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --groups 1 --waves-per-group 1",
+       "--waves-per-group = (given): cannot be combined with --groups"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --waves-per-group 1",
+       "--waves-per-group = (given): cannot be combined with --search"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --gather b", "--gather = (given): is for"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --exchange heads", "--exchange = (given): is for"},
+      {"timeline gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --svg same --trace same", "--trace = same"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --rounds 2", "--rounds = 2"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --cluster 2 --multiprocessors 1",
        "--multiprocessors = 1"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --layout tiled --strategy copy",
        "--layout = tiled"},
       {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --layout tiled", "--layout = tiled"},
-      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --random-destinations 1", "--destinations = "},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --random-destinations 1",
+       "--random-destinations = (given): is for"},
       {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --destinations two_lists.json", "--destinations"},
       {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 3 --destinations two_lists.json", "--destinations"},
       {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "

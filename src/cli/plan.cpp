@@ -15,11 +15,14 @@ namespace {
 struct Arguments {
   explicit Arguments(CLI::App& parser) : what(parser, /*reads_plans=*/false) {
     add_path(parser, "--save", save, "Write the plans of all ranks as JSON");
+    add_path(parser, "--save-machine", save_machine,
+             "Write the machine as JSON, to change and give to --machine");
     parser.add_flag("--json", json, "Print one JSON object");
   }
 
   PlanOptions what;
   std::string save;
+  std::string save_machine;
   bool json = false;
 };
 
@@ -34,6 +37,8 @@ int run(const Arguments& arguments) {
   const Prediction prediction = predict(plans, machine);
   progress.step("writing");
   if (!arguments.save.empty()) write_file("--save", arguments.save, plans_to_json(plans));
+  if (!arguments.save_machine.empty())
+    write_file("--save-machine", arguments.save_machine, machine_to_json(machine));
   progress.finish();
   print_prediction(plans, prediction, machine, arguments.json);
   return exit_success;

@@ -32,6 +32,7 @@ class PlanOptions {
  private:
   void add_problem(CLI::App& command);
   void add_schedule(CLI::App& command);
+  void refuse_idle_options() const;
   std::vector<Plan> read_plans() const;
   Problem posed_problem() const;
   Schedule chosen_schedule(const Problem& problem) const;
