@@ -480,6 +480,8 @@ TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
     EXPECT_NE(op.result(), nullptr);
     EXPECT_EQ(op.gathered(), nullptr);
     EXPECT_THROW(op.run(other.data(), other.data(), other.data(), stream), InvalidArgument);
+    EXPECT_THROW(op.run(nullptr, other.data(), nullptr, stream), InvalidArgument);
+    EXPECT_THROW(op.run(other.data(), other.data() + 1, nullptr, stream), InvalidArgument);
     operands.run(op, stream);
     op.wait();
     const double error = error_of(plans, communicator.rank(), operands.out(), 1);
