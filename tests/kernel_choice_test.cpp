@@ -44,6 +44,11 @@ TEST(KernelChoice, TakesNoMoreMultiprocessorsThanTheWavesNeed) {
   EXPECT_EQ(even_multiprocessors({128, 256, 1}, {16384, 26624}, 132), 132);  // 13312 tiles in 101 waves
 }
 
+TEST(KernelChoice, ASchedulesKernelIsTheOneItWasMadeFor) {
+  for (const KernelTile& tile : kernel_tiles())
+    EXPECT_EQ(kernel_tile(kernel_schedule(Strategy::signal, tile, multiprocessors)), tile);
+}
+
 TEST(KernelChoice, EveryKernelWinsSomewhere) {
   for (const KernelTile& tile : kernel_tiles()) {
     bool wins = false;

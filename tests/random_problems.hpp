@@ -72,9 +72,8 @@ class RandomCases {
       extent = (extent + problem.ranks - 1) / problem.ranks * problem.ranks;
     };
     if (problem.operation == Operation::gemm_all_reduce) return problem;
-    const bool routed = (problem.operation == Operation::gemm_all_to_all ||
-                         problem.operation == Operation::all_to_all_gemm) &&
-                        problem.exchange == Exchange::rows && between(0, 2) > 0;
+    const bool routed =
+        is_all_to_all(problem.operation) && problem.exchange == Exchange::rows && between(0, 2) > 0;
     if (!routed) {
       round_up(problem.m);
       round_up(problem.n);

@@ -88,6 +88,9 @@ Shape out_shape(const Problem& problem, int rank);
 /// Whether the GEMM computes with what was communicated, instead of communicating what it computed.
 bool communicates_first(Operation operation);
 
+/// Whether every rank has something of its own for every other: `Problem::exchange` says what.
+bool is_all_to_all(Operation operation);
+
 std::string_view name(Operation operation);
 std::string_view name(DataType data_type);
 std::string_view name(Operand operand);

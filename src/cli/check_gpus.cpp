@@ -218,8 +218,7 @@ std::vector<Problem> problems(const GpuCheck& check, Operation operation, const 
                   .k = sizes.k,
                   .ranks = check.gpus,
                   .data_type = check.data_type};
-  if (operation == Operation::gemm_all_to_all || operation == Operation::all_to_all_gemm)
-    problem.destinations = uneven_destinations(problem, seed);
+  if (is_all_to_all(operation)) problem.destinations = uneven_destinations(problem, seed);
   if (operation == Operation::all_to_all_gemm) {
     for (auto& rows : problem.destinations) std::ranges::sort(rows);
   }

@@ -11,10 +11,6 @@ namespace {
 
 constexpr int demo_ranks = 4;
 
-bool is_all_to_all(Operation operation) {
-  return operation == Operation::gemm_all_to_all || operation == Operation::all_to_all_gemm;
-}
-
 /// The operation's forms, strategy and layout left open.
 std::vector<DemoCase> forms(Operation operation) {
   DemoCase first{.operation = operation};

@@ -22,8 +22,7 @@ double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
   const std::int64_t parts = by_owner ? problem.ranks : 1;
   const std::int64_t rows = round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule));
   const std::int64_t cols = by_cols ? round_up(problem.n, parts, schedule.tile_cols) : problem.n;
-  const KernelTile tile{schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
-  return expected_microseconds(tile, {rows, cols}, problem.k, schedule.multiprocessors);
+  return expected_microseconds(kernel_tile(schedule), {rows, cols}, problem.k, schedule.multiprocessors);
 }
 
 }  // namespace

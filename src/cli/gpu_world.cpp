@@ -16,10 +16,10 @@
 namespace flashoverlap::cli {
 namespace {
 
-/// Whether a launcher has started a process for each rank.
-bool is_launched() {
+/// The processes that a launcher has started, one for each rank; nothing where this one is alone.
+std::optional<LaunchedProcesses> launched_world() {
   const auto launched = launched_processes(environment_variable);
-  return launched && launched->count > 1;
+  return launched && launched->count > 1 ? launched : std::nullopt;
 }
 
 /// What the threads of all ranks share: a place to meet, their communicators, and the first error of any.
@@ -190,10 +190,9 @@ std::vector<double> GpuRank::maxima(std::span<const double> values) const {
 }
 
 void check_gpus(int gpus) {
-  if (is_launched()) {
-    const LaunchedProcesses launched = *launched_processes(environment_variable);
-    require(gpus == launched.count, "--gpus", gpus,
-            fmt::format("must be {}, the {} of the launcher", launched.count, launched.variable));
+  if (const auto launched = launched_world()) {
+    require(gpus == launched->count, "--gpus", gpus,
+            fmt::format("must be {}, the {} of the launcher", launched->count, launched->variable));
     return;
   }
   int present = 0;
@@ -204,12 +203,12 @@ void check_gpus(int gpus) {
 void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
                  const CommunicatorOptions& options) {
   check_gpus(gpus);
-  is_launched() ? run_in_this_process(work, options) : run_in_threads(gpus, work, options);
+  launched_world() ? run_in_this_process(work, options) : run_in_threads(gpus, work, options);
 }
 
 std::string_view fabric() {
   // Threads of one process have the same host id.
-  if (is_launched() && std::getenv("NCCL_HOSTID") != nullptr) return "network_like";
+  if (launched_world() && std::getenv("NCCL_HOSTID") != nullptr) return "network_like";
   const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
   return disabled != nullptr && std::string_view(disabled) == "1" ? "pcie_like" : "nvlink";
 }

@@ -149,8 +149,8 @@ std::vector<Schedule> candidate_schedules(const Problem& problem, const Method& 
     std::vector<PredictedSchedule> of_count;
     for (const Schedule& schedule :
          gpu_schedules(problem, method.strategy, method.layout, multiprocessors - count, count, near)) {
-      const KernelTile tile{schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
-      const double wave_us = scale * expected_us(tile, {entry_rows(schedule), tile.cols});
+      const Shape entry{entry_rows(schedule), schedule.tile_cols};
+      const double wave_us = scale * expected_us(kernel_tile(schedule), entry);
       add_best_groupings(of_count, problem, schedule, wave_us, curves);
     }
     std::ranges::sort(of_count, {}, &PredictedSchedule::latency_us);

@@ -183,11 +183,9 @@ void PlanOptions::refuse_idle_options() const {
   const auto only_for = [&](const std::string& option, bool applies, std::string_view rule) {
     require(command_->count(option) == 0 || applies, option, "(given)", rule);
   };
-  const Operation operation = problem_.operation;
-  const bool exchanges = operation == Operation::gemm_all_to_all || operation == Operation::all_to_all_gemm;
-  only_for("--gather", operation == Operation::all_gather_gemm, "is for all_gather_gemm");
+  only_for("--gather", problem_.operation == Operation::all_gather_gemm, "is for all_gather_gemm");
   for (const std::string option : {"--exchange", "--destinations", "--random-destinations"})
-    only_for(option, exchanges, "is for gemm_all_to_all and all_to_all_gemm");
+    only_for(option, is_all_to_all(problem_.operation), "is for gemm_all_to_all and all_to_all_gemm");
   only_for("--waves-per-group", schedule_.groups.empty(), "cannot be combined with --groups");
   only_for("--waves-per-group", !search_, "cannot be combined with --search");
 }

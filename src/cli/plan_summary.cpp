@@ -109,9 +109,7 @@ std::string describe(const Problem& problem) {
   std::string text = fmt::format("{}, {}", name(problem.operation), describe_shape(problem));
   if (problem.operation == Operation::all_gather_gemm)
     text += fmt::format(", gathers {}", name(problem.gathered));
-  if (problem.operation == Operation::gemm_all_to_all || problem.operation == Operation::all_to_all_gemm) {
-    text += fmt::format(", exchanges {}", name(problem.exchange));
-  }
+  if (is_all_to_all(problem.operation)) text += fmt::format(", exchanges {}", name(problem.exchange));
   return text;
 }
 

@@ -287,8 +287,6 @@ Operator::Operator(const std::vector<Plan>& plans, const Communicator& communica
   validate(plans);
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
-  const DataType data_type = plans.front().problem.data_type;
-  require(data_type != DataType::fp32, "data_type", name(data_type), "must be bf16 or fp16 on a GPU");
   check_room(plans, plans[static_cast<std::size_t>(communicator.rank())]);
   state_ = std::make_unique<State>(plans, communicator, options);
 }

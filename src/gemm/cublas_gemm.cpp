@@ -15,6 +15,7 @@ void check_cublas(cublasStatus_t status, std::string_view call) {
 }
 
 cudaDataType_t cuda_type(DataType data_type) {
+  require(data_type != DataType::fp32, "data_type", name(data_type), "must be bf16 or fp16 on a GPU");
   return data_type == DataType::fp16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 

@@ -16,7 +16,7 @@ namespace flashoverlap {
 /// candidates.
 class CublasGemm {
  public:
-  /// `multiprocessors`: how many it may use; 0: all.
+  /// `multiprocessors`: how many it may use; 0: all. Throws `InvalidArgument` for data type fp32.
   CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
              OperandLayout b_layout, int multiprocessors = 0);
 

@@ -45,6 +45,10 @@ Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multipro
           .raster = row_blocks_together / tile.cluster_rows};
 }
 
+KernelTile kernel_tile(const Schedule& schedule) {
+  return {schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+}
+
 double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int64_t k, int multiprocessors) {
   // Fitted to one H200: a step takes 3.3 ns for every column of 128 rows that it multiplies, or 2.05 ns for
   // every row that the block loads, whichever is longer. That bounds 96 and 112 columns alone, and is a guess

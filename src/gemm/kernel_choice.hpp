@@ -26,6 +26,9 @@ std::span<const KernelTile> kernel_tiles();
 /// A schedule whose tiles a kernel computes, walked as suits it.
 Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multiprocessors);
 
+/// The kernel that a schedule asks for; there may be none like it.
+KernelTile kernel_tile(const Schedule& schedule);
+
 /// Microseconds that a GEMM is expected to take with a kernel on an H200 at full load; good for comparing
 /// kernels. Each wave costs its steps of 64 along k, bound by the tensor cores or by what a step loads, and a
 /// fixed part.

@@ -67,7 +67,7 @@ sm90::Kernel find_kernel(const Schedule& schedule, DataType data_type, OperandLa
                                                                   {{128, 128, 2}, sm90::kernel_128x128_2},
                                                                   {{128, 112, 1}, sm90::kernel_128x112_1},
                                                                   {{128, 96, 1}, sm90::kernel_128x96_1}}};
-  const KernelTile wanted{schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+  const KernelTile wanted = kernel_tile(schedule);
   for (const auto& [tile, finder] : finders) {
     if (tile == wanted) return finder(data_type, a, b);
   }

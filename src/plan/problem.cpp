@@ -11,15 +11,17 @@ bool communicates_first(Operation operation) {
   return operation == Operation::all_gather_gemm || operation == Operation::all_to_all_gemm;
 }
 
+bool is_all_to_all(Operation operation) {
+  return operation == Operation::gemm_all_to_all || operation == Operation::all_to_all_gemm;
+}
+
 namespace {
 
 // Rows and columns are 32-bit in plans; buffers hold up to `ranks` matrices below each other.
 constexpr std::int64_t max_extent = std::numeric_limits<std::int32_t>::max();
 
 bool routes_rows(const Problem& problem) {
-  return (problem.operation == Operation::gemm_all_to_all ||
-          problem.operation == Operation::all_to_all_gemm) &&
-         problem.exchange == Exchange::rows;
+  return is_all_to_all(problem.operation) && problem.exchange == Exchange::rows;
 }
 
 void check_divisible(std::int64_t value, int ranks, std::string_view field, std::string_view why) {

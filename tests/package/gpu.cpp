@@ -2,14 +2,23 @@
 // at the first variable that is missing.
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <iostream>
 
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 
+using namespace flashoverlap;
+
+void* allocate(std::int64_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
+  if (status != cudaSuccess) throw Error(cudaGetErrorString(status));
+  return memory;
+}
+
 int main() {
-  using namespace flashoverlap;
   try {
     const Communicator communicator = Communicator::from_environment();
     const Problem problem{.operation = Operation::gemm_all_reduce,
@@ -19,12 +28,9 @@ int main() {
                           .ranks = communicator.ranks()};
     Operator all_reduce(make_plans(problem, Schedule{.strategy = Strategy::signal, .multiprocessors = 116}),
                         communicator);
-    void* a = nullptr;
-    void* b = nullptr;
-    void* out = nullptr;
-    cudaMalloc(&a, 2 * problem.m * problem.k);
-    cudaMalloc(&b, 2 * problem.n * problem.k);
-    cudaMalloc(&out, 2 * problem.m * problem.n);
+    void* const a = allocate(2 * problem.m * problem.k);
+    void* const b = allocate(2 * problem.n * problem.k);
+    void* const out = allocate(2 * problem.m * problem.n);
     all_reduce.run(a, b, out, nullptr);
     all_reduce.wait();
   } catch (const Error& error) {

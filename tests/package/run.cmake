@@ -16,7 +16,8 @@ run(${CMAKE_COMMAND} --build ${consumer})
 run(${consumer}/consumer)
 if(EXPECT_CUDA)
   execute_process(
-    COMMAND ${CMAKE_COMMAND} -E env --unset=RANK --unset=WORLD_SIZE ${consumer}/gpu_consumer
+    COMMAND ${CMAKE_COMMAND} -E env --unset=RANK --unset=OMPI_COMM_WORLD_RANK --unset=PMI_RANK --unset=SLURM_PROCID
+            ${consumer}/gpu_consumer
     RESULT_VARIABLE status
     ERROR_VARIABLE said)
   if(status EQUAL 0 OR NOT said MATCHES "RANK = \\(not set\\)")
