@@ -12,6 +12,10 @@ namespace flashoverlap {
 struct OperatorOptions {
   /// Record when each message's waits were over and when it ended, for `Operator::timeline`.
   bool record_timeline = false;
+  /// The operator owns `out` (`Operator::result`), as it does where peers write it. AllReduce and
+  /// ReduceScatter of strategy `signal` then take fewer multiprocessors over NVLink, see
+  /// `Communicator::allocate`.
+  bool own_result = false;
 };
 
 /// When a message of the last run was signalled and done, in µs from the run's start.
@@ -50,8 +54,8 @@ class Operator {
 
   const Plan& plan() const noexcept;
 
-  /// The result of the last run where peers write it (`Buffer::peer_written` of `out`), until the next one
-  /// begins; null where `out` is the caller's.
+  /// The result of the last run where the operator owns it (`OperatorOptions::own_result`, or peers write it:
+  /// `Buffer::peer_written` of `out`), until the next one begins; null where `out` is the caller's.
   void* result() const noexcept;
   /// The operand that the last run has gathered or exchanged, until the next one begins; null where the plan
   /// has none. Rows that tiles read from a or b themselves, this rank's own, may be missing.

@@ -33,6 +33,7 @@ struct Case {
   Problem problem;
   Strategy strategy;
   Layout layout;
+  bool own_result = false;  // see OperatorOptions
 };
 
 struct Verdict {
@@ -74,7 +75,7 @@ class Graph {
 /// collectives can block.
 class CaseRun {
  public:
-  CaseRun(const GpuRank& gpu, const GpuCheck& check, const std::vector<Plan>& plans)
+  CaseRun(const GpuRank& gpu, const GpuCheck& check, const std::vector<Plan>& plans, bool own_result)
       : gpu_(gpu),
         check_(check),
         plan_(plans[static_cast<std::size_t>(gpu.rank())]),
@@ -88,7 +89,7 @@ class CaseRun {
                          {plan_.buffer(BufferRole::out).rows, plan_.buffer(BufferRole::out).cols}),
         random_(static_cast<std::uint64_t>(check.seed) * max_ranks + static_cast<std::uint64_t>(gpu.rank())) {
     gpu.barrier();
-    operator_.emplace(plans, gpu.communicator());
+    operator_.emplace(plans, gpu.communicator(), OperatorOptions{.own_result = own_result});
   }
   ~CaseRun() { cudaStreamSynchronize(gpu_.stream()); }
 
@@ -247,7 +248,11 @@ std::vector<Case> cases(const GpuCheck& check) {
                  check.strategies,
                  {Strategy::signal, Strategy::sequential, Strategy::copy, Strategy::store, Strategy::p2p})) {
           for (const Layout layout : all_if_empty(check.layouts, {Layout::natural, Layout::tiled})) {
-            if (supports(operation, strategy, layout)) wanted.push_back({problem, strategy, layout});
+            if (!supports(operation, strategy, layout)) continue;
+            wanted.push_back({problem, strategy, layout});
+            const bool sums = operation == gemm_all_reduce || operation == gemm_reduce_scatter;
+            if (sums && strategy == Strategy::signal)
+              wanted.push_back({problem, strategy, layout, /*own_result=*/true});
           }
         }
       }
@@ -273,15 +278,16 @@ Schedule schedule_for(const Case& wanted, int multiprocessors) {
 
 std::string described(const Case& wanted) {
   const Problem& problem = wanted.problem;
-  return fmt::format("{:<20} {:<10} {:<7} {:>5} {:>5} {:>5}", name(problem.operation), name(wanted.strategy),
-                     name(wanted.layout), problem.m, problem.n, problem.k);
+  return fmt::format("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5}", name(problem.operation),
+                     name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "", problem.m,
+                     problem.n, problem.k);
 }
 
 void print_headers(const GpuCheck& check) {
   fmt::print("{} GPUs, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(check.data_type),
              error_limit(check.data_type));
-  fmt::print("{:<20} {:<10} {:<7} {:>5} {:>5} {:>5}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n", "operation",
-             "strategy", "layout", "m", "n", "k", "groups", "runs", "error", "fp64", "element");
+  fmt::print("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n", "operation",
+             "strategy", "layout", "result", "m", "n", "k", "groups", "runs", "error", "fp64", "element");
 }
 
 void print(const Case& wanted, const std::vector<Plan>& plans, int runs, const Verdict& verdict) {
@@ -308,7 +314,7 @@ bool check_rank(const GpuRank& gpu, const GpuCheck& check, const std::vector<Cas
     }
     Verdict verdict;
     try {
-      verdict = CaseRun(gpu, check, plans).judge();
+      verdict = CaseRun(gpu, check, plans, each.own_result).judge();
     } catch (const InvalidArgument& refusal) {
       if (!check.strategies.empty()) throw;
       ++skipped;

@@ -41,31 +41,30 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 class BoundOperator {
  public:
   BoundOperator(const GpuRank& gpu, const Problem& problem, const Schedule& schedule,
-                const OperatorOptions& options = {})
-      : gpu_(gpu),
-        plans_(make_plans(problem, schedule)),
-        compare_(plan()),
-        own_out_(shape().peer_written ? 0 : elements_of(shape())) {
+                bool record_timeline = false)
+      : gpu_(gpu), plans_(make_plans(problem, schedule)), compare_(plan()) {
     gpu_.barrier();
-    operator_ = std::make_unique<Operator>(plans_, gpu.communicator(), options);
+    operator_ = std::make_unique<Operator>(
+        plans_, gpu.communicator(), OperatorOptions{.record_timeline = record_timeline, .own_result = true});
     gpu_.barrier();
   }
   void run(const GpuOperands& operands) {
-    operator_->run(operands.a.data(), operands.b.data(), out(), gpu_.stream());
+    operator_->run(operands.a.data(), operands.b.data(), nullptr, gpu_.stream());
   }
 
   double error(const GpuOperands& operands, GpuBaseline& baseline) {
     const DeliveryOrder order(plans_, gpu_.rank());
     gpu_.barrier();
-    if (out() != nullptr) {
-      const std::size_t bytes = elements_of(shape()) * sizeof(Element);
-      FLASHOVERLAP_CUDA(cudaMemsetAsync(out(), 0xFF, bytes, gpu_.stream()));
+    if (operator_->result() != nullptr) {
+      const std::size_t bytes = elements_of(plan().buffer(BufferRole::out)) * sizeof(Element);
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(operator_->result(), 0xFF, bytes, gpu_.stream()));
     }
     run(operands);
     operator_->wait();
     baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
     gpu_.synchronize();
-    const double error = gpu_.maximum(compare_(out(), baseline.result(), gpu_.stream()).relative);
+    const double error =
+        gpu_.maximum(compare_(operator_->result(), baseline.result(), gpu_.stream()).relative);
     gpu_.barrier();
     return error;
   }
@@ -74,13 +73,9 @@ class BoundOperator {
   RunTimes timeline() const { return operator_->timeline(); }
 
  private:
-  const Buffer& shape() const { return plan().buffer(BufferRole::out); }
-  void* out() const { return own_out_.size() > 0 ? own_out_.data() : operator_->result(); }
-
   const GpuRank& gpu_;
   std::vector<Plan> plans_;
   GpuComparison compare_;
-  DeviceArray<Element> own_out_;
   std::unique_ptr<Operator> operator_;
 };
 
@@ -231,7 +226,7 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
 
 Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const Schedule& schedule) {
   const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
-  BoundOperator bound(gpu, problem, schedule, {.record_timeline = true});
+  BoundOperator bound(gpu, problem, schedule, /*record_timeline=*/true);
   measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
   const RunTimes run = bound.timeline();
 

@@ -27,7 +27,7 @@ struct PredictedSchedule {
 constexpr double signal_us = 5;  // from the last raise to the collective's first instruction
 
 /// One collective of `count` elements of the whole matrix.
-void communicate(const Communicator& communicator, Operation operation, Element* data, Element* result,
+void communicate(const Communicator& communicator, Operation operation, void* data, void* result,
                  std::int64_t count, cudaStream_t stream) {
   const std::int64_t part = count / communicator.ranks();
   if (operation == Operation::gemm_all_reduce) {
@@ -38,8 +38,8 @@ void communicate(const Communicator& communicator, Operation operation, Element*
     std::vector<Communicator::Part> sends;
     std::vector<Communicator::Part> receives;
     for (int peer = 0; peer < communicator.ranks(); ++peer) {
-      sends.push_back({peer, data + peer * part, part});
-      receives.push_back({peer, result + peer * part, part});
+      sends.push_back({peer, static_cast<Element*>(data) + peer * part, part});
+      receives.push_back({peer, static_cast<Element*>(result) + peer * part, part});
     }
     communicator.exchange(sends, receives, DataType::bf16, stream);
   }
@@ -47,15 +47,15 @@ void communicate(const Communicator& communicator, Operation operation, Element*
 
 /// For the predictor. The last group's communication has the GPU to itself.
 GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double wave_us,
-                             const Curve& beside_gemm, const Curve& alone) {
+                             const CollectiveCosts& collective) {
   const std::int64_t entries = signalled_entries(problem, schedule);
   const double entry_bytes = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                              size_of(problem.data_type) / static_cast<double>(entries);
   GroupingCosts costs{.waves = grouped_waves(problem, schedule), .wave_us = wave_us};
-  costs.communication_us = [=, waves = costs.waves, &beside_gemm, &alone](int first, int count) {
+  costs.communication_us = [=, waves = costs.waves, &collective](int first, int count) {
     const std::int64_t begin = std::min(entries, entries_in(schedule, first));
     const std::int64_t end = std::min(entries, entries_in(schedule, first + count));
-    const Curve& curve = first + count == waves ? alone : beside_gemm;
+    const Curve& curve = first + count == waves ? collective.alone : collective.beside_gemm;
     return signal_us + curve.microseconds(static_cast<double>(end - begin) * entry_bytes);
   };
   return costs;
@@ -64,8 +64,7 @@ GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, d
 /// The best grouping by the predictor, and the best into two groups.
 void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Problem& problem, Schedule schedule,
                         double wave_us, CollectiveCurves& curves) {
-  const Curve& beside_gemm = curves.beside_gemm(schedule.comm_multiprocessors);
-  const Curve& alone = curves.alone();
+  const CollectiveCosts& collective = curves(schedule.comm_multiprocessors);
   PredictedSchedule best{.latency_us = std::numeric_limits<double>::infinity()};
   PredictedSchedule best_pair = best;
   const auto keep = [&](PredictedSchedule& kept, std::vector<int> groups, double latency_us) {
@@ -75,7 +74,7 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
   };
   for (const int first : first_groups(problem, schedule)) {
     schedule.groups = {first};
-    const GroupingCosts costs = measured_costs(problem, schedule, wave_us, beside_gemm, alone);
+    const GroupingCosts costs = measured_costs(problem, schedule, wave_us, collective);
     PredictedGrouping grouping = best_grouping(costs, first);
     keep(best, std::move(grouping.groups), grouping.latency_us);
     if (costs.waves == first) continue;
@@ -88,51 +87,59 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
 
 }  // namespace
 
-const Curve& CollectiveCurves::measured(int thread_blocks) {
-  const auto [place, is_new] = curves_.try_emplace(thread_blocks);
-  if (is_new) place->second = measure(thread_blocks);
+const CollectiveCosts& CollectiveCurves::operator()(int thread_blocks) {
+  const auto [place, is_new] = costs_.try_emplace(thread_blocks);
+  if (is_new) {
+    place->second = measure(thread_blocks);
+    if (thread_blocks > 0 && !gpu_.communicator().capped(thread_blocks).shares_memory())
+      place->second.alone = (*this)(0).alone;
+  }
   return place->second;
 }
 
-Curve CollectiveCurves::measure(int thread_blocks) const {
+CollectiveCosts CollectiveCurves::measure(int thread_blocks) const {
   constexpr std::int64_t largest = 64 << 20;
-  const DeviceArray<Element> data(largest / sizeof(Element));
-  const DeviceArray<Element> result(largest / sizeof(Element));
-  fill_random(data.data(), data.size(), DataType::bf16, static_cast<std::uint64_t>(gpu_.rank()),
+  const Communicator communicator = gpu_.communicator().capped(thread_blocks);
+  // As operators have it that own their result.
+  const std::shared_ptr<void> data = communicator.allocate(largest);
+  const std::shared_ptr<void> result = communicator.allocate(largest);
+  fill_random(data.get(), largest / sizeof(Element), DataType::bf16, static_cast<std::uint64_t>(gpu_.rank()),
               gpu_.stream());
   std::optional<BackgroundGemm> gemm;
   if (thread_blocks > 0) gemm.emplace(gpu_.multiprocessors() - thread_blocks);
   gpu_.barrier();
-  const Communicator communicator = gpu_.communicator().capped(thread_blocks);
   const auto least_us = [&](std::int64_t bytes, const std::function<void()>& prepare) {
     constexpr int repetitions = 3;
     std::vector<double> times;
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       prepare();
       times.push_back(gpu_.elapsed_us([&] {
-        communicate(communicator, operation_, data.data(), result.data(),
+        communicate(communicator, operation_, data.get(), result.get(),
                     bytes / static_cast<std::int64_t>(sizeof(Element)), gpu_.stream());
       }));
     }
     return std::ranges::min(gpu_.maxima(times));
   };
-  Curve curve;
-  double most_us = 0;        // so far: more bytes take no less time
+  CollectiveCosts costs;
+  // More bytes take no less time.
+  const auto add = [](Curve& curve, std::int64_t bytes, double us) {
+    if (!curve.points.empty()) us = std::max(us, curve.points.back().microseconds);
+    curve.points.push_back({static_cast<double>(bytes), us});
+  };
   least_us(largest, [] {});  // connects
   for (std::int64_t bytes = 1 << 20; bytes <= largest; bytes *= 4) {
     const double alone_us = least_us(bytes, [] {});
-    most_us = std::max(most_us, alone_us);
+    add(costs.alone, bytes, alone_us);
     if (gemm) {
       constexpr double meeting_us = 500;  // until all ranks have begun
       constexpr double worst_slowdown = 5;
       const auto keep_busy = [&] { gemm->keep_busy(meeting_us + worst_slowdown * alone_us); };
-      most_us = std::max(most_us, least_us(bytes, keep_busy));
+      add(costs.beside_gemm, bytes, std::max(alone_us, least_us(bytes, keep_busy)));
       gemm->wait();
     }
-    curve.points.push_back({static_cast<double>(bytes), most_us});
   }
   gpu_.barrier();
-  return curve;
+  return costs;
 }
 
 std::vector<Schedule> candidate_schedules(const Problem& problem, const Method& method, double gemm_us,

@@ -10,24 +10,27 @@
 
 namespace flashoverlap::cli {
 
-/// NCCL's time against the bytes of the whole matrix, measured when first asked for; then every rank asks at
-/// the same time.
+/// NCCL's time against the bytes of the whole matrix.
+struct CollectiveCosts {
+  Curve alone;  ///< with the GPU to itself
+  Curve beside_gemm;
+};
+
+/// Measured when first asked for; then every rank asks at the same time.
 class CollectiveCurves {
  public:
   CollectiveCurves(const GpuRank& gpu, Operation operation) : gpu_(gpu), operation_(operation) {}
 
-  /// With the GPU to itself.
-  const Curve& alone() { return measured(0); }
-  /// By so many thread blocks, while a GEMM occupies all other multiprocessors.
-  const Curve& beside_gemm(int thread_blocks) { return measured(thread_blocks); }
+  /// By so many thread blocks while a GEMM occupies all other multiprocessors, and then without it: by as
+  /// many where ranks share memory, by as many as NCCL likes elsewhere.
+  const CollectiveCosts& operator()(int thread_blocks);
 
  private:
-  const Curve& measured(int thread_blocks);
-  Curve measure(int thread_blocks) const;
+  CollectiveCosts measure(int thread_blocks) const;
 
   const GpuRank& gpu_;
   Operation operation_;
-  std::map<int, Curve> curves_;  // by cap on the thread blocks; 0: alone
+  std::map<int, CollectiveCosts> costs_;  // by thread blocks; 0: as many as NCCL likes
 };
 
 struct Method {

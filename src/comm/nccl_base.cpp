@@ -60,6 +60,7 @@ ncclComm_t NcclBase::split_for_transfers(int thread_blocks) {
   ncclConfig_t config = make_config(true);
   if (thread_blocks > 0) {
     config.maxCTAs = thread_blocks;
+    config.minCTAs = thread_blocks;  // of kernels for shared memory NCCL would take 7 to 9, which are slower
     // A cluster needs free multiprocessors next to each other, and what a GEMM leaves free lies anywhere.
     config.cgaClusterSize = 1;
   }

@@ -10,6 +10,7 @@
 #include "comm/background.hpp"
 #include "comm/nccl_base.hpp"
 #include "comm/nccl_error.hpp"
+#include "comm/nccl_memory.hpp"
 #include "comm/process_environment.hpp"
 #include "flashoverlap/communicator.hpp"
 
@@ -135,6 +136,7 @@ struct Communicator::State {
   std::vector<std::weak_ptr<State>> groups;
   std::string reason;
   std::atomic<bool> aborted = false;
+  std::atomic<bool> shares_memory = false;
 
   template <typename Enqueue>
   void call(std::string_view name, Enqueue enqueue) {
@@ -224,6 +226,26 @@ Communicator Communicator::capped(int thread_blocks) const {
   }
   state_->throw_if_aborted();
   return Communicator(made);
+}
+
+std::shared_ptr<void> Communicator::allocate(std::size_t bytes) const {
+  if (bytes == 0) return nullptr;
+  struct Held {
+    explicit Held(std::shared_ptr<State> the_state) : state(std::move(the_state)) {}
+    const std::shared_ptr<State> state;  // outlives the memory
+    NcclMemory memory{state->transfers};
+  };
+  const auto held = std::make_shared<Held>(state_);
+  state_->call("ncclMemAlloc", [&] { return held->memory.allocate(bytes); });
+  if (state_->thread_blocks > 0) {
+    state_->call("ncclCommWindowRegister", [&] { return held->memory.share(); });
+    state_->shares_memory = held->memory.is_shared();
+  }
+  return {held, held->memory.data()};
+}
+
+bool Communicator::shares_memory() const noexcept {
+  return state_->shares_memory;
 }
 
 int Communicator::rank() const noexcept {

@@ -64,8 +64,9 @@ struct Operator::State {
         plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
         communicator(all_ranks),
         beside_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
+        making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
         order(in_order(plan)),
-        memory(plans, all_ranks),
+        memory(plans, all_ranks, beside_gemm, options.own_result),
         messages(plans, order ? order->messages : plan.messages, communicator, beside_gemm, memory,
                  options.record_timeline) {
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
@@ -82,6 +83,7 @@ struct Operator::State {
     }
     warm_up();
     memory.meet();  // after what the warm-up gave back, which may wait for the GPUs of the whole process
+    making.reset();
     watch.emplace(
         communicator.options().wait_limit,
         RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
@@ -97,6 +99,21 @@ struct Operator::State {
     while (cudaEventQuery(joined) == cudaErrorNotReady) pause();
     cudaStreamSynchronize(communication);
     watch.reset();
+  }
+
+  /// A first transfer waits on the host for ranks that may have failed.
+  RunWatch::Callbacks watch_making() {
+    return {.begin = [device = communicator.device()] { leave_captures_alone(device); },
+            .running = [] { return 1; },
+            .find_error = [] {},
+            .expired =
+                [this] {
+                  return std::make_exception_ptr(CommunicationError(
+                      fmt::format("rank {} of {}: the ranks have not made an operator together in time",
+                                  communicator.rank(), communicator.ranks())));
+                },
+            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
+            .release = [] {}};
   }
 
   void make_kernel() {
@@ -175,7 +192,7 @@ struct Operator::State {
 
   void bind(const void* a, const void* b, void* out) {
     require(result == nullptr || out == nullptr || out == result, "out", out,
-            "must be null or Operator::result(), where peers write it");
+            "must be null or Operator::result(), where that is not null");
     check_address(BufferRole::a, a);
     check_address(BufferRole::b, b);
     if (result == nullptr) check_address(BufferRole::out, out);
@@ -264,6 +281,7 @@ struct Operator::State {
   const Plan& plan;
   Communicator communicator;
   Communicator beside_gemm;  // capped; aborted with the one it was made from
+  std::optional<RunWatch> making;
   const std::optional<InOrder> order;
   PlanMemory memory;
   std::array<void*, buffer_count> buffers{};

@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t alignment = 256;
 constexpr std::size_t failure_bytes = max_ranks * sizeof(std::uint32_t);  // at the beginning, a word each
 
-constexpr std::array workspace_roles{BufferRole::staging, BufferRole::inbox, BufferRole::gathered};
+constexpr std::array operators_roles{BufferRole::staging, BufferRole::inbox, BufferRole::gathered,
+                                     BufferRole::out};
 
 std::size_t align(std::size_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -21,6 +22,18 @@ std::size_t align(std::size_t bytes) {
 
 std::size_t bytes_of(const Plan& plan, const Buffer& buffer) {
   return static_cast<std::size_t>(buffer.rows * buffer.cols * size_of(plan.problem.data_type));
+}
+
+std::shared_ptr<void> device_memory(std::size_t bytes) {
+  const auto array = std::make_shared<DeviceArray<std::byte>>(bytes);
+  return {array, array->data()};
+}
+
+/// The same on every rank.
+std::size_t most_bytes(const std::vector<Plan>& plans, BufferRole role) {
+  std::size_t most = 0;
+  for (const Plan& plan : plans) most = std::max(most, bytes_of(plan, plan.buffer(role)));
+  return most;
 }
 
 }  // namespace
@@ -36,15 +49,21 @@ PlanMemory::Layout::Layout(const Plan& plan)
   }
 }
 
-PlanMemory::PlanMemory(const std::vector<Plan>& plans, const Communicator& communicator)
+PlanMemory::PlanMemory(const std::vector<Plan>& plans, const Communicator& communicator,
+                       const Communicator& collectives, bool own_result)
     : rank_(communicator.rank()) {
   for (const Plan& plan : plans) layouts_.emplace_back(plan);
   const auto own = static_cast<std::size_t>(rank_);
-  for (const BufferRole role : workspace_roles) {
+  const bool owns_sums = own_result && needs_sums_by_nccl(plans);
+  for (const BufferRole role : operators_roles) {
     const Buffer& buffer = plans[own].buffer(role);
-    if (!buffer.peer_written)
-      own_buffers_[static_cast<std::size_t>(role)] = DeviceArray<std::byte>(bytes_of(plans[own], buffer));
+    if (buffer.peer_written || (role == BufferRole::out && !own_result)) continue;
+    const bool is_summed = role == BufferRole::staging || role == BufferRole::out;
+    own_buffers_[static_cast<std::size_t>(role)] = owns_sums && is_summed
+                                                       ? collectives.allocate(most_bytes(plans, role))
+                                                       : device_memory(bytes_of(plans[own], buffer));
   }
+  shares_sums_ = owns_sums && collectives.shares_memory();
   if (needs_peer_memory(plans)) {
     peers_ = std::make_unique<PeerMemory>(communicator, layouts_[own].bytes);
   } else {
@@ -63,7 +82,7 @@ void* PlanMemory::buffer(int rank, BufferRole role) const {
   const auto index = static_cast<std::size_t>(role);
   const std::int64_t offset = layouts_[static_cast<std::size_t>(rank)].buffers[index];
   if (offset != none) return memory(rank) + offset;
-  return rank == rank_ ? own_buffers_[index].data() : nullptr;
+  return rank == rank_ ? own_buffers_[index].get() : nullptr;
 }
 
 std::uint32_t* PlanMemory::counters(int rank) const {

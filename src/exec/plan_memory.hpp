@@ -15,13 +15,18 @@ namespace flashoverlap {
 /// then also tell each other when they give up.
 class PlanMemory {
  public:
-  /// Every rank makes it at the same time. Throws as `PeerMemory` does.
-  PlanMemory(const std::vector<Plan>& plans, const Communicator& communicator);
+  /// Every rank makes it at the same time. `own_result`: with the result, and what `collectives` sum up is
+  /// theirs (`Communicator::allocate`). Throws as `PeerMemory` and `Communicator` do.
+  PlanMemory(const std::vector<Plan>& plans, const Communicator& communicator,
+             const Communicator& collectives, bool own_result);
 
   /// Null where a buffer is the caller's, of no size, or a peer's that this rank does not write.
   void* buffer(int rank, BufferRole role) const;
   /// Zero at first; null where this rank cannot address them.
   std::uint32_t* counters(int rank) const;
+
+  /// Whether ranks reach what NCCL sums up without buffers in between.
+  bool shares_sums() const noexcept { return shares_sums_; }
 
   /// See `PeerMemory::meet`; returns at once where there is no peer memory.
   void meet();
@@ -45,7 +50,8 @@ class PlanMemory {
 
   int rank_;
   std::vector<Layout> layouts_;  // [rank]
-  std::array<DeviceArray<std::byte>, buffer_count> own_buffers_;
+  std::array<std::shared_ptr<void>, buffer_count> own_buffers_;
+  bool shares_sums_ = false;
   DeviceArray<std::byte> own_;  // where there is no peer memory
   std::unique_ptr<PeerMemory> peers_;
   CudaStream side_{StreamPriority::high};  // for what must pass while others are stuck

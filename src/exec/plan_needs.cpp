@@ -20,6 +20,11 @@ bool is_nccl(const Message& message) {
   return false;
 }
 
+template <typename Is>
+bool any_message(const std::vector<Plan>& plans, Is is) {
+  return std::ranges::any_of(plans, [&](const Plan& plan) { return std::ranges::any_of(plan.messages, is); });
+}
+
 }  // namespace
 
 bool needs_peer_memory(const std::vector<Plan>& plans) {
@@ -34,8 +39,13 @@ bool needs_peer_memory(const std::vector<Plan>& plans) {
 }
 
 bool needs_nccl(const std::vector<Plan>& plans) {
-  return std::ranges::any_of(plans,
-                             [](const Plan& plan) { return std::ranges::any_of(plan.messages, is_nccl); });
+  return any_message(plans, is_nccl);
+}
+
+bool needs_sums_by_nccl(const std::vector<Plan>& plans) {
+  return any_message(plans, [](const Message& message) {
+    return message.kind == MessageKind::all_reduce || message.kind == MessageKind::reduce_scatter;
+  });
 }
 
 bool tiles_wait(const Plan& plan) {

@@ -14,6 +14,9 @@ bool needs_peer_memory(const std::vector<Plan>& plans);
 /// Whether any rank calls NCCL.
 bool needs_nccl(const std::vector<Plan>& plans);
 
+/// Whether NCCL sums anything up for any rank.
+bool needs_sums_by_nccl(const std::vector<Plan>& plans);
+
 /// Whether tiles of the rank wait for counters.
 bool tiles_wait(const Plan& plan);
 

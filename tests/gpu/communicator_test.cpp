@@ -232,6 +232,37 @@ TEST(Communicator, CapsCollectives) {
   });
 }
 
+TEST(Communicator, SumsInMemoryOfItsOwn) {
+  const int ranks = gpu_count();
+  constexpr std::int64_t count = 100'000;
+  on_ranks(ranks, [&](const Communicator& communicator) {
+    const OwnStream stream;
+    const Values own = numbers(communicator.rank(), ranks * count);
+    const Values sum = sum_of_numbers(ranks, ranks * count);
+    for (const int thread_blocks : {0, 4}) {
+      const Communicator capped = communicator.capped(thread_blocks);
+      const auto bytes = static_cast<std::size_t>(ranks * count * size_of(DataType::bf16));
+      const std::shared_ptr<void> source = capped.allocate(bytes);
+      const std::shared_ptr<void> destination = capped.allocate(bytes);
+      EXPECT_EQ(capped.allocate(0), nullptr);
+      const Elements given(DataType::bf16, own);
+      const Elements taken(DataType::bf16, Values(own.size()));
+      const auto copy = [&](void* to, const void* from) {
+        FLASHOVERLAP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+      };
+      copy(source.get(), given.at(0));
+      capped.reduce_scatter(source.get(), destination.get(), count, DataType::bf16, stream);
+      copy(taken.at(0), destination.get());
+      stream.wait();
+      EXPECT_EQ(slice(taken.values(), 0, count), slice(sum, communicator.rank() * count, count));
+      capped.all_reduce(source.get(), ranks * count, DataType::bf16, stream);
+      copy(taken.at(0), source.get());
+      stream.wait();
+      EXPECT_EQ(taken.values(), sum);
+    }
+  });
+}
+
 TEST(Communicator, IsReplayedFromAGraph) {
   const int ranks = gpu_count();
   constexpr std::int64_t count = 1000;
@@ -321,21 +352,19 @@ TEST(Communicator, AbortReleasesACollectiveWhosePartnerNeverComes) {
   });
 }
 
-/// The first collective connects the ranks, on the host.
-TEST(Communicator, AbortReleasesAHostThatWaitsForAConnection) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs 2 GPUs";
-  on_ranks(ranks, [&](const Communicator& communicator) {
+/// Rank 0 makes a call that waits on the host for ranks which never come.
+void expect_released_by_abort(const std::function<void(const Communicator&, Stream)>& call) {
+  on_ranks(gpu_count(), [&](const Communicator& communicator) {
+    const Communicator capped = communicator.capped(4);
     if (communicator.rank() != 0) return;
     const OwnStream stream;
-    const Elements data(DataType::fp32, Values(1000));
     std::thread watchdog([&] {
       std::this_thread::sleep_for(1s);
       communicator.abort("rank 1 was lost");
     });
     const auto begin = Clock::now();
     try {
-      communicator.all_reduce(data.at(0), 1000, DataType::fp32, stream);
+      call(capped, stream);
     } catch (const CommunicationError& error) {
       EXPECT_STREQ(error.what(), "rank 1 was lost");
     }
@@ -343,6 +372,19 @@ TEST(Communicator, AbortReleasesAHostThatWaitsForAConnection) {
     stream.wait();
     EXPECT_LT(Clock::now() - begin, 10s);
   });
+}
+
+TEST(Communicator, AbortReleasesAHostThatWaitsForAConnection) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  expect_released_by_abort([](const Communicator& communicator, Stream stream) {
+    const Elements data(DataType::fp32, Values(1000));
+    communicator.all_reduce(data.at(0), 1000, DataType::fp32, stream);  // the first connects the ranks
+  });
+}
+
+TEST(Communicator, AbortReleasesAHostThatWaitsToShareMemory) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  expect_released_by_abort([](const Communicator& communicator, Stream) { communicator.allocate(1 << 20); });
 }
 
 TEST(Communicator, RefusesWhatBreaksARule) {

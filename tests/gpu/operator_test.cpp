@@ -205,7 +205,7 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
     for (const testing::Case& drawn : cases) {
       member.meet();
       const std::vector<Plan> plans = make_plans(drawn.problem, drawn.schedule);
-      Operator op(plans, communicator);
+      Operator op(plans, communicator, {.own_result = drawn.problem.m % 2 == 0});
       Operands operands(op, seed);
       for (std::uint64_t run = 0; run < 4; ++run) {
         operands.fill(seed + run);
@@ -231,6 +231,7 @@ struct Setting {
   Operation operation;
   Strategy strategy = Strategy::signal;
   Layout layout = Layout::natural;
+  bool own_result = false;
 };
 
 std::vector<Plan> plans_of(const Setting& setting, int ranks) {
@@ -246,7 +247,9 @@ std::vector<Setting> settings() {
   for (const Operation operation : enumerators<Operation>) {
     for (const Strategy strategy : enumerators<Strategy>) {
       for (const Layout layout : enumerators<Layout>) {
-        if (supports(operation, strategy, layout)) all.push_back({operation, strategy, layout});
+        if (!supports(operation, strategy, layout)) continue;
+        all.push_back({operation, strategy, layout});
+        if (strategy == Strategy::signal) all.push_back({operation, strategy, layout, /*own_result=*/true});
       }
     }
   }
@@ -254,7 +257,8 @@ std::vector<Setting> settings() {
 }
 
 std::string describe(const Setting& setting) {
-  return fmt::format("{} {} {}", name(setting.operation), name(setting.strategy), name(setting.layout));
+  return fmt::format("{} {} {}{}", name(setting.operation), name(setting.strategy), name(setting.layout),
+                     setting.own_result ? " own" : "");
 }
 
 int number_from(const char* variable, int otherwise) {
@@ -272,7 +276,7 @@ TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
     for (const Setting& setting : settings()) {
       member.meet();
       const std::vector<Plan> plans = plans_of(setting, ranks);
-      Operator op(plans, communicator);
+      Operator op(plans, communicator, {.own_result = setting.own_result});
       Operands operands(op, 1);
       cudaGraph_t graph{};
       cudaGraphExec_t replay{};
@@ -344,9 +348,10 @@ TEST(Operator, SumsBySlicesRepeatBitByBitHoweverLateTheRanksAre) {
 }
 
 /// One run of all ranks, then so many of all but rank 0, which stays away for 6 seconds.
-void run_without_rank_0(const std::vector<Plan>& plans, const Communicator& communicator, int runs) {
+void run_without_rank_0(const std::vector<Plan>& plans, const Communicator& communicator, int runs,
+                        const OperatorOptions& options = {}) {
   const CudaStream stream;
-  Operator op(plans, communicator);
+  Operator op(plans, communicator, options);
   Operands operands(op, 1);
   operands.run(op, stream);
   op.wait();
@@ -362,13 +367,39 @@ TEST(Operator, AnAbsentRankGivesAnErrorInTimeThatNamesIt) {
   const int ranks = gpu_count();
   if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
   const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce}, ranks);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto errors = on_ranks(
-      ranks, 2s, [&](const Communicator& communicator) { run_without_rank_0(plans, communicator, 1); });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
-  for (int rank = 1; rank < ranks; ++rank) {
-    EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {} of", rank)));
-    EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr("all_reduce of group 0"));
+  for (const bool own_result : {false, true}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+      run_without_rank_0(plans, communicator, 1, {.own_result = own_result});
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
+    for (int rank = 1; rank < ranks; ++rank) {
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {} of", rank)));
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr("all_reduce of group 0"));
+    }
+  }
+}
+
+TEST(Operator, ARankThatDoesNotMakeItsOwnGivesTheOthersAnErrorInTime) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  for (const Setting& setting :
+       {Setting{Operation::gemm_all_reduce},
+        Setting{Operation::gemm_all_reduce, Strategy::signal, Layout::natural, /*own_result=*/true},
+        Setting{Operation::gemm_all_reduce, Strategy::copy}}) {
+    const std::vector<Plan> plans = plans_of(setting, ranks);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+      if (communicator.rank() == 0) {
+        if (setting.strategy == Strategy::signal) communicator.capped(16);  // leaves only in what comes next
+        return std::this_thread::sleep_for(8s);
+      }
+      const Operator op(plans, communicator, {.own_result = setting.own_result});
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
+    for (int rank = 1; rank < ranks; ++rank)
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {} of", rank)))
+          << describe(setting);
   }
 }
 
