@@ -44,6 +44,24 @@ TEST(PlanNeeds, PeerMemoryIsForCopiesAndStoresToOtherRanks) {
   }
 }
 
+TEST(PlanNeeds, CollectivesMeetWhatTheyReadAndWrite) {
+  const auto met = [](Operation operation, Strategy strategy) {
+    std::vector<BufferRole> roles;
+    for (const BufferRole role :
+         {BufferRole::a, BufferRole::out, BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
+      if (meets_collectives(plans_of(operation, strategy, 4), role)) roles.push_back(role);
+    }
+    return roles;
+  };
+  using Roles = std::vector<BufferRole>;
+  EXPECT_EQ(met(gemm_all_reduce, signal), Roles{BufferRole::out});
+  EXPECT_EQ(met(gemm_reduce_scatter, signal), (Roles{BufferRole::out, BufferRole::staging}));
+  EXPECT_EQ(met(all_gather_gemm, signal), (Roles{BufferRole::a, BufferRole::gathered}));
+  EXPECT_EQ(met(gemm_all_to_all, signal), Roles{});
+  EXPECT_EQ(met(gemm_reduce_scatter, p2p), Roles{});
+  EXPECT_EQ(met(gemm_all_reduce, copy), Roles{});
+}
+
 TEST(PlanNeeds, CopyEnginesAndStoresOfTilesTakeNoMultiprocessorsOfMessages) {
   for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce, gemm_all_to_all, all_gather_gemm})
     EXPECT_FALSE(takes_multiprocessors(plans_of(operation, copy, 4)));

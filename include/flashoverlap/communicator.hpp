@@ -60,12 +60,13 @@ class Communicator {
   /// to the user.
   Communicator capped(int thread_blocks) const;
 
-  /// GPU memory for what this communicator sums up, null for 0 bytes. If it is capped and its GPUs are linked
-  /// by NVLink, NCCL's kernels load from and store to the other ranks' memory without buffers in between (a
-  /// symmetric window), and 12 thread blocks are faster than 24 otherwise: AllReduce, and ReduceScatter whose
-  /// source and destination are both of this kind, each as far from the beginning on every rank. Every rank
-  /// asks at the same time, for as many bytes, and may wait on the host for the others as in a first
-  /// transfer. Freed with the last copy of the pointer, after all that was enqueued with it has ended.
+  /// GPU memory for collectives of this communicator, null for 0 bytes. If it is capped, its GPUs are linked
+  /// by NVLink and NCCL is 2.29.7 or newer, its kernels load from and store to this memory of other ranks
+  /// without buffers in between (a symmetric window), and 12 thread blocks are faster than 24 otherwise. What
+  /// must be of this kind is all_reduce's data, reduce_scatter's source, all_gather's destination, each as
+  /// far from its beginning on every rank. Every rank asks at the same time, for as many bytes, and may wait
+  /// on the host for the others as in a first transfer. Freed with the last copy of the pointer, after all
+  /// that was enqueued with it has ended.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
   /// Whether what `allocate` gave last is reached so.
   bool shares_memory() const noexcept;

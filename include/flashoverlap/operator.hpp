@@ -12,9 +12,8 @@ namespace flashoverlap {
 struct OperatorOptions {
   /// Record when each message's waits were over and when it ended, for `Operator::timeline`.
   bool record_timeline = false;
-  /// The operator owns `out` (`Operator::result`), as it does where peers write it. AllReduce and
-  /// ReduceScatter of strategy `signal` then take fewer multiprocessors over NVLink, see
-  /// `Communicator::allocate`.
+  /// The operator owns `out` (`Operator::result`), as it does where peers write it. AllReduce
+  /// by strategy `signal` then takes fewer multiprocessors over NVLink, see `Communicator::allocate`.
   bool own_result = false;
 };
 

@@ -165,6 +165,7 @@ class Report {
                        {"fabric", fabric_},
                        {"strategy", name(schedule.strategy)},
                        {"layout", name(schedule.layout)},
+                       {"tile_cols", schedule.tile_cols},
                        {"groups", schedule.groups},
                        {"waves_per_group", schedule.waves_per_group},
                        {"rounds", schedule.rounds},

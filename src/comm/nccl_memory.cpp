@@ -8,6 +8,11 @@ ncclResult_t NcclMemory::allocate(std::size_t bytes) {
 }
 
 ncclResult_t NcclMemory::share() {
+  // Before, its kernels for shared memory wait for a lost rank for ever, whatever is aborted.
+  constexpr int first_that_can_be_aborted = 22'907;
+  int version = 0;
+  const ncclResult_t known = ncclGetVersion(&version);
+  if (known != ncclSuccess || version < first_that_can_be_aborted) return known;
   return ncclCommWindowRegister(communicator_, memory_, bytes_, &window_, NCCL_WIN_COLL_SYMMETRIC);
 }
 

@@ -54,16 +54,17 @@ PlanMemory::PlanMemory(const std::vector<Plan>& plans, const Communicator& commu
     : rank_(communicator.rank()) {
   for (const Plan& plan : plans) layouts_.emplace_back(plan);
   const auto own = static_cast<std::size_t>(rank_);
-  const bool owns_sums = own_result && needs_sums_by_nccl(plans);
   for (const BufferRole role : operators_roles) {
-    const Buffer& buffer = plans[own].buffer(role);
+    const auto index = static_cast<std::size_t>(role);
+    const Buffer& buffer = plans[own].buffers[index];
     if (buffer.peer_written || (role == BufferRole::out && !own_result)) continue;
-    const bool is_summed = role == BufferRole::staging || role == BufferRole::out;
-    own_buffers_[static_cast<std::size_t>(role)] = owns_sums && is_summed
-                                                       ? collectives.allocate(most_bytes(plans, role))
-                                                       : device_memory(bytes_of(plans[own], buffer));
+    if (meets_collectives(plans, role)) {
+      own_buffers_[index] = collectives.allocate(most_bytes(plans, role));
+      is_shared_[index] = collectives.shares_memory();
+    } else {
+      own_buffers_[index] = device_memory(bytes_of(plans[own], buffer));
+    }
   }
-  shares_sums_ = owns_sums && collectives.shares_memory();
   if (needs_peer_memory(plans)) {
     peers_ = std::make_unique<PeerMemory>(communicator, layouts_[own].bytes);
   } else {

@@ -15,8 +15,8 @@ namespace flashoverlap {
 /// then also tell each other when they give up.
 class PlanMemory {
  public:
-  /// Every rank makes it at the same time. `own_result`: with the result, and what `collectives` sum up is
-  /// theirs (`Communicator::allocate`). Throws as `PeerMemory` and `Communicator` do.
+  /// Every rank makes it at the same time. `collectives` transfers what NCCL transfers; `own_result`: with
+  /// the result. Throws as `PeerMemory` and `Communicator` do.
   PlanMemory(const std::vector<Plan>& plans, const Communicator& communicator,
              const Communicator& collectives, bool own_result);
 
@@ -25,8 +25,8 @@ class PlanMemory {
   /// Zero at first; null where this rank cannot address them.
   std::uint32_t* counters(int rank) const;
 
-  /// Whether ranks reach what NCCL sums up without buffers in between.
-  bool shares_sums() const noexcept { return shares_sums_; }
+  /// Whether `collectives` reaches this rank's buffer on all ranks, see `Communicator::allocate`.
+  bool is_shared(BufferRole role) const { return is_shared_[static_cast<std::size_t>(role)]; }
 
   /// See `PeerMemory::meet`; returns at once where there is no peer memory.
   void meet();
@@ -51,7 +51,7 @@ class PlanMemory {
   int rank_;
   std::vector<Layout> layouts_;  // [rank]
   std::array<std::shared_ptr<void>, buffer_count> own_buffers_;
-  bool shares_sums_ = false;
+  std::array<bool, buffer_count> is_shared_{};
   DeviceArray<std::byte> own_;  // where there is no peer memory
   std::unique_ptr<PeerMemory> peers_;
   CudaStream side_{StreamPriority::high};  // for what must pass while others are stuck

@@ -42,9 +42,10 @@ bool needs_nccl(const std::vector<Plan>& plans) {
   return any_message(plans, is_nccl);
 }
 
-bool needs_sums_by_nccl(const std::vector<Plan>& plans) {
-  return any_message(plans, [](const Message& message) {
-    return message.kind == MessageKind::all_reduce || message.kind == MessageKind::reduce_scatter;
+bool meets_collectives(const std::vector<Plan>& plans, BufferRole role) {
+  return any_message(plans, [=](const Message& message) {
+    const bool is_collective = is_nccl(message) && message.kind != MessageKind::exchange;
+    return is_collective && (message.source.buffer == role || message.destination.buffer == role);
   });
 }
 

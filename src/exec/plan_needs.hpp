@@ -14,8 +14,8 @@ bool needs_peer_memory(const std::vector<Plan>& plans);
 /// Whether any rank calls NCCL.
 bool needs_nccl(const std::vector<Plan>& plans);
 
-/// Whether NCCL sums anything up for any rank.
-bool needs_sums_by_nccl(const std::vector<Plan>& plans);
+/// Whether a collective of any rank reads or writes its buffer.
+bool meets_collectives(const std::vector<Plan>& plans, BufferRole role);
 
 /// Whether tiles of the rank wait for counters.
 bool tiles_wait(const Plan& plan);
