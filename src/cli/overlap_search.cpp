@@ -9,6 +9,7 @@
 #include "cli/background_gemm.hpp"
 #include "cli/gpu_baseline.hpp"
 #include "cli/gpu_schedule.hpp"
+#include "exec/plan_needs.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "gemm/kernel_choice.hpp"
@@ -91,8 +92,9 @@ const CollectiveCosts& CollectiveCurves::operator()(int thread_blocks) {
   const auto [place, is_new] = costs_.try_emplace(thread_blocks);
   if (is_new) {
     place->second = measure(thread_blocks);
-    if (thread_blocks > 0 && !gpu_.communicator().capped(thread_blocks).shares_memory())
-      place->second.alone = (*this)(0).alone;
+    const bool is_fast =
+        thread_blocks >= enough_thread_blocks && gpu_.communicator().capped(thread_blocks).shares_memory();
+    if (thread_blocks > 0 && !is_fast) place->second.alone = (*this)(0).alone;
   }
   return place->second;
 }

@@ -46,7 +46,7 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
 /// that is nearly as fast: more waves leave more to communicate beside.
 std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int multiprocessors, int left_free) {
   constexpr double near = 1.15;
-  constexpr int few_waves = 8;
+  constexpr int few_waves = 2;
   const std::vector<Schedule> all =
       gpu_schedules(problem, strategy, Layout::natural, multiprocessors - left_free, left_free, near);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);

@@ -172,8 +172,10 @@ std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& par
 
 /// For a collective, which is at the same place in the lists of all ranks.
 const Communicator& CudaMessages::communicator_for(const Message& message) const {
-  const bool is_alone = &message == &messages_.back() && waits_for_tiles(plan_, message);
-  return is_alone && !memory_.is_shared(message.source.buffer) ? alone_ : beside_gemm_;
+  const bool is_last = &message == &messages_.back() && waits_for_tiles(plan_, message);
+  const bool is_fast =
+      memory_.is_shared(message.source.buffer) && plan_.schedule.comm_multiprocessors >= enough_thread_blocks;
+  return is_last && !is_fast ? alone_ : beside_gemm_;
 }
 
 void CudaMessages::transfer(const Message& message, const Buffers& own, cudaStream_t stream) const {

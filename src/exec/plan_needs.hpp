@@ -14,6 +14,10 @@ bool needs_peer_memory(const std::vector<Plan>& plans);
 /// Whether any rank calls NCCL.
 bool needs_nccl(const std::vector<Plan>& plans);
 
+/// With so many, collectives on shared memory (`Communicator::allocate`) are as fast as NCCL's others with
+/// the whole GPU.
+inline constexpr int enough_thread_blocks = 8;
+
 /// Whether a collective of any rank reads or writes its buffer.
 bool meets_collectives(const std::vector<Plan>& plans, BufferRole role);
 

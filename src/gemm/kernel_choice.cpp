@@ -55,12 +55,12 @@ double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int
   // on the high side. In a single wave all blocks ask for the same rows at the same time, and the L2 cache
   // delivers them at once. Along a long k blocks drift apart until L2 no longer holds what all of them read,
   // and of 128 columns some runs take up to a third longer.
-  constexpr std::int64_t long_k = 16'384;
   constexpr double multiplied_column_us = 3.3e-3;
-  const double loaded_row_us = k < long_k ? 2.05e-3 : 2.5e-3;
+  constexpr double loaded_row_us = 2.05e-3;
+  const double drift = tile.cols <= 128 && k >= 16'384 ? 1.1 : 1;
   constexpr double fixed_us = 2.2;
   const std::int64_t count = waves(tile, gemm, multiprocessors);
-  const double multiplied_us = multiplied_column_us * tile.cols;
+  const double multiplied_us = drift * multiplied_column_us * tile.cols;
   const double loaded_us = loaded_row_us * (tile.rows + static_cast<double>(tile.cols) / tile.cluster_rows);
   const double step_us = count == 1 ? multiplied_us : std::max(multiplied_us, loaded_us);
   return static_cast<double>(count) * (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
