@@ -46,10 +46,9 @@ void communicate(const Communicator& communicator, Operation operation, void* da
   }
 }
 
-/// For the predictor, which takes communication beside the GEMM to be so many times slower than measured. The
-/// last group's has the GPU to itself.
+/// For the predictor. The last group's communication has the GPU to itself.
 GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, double wave_us,
-                             const CollectiveCosts& collective, double slowdown) {
+                             const CollectiveCosts& collective) {
   const std::int64_t entries = signalled_entries(problem, schedule);
   const double entry_bytes = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                              size_of(problem.data_type) / static_cast<double>(entries);
@@ -57,16 +56,15 @@ GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, d
   costs.communication_us = [=, waves = costs.waves, &collective](int first, int count) {
     const std::int64_t begin = std::min(entries, entries_in(schedule, first));
     const std::int64_t end = std::min(entries, entries_in(schedule, first + count));
-    const double bytes = static_cast<double>(end - begin) * entry_bytes;
-    return signal_us + (first + count == waves ? collective.alone.microseconds(bytes)
-                                               : slowdown * collective.beside_gemm.microseconds(bytes));
+    const Curve& curve = first + count == waves ? collective.alone : collective.beside_gemm;
+    return signal_us + curve.microseconds(static_cast<double>(end - begin) * entry_bytes);
   };
   return costs;
 }
 
 /// The best grouping by the predictor, and the best into two groups.
 void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Problem& problem, Schedule schedule,
-                        double wave_us, CollectiveCurves& curves, double slowdown) {
+                        double wave_us, CollectiveCurves& curves) {
   const CollectiveCosts& collective = curves(schedule.comm_multiprocessors);
   PredictedSchedule best{.latency_us = std::numeric_limits<double>::infinity()};
   PredictedSchedule best_pair = best;
@@ -77,7 +75,7 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
   };
   for (const int first : first_groups(problem, schedule)) {
     schedule.groups = {first};
-    const GroupingCosts costs = measured_costs(problem, schedule, wave_us, collective, slowdown);
+    const GroupingCosts costs = measured_costs(problem, schedule, wave_us, collective);
     PredictedGrouping grouping = best_grouping(costs, first);
     keep(best, std::move(grouping.groups), grouping.latency_us);
     if (costs.waves == first) continue;
@@ -157,25 +155,17 @@ std::vector<Schedule> candidate_schedules(const Problem& problem, const Method& 
   std::vector<PredictedSchedule> candidates;
   for (const int count : comm_multiprocessors) {
     constexpr double near = 1.06;
-    const std::vector<Schedule> kernels =
-        gpu_schedules(problem, method.strategy, method.layout, multiprocessors - count, count, near);
-    // The curves are of a GEMM that reads little; beside a large one collectives are slower, and fewer groups
-    // are better.
-    for (const double slowdown : {1.0, 1.5}) {
-      std::vector<PredictedSchedule> likely;
-      for (const Schedule& schedule : kernels) {
-        const Shape entry{entry_rows(schedule), schedule.tile_cols};
-        const double wave_us = scale * expected_us(kernel_tile(schedule), entry);
-        add_best_groupings(likely, problem, schedule, wave_us, curves, slowdown);
-      }
-      std::ranges::sort(likely, {}, &PredictedSchedule::latency_us);
-      constexpr std::size_t kept = 2;
-      likely.resize(std::min(kept, likely.size()));
-      for (PredictedSchedule& each : likely) {
-        if (std::ranges::find(candidates, each.schedule, &PredictedSchedule::schedule) == candidates.end())
-          candidates.push_back(std::move(each));
-      }
+    std::vector<PredictedSchedule> of_count;
+    for (const Schedule& schedule :
+         gpu_schedules(problem, method.strategy, method.layout, multiprocessors - count, count, near)) {
+      const Shape entry{entry_rows(schedule), schedule.tile_cols};
+      const double wave_us = scale * expected_us(kernel_tile(schedule), entry);
+      add_best_groupings(of_count, problem, schedule, wave_us, curves);
     }
+    std::ranges::sort(of_count, {}, &PredictedSchedule::latency_us);
+    constexpr std::size_t kept = 3;
+    of_count.resize(std::min(kept, of_count.size()));
+    std::ranges::move(of_count, std::back_inserter(candidates));
   }
   std::ranges::sort(candidates, {}, &PredictedSchedule::latency_us);
   std::vector<Schedule> schedules;
