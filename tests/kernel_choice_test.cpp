@@ -24,6 +24,22 @@ TEST(KernelChoice, TakesANarrowerTileWhereItSavesAWave) {
   EXPECT_EQ(columns_for({1024, 1792}, 4096), 112);
 }
 
+TEST(KernelChoice, ExpectsNarrowTilesToDriftApartAlongALongK) {
+  for (const KernelTile& tile : kernel_tiles()) {
+    // So many waves that neither the fixed part nor a single wave's cheap loads matter.
+    const auto expected_us = [&](std::int64_t k) {
+      return expected_microseconds(tile, {16384, 16384}, k, 132);
+    };
+    const double growth =
+        (expected_us(16'384) - expected_us(8'192)) / (expected_us(8'192) - expected_us(4'096));
+    if (tile.cols == 128) {
+      EXPECT_GT(growth, 2.1);
+    } else if (tile.cols > 128) {
+      EXPECT_NEAR(growth, 2, 1e-6);
+    }
+  }
+}
+
 TEST(KernelChoice, DoesNotPairRowBlocksThatAreNotThere) {
   EXPECT_EQ(choose_kernel_tile({128, 16384}, 4096, multiprocessors).cluster_rows, 1);
 }

@@ -57,9 +57,23 @@ TEST(PlanNeeds, CollectivesMeetWhatTheyReadAndWrite) {
   EXPECT_EQ(met(gemm_all_reduce, signal), Roles{BufferRole::out});
   EXPECT_EQ(met(gemm_reduce_scatter, signal), (Roles{BufferRole::out, BufferRole::staging}));
   EXPECT_EQ(met(all_gather_gemm, signal), (Roles{BufferRole::a, BufferRole::gathered}));
+  EXPECT_EQ(met(all_gather_gemm, sequential), (Roles{BufferRole::a, BufferRole::gathered}));
   EXPECT_EQ(met(gemm_all_to_all, signal), Roles{});
+  EXPECT_EQ(met(all_to_all_gemm, signal), Roles{});
   EXPECT_EQ(met(gemm_reduce_scatter, p2p), Roles{});
   EXPECT_EQ(met(gemm_all_reduce, copy), Roles{});
+}
+
+TEST(PlanNeeds, FewThreadBlocksAreFastEnoughOnSharedMemoryOnly) {
+  EXPECT_TRUE(is_fast_enough(true, 8));
+  EXPECT_FALSE(is_fast_enough(true, 4));
+  EXPECT_FALSE(is_fast_enough(false, 24));
+}
+
+TEST(PlanNeeds, ACollectiveDoesNotMeetWhatAPeerWrites) {
+  std::vector<Plan> plans = plans_of(gemm_all_reduce, signal, 2);
+  plans[1].buffer(BufferRole::out).peer_written = true;
+  EXPECT_FALSE(meets_collectives(plans, BufferRole::out));
 }
 
 TEST(PlanNeeds, CopyEnginesAndStoresOfTilesTakeNoMultiprocessorsOfMessages) {

@@ -60,6 +60,12 @@ struct LauncherCase {
   std::array<std::string, 3> variables;
 };
 
+TEST(ProcessEnvironment, PeerAccessIsDisabledByNcclsVariableAlone) {
+  EXPECT_FALSE(peer_access_is_disabled(in({})));
+  EXPECT_FALSE(peer_access_is_disabled(in({{"NCCL_P2P_DISABLE", "0"}})));
+  EXPECT_TRUE(peer_access_is_disabled(in({{"NCCL_P2P_DISABLE", "1"}})));
+}
+
 class EachLauncher : public testing::TestWithParam<LauncherCase> {};
 
 TEST_P(EachLauncher, IsRead) {

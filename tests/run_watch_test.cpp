@@ -129,6 +129,23 @@ TEST(RunWatch, ReportsAnErrorThatIsNoticedDuringARun) {
   EXPECT_TRUE(reaches(watched.given_up, 1));
 }
 
+TEST(RunWatch, EndsOnlyWhenGivingUpIsOver) {
+  Watched watched;
+  std::atomic<int> giving_up = 0;
+  RunWatch::Callbacks callbacks = watched.callbacks();
+  callbacks.give_up = [&](const std::exception_ptr&) {
+    ++giving_up;
+    std::this_thread::sleep_for(100ms);
+    ++watched.given_up;
+  };
+  {
+    const RunWatch watch(10ms, callbacks);
+    watched.running = 1;
+    EXPECT_TRUE(reaches(giving_up, 1));
+  }
+  EXPECT_EQ(watched.given_up, 1);
+}
+
 TEST(RunWatch, EndsAtOnceWhileARunIsUnderWay) {
   Watched watched;
   const auto begin = Clock::now();

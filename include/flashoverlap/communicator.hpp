@@ -22,7 +22,14 @@ class CommunicationError : public Error {
 
 struct CommunicatorOptions {
   /// Bound of every wait on the host: for the other ranks to join, and for a run to end once it has begun.
+  /// Making an operator takes up to twice as long.
   std::chrono::milliseconds wait_limit{30'000};
+};
+
+/// GPU memory, freed with the last copy of `data`.
+struct CollectiveMemory {
+  std::shared_ptr<void> data;
+  bool is_shared = false;  ///< registered with NCCL, on all ranks or none
 };
 
 /// This rank's end. Belongs to the GPU that was current when it was made, and every call assumes that this
@@ -54,22 +61,22 @@ class Communicator {
   /// nothing can be split from here any more.
   Communicator split(int color) const;
 
-  /// The same ranks with collectives capped to so many thread blocks (0: NCCL decides), made when first asked
-  /// for; then every rank asks at the same time, as for `split`. `exchange` is not capped: only
-  /// NCCL_MAX_P2P_NCHANNELS, set before the process makes its first communicator, bounds it, and that is left
-  /// to the user.
+  /// The same ranks with collectives on so many thread blocks, where NCCL can, and never on more (0: NCCL
+  /// decides), made when first asked for; then every rank asks at the same time, as for `split`. `exchange`
+  /// is not capped: only NCCL_MAX_P2P_NCHANNELS, set before the process makes its first communicator, bounds
+  /// it, and that is left to the user.
   Communicator capped(int thread_blocks) const;
 
-  /// GPU memory for collectives of this communicator, null for 0 bytes. If it is capped, its GPUs are linked
-  /// by NVLink and NCCL is 2.29.7 or newer, its kernels load from and store to this memory of other ranks
-  /// without buffers in between (a symmetric window), and 12 thread blocks are faster than 24 otherwise. What
-  /// must be of this kind is all_reduce's data, reduce_scatter's source, all_gather's destination, each as
-  /// far from its beginning on every rank. Every rank asks at the same time, for as many bytes, and may wait
-  /// on the host for the others as in a first transfer. Freed with the last copy of the pointer, after all
-  /// that was enqueued with it has ended.
-  std::shared_ptr<void> allocate(std::size_t bytes) const;
-  /// Whether what `allocate` gave last is reached so.
-  bool shares_memory() const noexcept;
+  /// Memory for collectives of this communicator, none for 0 bytes. If it is capped, NCCL is 2.29.7 or newer
+  /// and GPUs address each other's memory, it is registered with NCCL (as a symmetric window). Over NVLink
+  /// NCCL's kernels then load from and store to this memory of other ranks without buffers in between, and 12
+  /// thread blocks are faster than 24 otherwise. What must be of this kind is all_reduce's data,
+  /// reduce_scatter's source, all_gather's destination, each as far from its beginning on every rank.
+  ///
+  /// Every rank asks at the same time, for as many bytes, and may wait on the host for the others as in a
+  /// first transfer. All give their memory back in the same order, at about the same time and after all that
+  /// was enqueued with it has ended: unlike cudaFree this does not wait for the GPU.
+  CollectiveMemory allocate(std::size_t bytes) const;
 
   int rank() const noexcept;
   int ranks() const noexcept;

@@ -12,8 +12,9 @@ namespace flashoverlap {
 struct OperatorOptions {
   /// Record when each message's waits were over and when it ended, for `Operator::timeline`.
   bool record_timeline = false;
-  /// The operator owns `out` (`Operator::result`), as it does where peers write it. AllReduce
-  /// by strategy `signal` then takes fewer multiprocessors over NVLink, see `Communicator::allocate`.
+  /// The operator owns `out` (`Operator::result`), as it does where peers write it; the same on all ranks.
+  /// AllReduce by strategy `signal` then takes fewer multiprocessors over NVLink, see
+  /// `Communicator::allocate`.
   bool own_result = false;
 };
 
@@ -36,15 +37,16 @@ struct RunTimes {
 /// that fails aborts the communicator, and with it what was split from it and every other operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, all of which must be GPUs of one
-/// host. Every rank then gives its operator back at about the same time, and none makes another one or
-/// enqueues anything that waits for other ranks before all have: CUDA may wait for all GPUs of a process to
-/// free memory.
+/// host; so do NCCL's collectives (`Communicator::allocate`). Every rank gives its operators back in the same
+/// order and at about the same time, and none makes another one or enqueues anything that waits for other
+/// ranks before all have: CUDA may wait for all GPUs of a process to free memory.
 class Operator {
  public:
   /// `plans`: every rank's, the same on all ranks; validated here (`InvalidPlan`). Allocates, loads kernels
-  /// and runs once to warm up, so every rank makes it at the same time. Throws `InvalidArgument` for what
-  /// this machine or the executor cannot do, on every rank where strategies `copy` or `store` lack peer
-  /// access.
+  /// and runs once to warm up, so every rank makes it at the same time. If one does not, the others abort
+  /// the communicator and throw `CommunicationError` within twice its `wait_limit`. Throws `InvalidArgument`
+  /// for what this machine or the executor cannot do, on every rank where strategies `copy` or `store` lack
+  /// peer access.
   Operator(const std::vector<Plan>& plans, const Communicator& communicator,
            const OperatorOptions& options = {});
   ~Operator();

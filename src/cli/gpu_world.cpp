@@ -209,8 +209,7 @@ void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
 std::string_view fabric() {
   // Threads of one process have the same host id.
   if (launched_world() && std::getenv("NCCL_HOSTID") != nullptr) return "network_like";
-  const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
-  return disabled != nullptr && std::string_view(disabled) == "1" ? "pcie_like" : "nvlink";
+  return peer_access_is_disabled(environment_variable) ? "pcie_like" : "nvlink";
 }
 
 }  // namespace flashoverlap::cli

@@ -90,23 +90,18 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
 
 const CollectiveCosts& CollectiveCurves::operator()(int thread_blocks) {
   const auto [place, is_new] = costs_.try_emplace(thread_blocks);
-  if (is_new) {
-    place->second = measure(thread_blocks);
-    const bool is_fast =
-        thread_blocks >= enough_thread_blocks && gpu_.communicator().capped(thread_blocks).shares_memory();
-    if (thread_blocks > 0 && !is_fast) place->second.alone = (*this)(0).alone;
-  }
+  if (is_new) place->second = measure(thread_blocks);
   return place->second;
 }
 
-CollectiveCosts CollectiveCurves::measure(int thread_blocks) const {
+CollectiveCosts CollectiveCurves::measure(int thread_blocks) {
   constexpr std::int64_t largest = 64 << 20;
   const Communicator communicator = gpu_.communicator().capped(thread_blocks);
-  // As operators have it that own their result.
-  const std::shared_ptr<void> data = communicator.allocate(largest);
-  const std::shared_ptr<void> result = communicator.allocate(largest);
-  fill_random(data.get(), largest / sizeof(Element), DataType::bf16, static_cast<std::uint64_t>(gpu_.rank()),
-              gpu_.stream());
+  // Shared as what an operator owns; sends and receives are as fast from any memory.
+  const CollectiveMemory data = communicator.allocate(largest);
+  const CollectiveMemory result = communicator.allocate(largest);
+  fill_random(data.data.get(), largest / sizeof(Element), DataType::bf16,
+              static_cast<std::uint64_t>(gpu_.rank()), gpu_.stream());
   std::optional<BackgroundGemm> gemm;
   if (thread_blocks > 0) gemm.emplace(gpu_.multiprocessors() - thread_blocks);
   gpu_.barrier();
@@ -116,7 +111,7 @@ CollectiveCosts CollectiveCurves::measure(int thread_blocks) const {
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       prepare();
       times.push_back(gpu_.elapsed_us([&] {
-        communicate(communicator, operation_, data.get(), result.get(),
+        communicate(communicator, operation_, data.data.get(), result.data.get(),
                     bytes / static_cast<std::int64_t>(sizeof(Element)), gpu_.stream());
       }));
     }
@@ -141,6 +136,7 @@ CollectiveCosts CollectiveCurves::measure(int thread_blocks) const {
     }
   }
   gpu_.barrier();
+  if (thread_blocks > 0 && !is_fast_enough(data.is_shared, thread_blocks)) costs.alone = (*this)(0).alone;
   return costs;
 }
 

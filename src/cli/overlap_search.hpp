@@ -22,11 +22,11 @@ class CollectiveCurves {
   CollectiveCurves(const GpuRank& gpu, Operation operation) : gpu_(gpu), operation_(operation) {}
 
   /// By so many thread blocks while a GEMM occupies all other multiprocessors, and then without it: by as
-  /// many where ranks share memory, by as many as NCCL likes elsewhere.
+  /// many where that `is_fast_enough`, by as many as NCCL likes elsewhere.
   const CollectiveCosts& operator()(int thread_blocks);
 
  private:
-  CollectiveCosts measure(int thread_blocks) const;
+  CollectiveCosts measure(int thread_blocks);
 
   const GpuRank& gpu_;
   Operation operation_;

@@ -27,8 +27,8 @@ class NcclBase {
   /// The base of the ranks that pass the same color, in the same order. Every rank splits at the same time.
   std::unique_ptr<NcclBase> split(int color);
 
-  /// All ranks, blocking, for transfers; collectives run on at most so many thread blocks (0: NCCL decides).
-  /// The caller destroys it.
+  /// All ranks, blocking, for transfers; collectives run on so many thread blocks where NCCL can, never on
+  /// more (0: NCCL decides). The caller destroys it.
   ncclComm_t split_for_transfers(int thread_blocks);
 
  private:

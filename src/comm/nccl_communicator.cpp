@@ -136,7 +136,6 @@ struct Communicator::State {
   std::vector<std::weak_ptr<State>> groups;
   std::string reason;
   std::atomic<bool> aborted = false;
-  std::atomic<bool> shares_memory = false;
 
   template <typename Enqueue>
   void call(std::string_view name, Enqueue enqueue) {
@@ -228,24 +227,16 @@ Communicator Communicator::capped(int thread_blocks) const {
   return Communicator(made);
 }
 
-std::shared_ptr<void> Communicator::allocate(std::size_t bytes) const {
-  if (bytes == 0) return nullptr;
-  struct Held {
-    explicit Held(std::shared_ptr<State> the_state) : state(std::move(the_state)) {}
-    const std::shared_ptr<State> state;  // outlives the memory
-    NcclMemory memory{state->transfers};
+CollectiveMemory Communicator::allocate(std::size_t bytes) const {
+  if (bytes == 0) return {};
+  const auto release = [state = state_](NcclMemory* memory) {
+    const std::unique_lock held(state->calling, longest_call);
+    delete memory;
   };
-  const auto held = std::make_shared<Held>(state_);
-  state_->call("ncclMemAlloc", [&] { return held->memory.allocate(bytes); });
-  if (state_->thread_blocks > 0) {
-    state_->call("ncclCommWindowRegister", [&] { return held->memory.share(); });
-    state_->shares_memory = held->memory.is_shared();
-  }
-  return {held, held->memory.data()};
-}
-
-bool Communicator::shares_memory() const noexcept {
-  return state_->shares_memory;
+  const std::shared_ptr<NcclMemory> memory(new NcclMemory(state_->transfers), release);
+  state_->call("ncclMemAlloc", [&] { return memory->allocate(bytes); });
+  if (state_->thread_blocks > 0) state_->call("ncclCommWindowRegister", [&] { return memory->share(); });
+  return {{memory, memory->data()}, memory->is_shared()};
 }
 
 int Communicator::rank() const noexcept {

@@ -1,5 +1,7 @@
 #include "comm/nccl_memory.hpp"
 
+#include "comm/process_environment.hpp"
+
 namespace flashoverlap {
 
 ncclResult_t NcclMemory::allocate(std::size_t bytes) {
@@ -13,6 +15,8 @@ ncclResult_t NcclMemory::share() {
   int version = 0;
   const ncclResult_t known = ncclGetVersion(&version);
   if (known != ncclSuccess || version < first_that_can_be_aborted) return known;
+  // It would register the memory all the same, and not use it.
+  if (peer_access_is_disabled(environment_variable)) return ncclSuccess;
   return ncclCommWindowRegister(communicator_, memory_, bytes_, &window_, NCCL_WIN_COLL_SYMMETRIC);
 }
 

@@ -18,7 +18,7 @@ class NcclMemory {
   /// Once.
   ncclResult_t allocate(std::size_t bytes);
   /// Every rank calls it at the same time, with as many bytes, and waits on the host for the others. Does
-  /// nothing where NCCL is too old, or does not find all its GPUs linked directly.
+  /// nothing where NCCL is too old, or its GPUs may not or cannot address each other.
   ncclResult_t share();
   bool is_shared() const noexcept { return window_ != nullptr; }
   void* data() const noexcept { return memory_; }

@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "comm/process_environment.hpp"
+
 namespace flashoverlap {
 
 /// What a rank tells the others.
@@ -64,11 +66,6 @@ std::uint64_t process_identity() {
     return std::uint64_t{random()} << 32 | random();
   }();
   return identity;
-}
-
-bool disabled_for_nccl() {
-  const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
-  return disabled != nullptr && std::string_view(disabled) == "1";
 }
 
 bool succeeded(cudaError_t status) {
@@ -214,7 +211,7 @@ std::byte* PeerMemory::of(int rank) const {
 /// Returns what stands in the way.
 std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) {
   const auto index = static_cast<std::size_t>(rank);
-  if (disabled_for_nccl()) return "NCCL_P2P_DISABLE forbids it";
+  if (peer_access_is_disabled(environment_variable)) return "NCCL_P2P_DISABLE forbids it";
   if (own.host != theirs.host) return fmt::format("rank {} is on another host", rank);
   if (own.process != theirs.process) {
     if (theirs.shareable == 0) return fmt::format("CUDA IPC cannot share the memory of rank {}", rank);

@@ -1,4 +1,4 @@
-/// What the launcher of one process per GPU says in environment variables.
+/// What environment variables say of the ranks: their launcher's, and NCCL's.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,9 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 
 /// Of this process.
 std::optional<std::string> environment_variable(const std::string& name);
+
+/// Whether NCCL_P2P_DISABLE forbids GPUs to address each other's memory: NCCL's, and so this library's.
+bool peer_access_is_disabled(const Lookup& lookup);
 
 /// How many processes a launcher has started, as its variable says.
 struct LaunchedProcesses {

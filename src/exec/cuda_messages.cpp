@@ -174,7 +174,7 @@ std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& par
 const Communicator& CudaMessages::communicator_for(const Message& message) const {
   const bool is_last = &message == &messages_.back() && waits_for_tiles(plan_, message);
   const bool is_fast =
-      memory_.is_shared(message.source.buffer) && plan_.schedule.comm_multiprocessors >= enough_thread_blocks;
+      is_fast_enough(memory_.is_shared(message.source.buffer), plan_.schedule.comm_multiprocessors);
   return is_last && !is_fast ? alone_ : beside_gemm_;
 }
 

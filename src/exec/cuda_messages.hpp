@@ -26,7 +26,7 @@ class CudaMessages {
 
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `beside_gemm` makes
   /// the transfers that meet the GEMM; `alone` the one after its last tiles, which has the GPU to itself,
-  /// unless its buffer is shared, where that is no faster. Loads kernels.
+  /// unless `beside_gemm` is fast enough (`is_fast_enough`). Loads kernels.
   CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages, const Communicator& alone,
                const Communicator& beside_gemm, const PlanMemory& memory, bool record_times);
 

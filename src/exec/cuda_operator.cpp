@@ -84,6 +84,7 @@ struct Operator::State {
     warm_up();
     memory.meet();  // after what the warm-up gave back, which may wait for the GPUs of the whole process
     making.reset();
+    communicator.check();  // it may have expired at the last moment
     watch.emplace(
         communicator.options().wait_limit,
         RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },

@@ -43,9 +43,9 @@ PlanMemory::Layout::Layout(const Plan& plan)
   for (std::size_t role = 0; role < buffer_count; ++role) {
     const Buffer& buffer = plan.buffers[role];
     const std::size_t size = bytes_of(plan, buffer);
-    const bool shared = buffer.peer_written && size > 0;
-    buffers[role] = shared ? static_cast<std::int64_t>(bytes) : none;
-    if (shared) bytes += align(size);
+    const bool in_peer_memory = buffer.peer_written && size > 0;
+    buffers[role] = in_peer_memory ? static_cast<std::int64_t>(bytes) : none;
+    if (in_peer_memory) bytes += align(size);
   }
 }
 
@@ -59,8 +59,9 @@ PlanMemory::PlanMemory(const std::vector<Plan>& plans, const Communicator& commu
     const Buffer& buffer = plans[own].buffers[index];
     if (buffer.peer_written || (role == BufferRole::out && !own_result)) continue;
     if (meets_collectives(plans, role)) {
-      own_buffers_[index] = collectives.allocate(most_bytes(plans, role));
-      is_shared_[index] = collectives.shares_memory();
+      CollectiveMemory memory = collectives.allocate(most_bytes(plans, role));
+      own_buffers_[index] = std::move(memory.data);
+      is_shared_[index] = memory.is_shared;
     } else {
       own_buffers_[index] = device_memory(bytes_of(plans[own], buffer));
     }

@@ -43,10 +43,16 @@ bool needs_nccl(const std::vector<Plan>& plans) {
 }
 
 bool meets_collectives(const std::vector<Plan>& plans, BufferRole role) {
+  const auto peer_writes = [=](const Plan& plan) { return plan.buffer(role).peer_written; };
+  if (std::ranges::any_of(plans, peer_writes)) return false;
   return any_message(plans, [=](const Message& message) {
     const bool is_collective = is_nccl(message) && message.kind != MessageKind::exchange;
     return is_collective && (message.source.buffer == role || message.destination.buffer == role);
   });
+}
+
+bool is_fast_enough(bool is_shared, int thread_blocks) {
+  return is_shared && thread_blocks >= 8;
 }
 
 bool tiles_wait(const Plan& plan) {

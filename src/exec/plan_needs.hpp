@@ -14,12 +14,12 @@ bool needs_peer_memory(const std::vector<Plan>& plans);
 /// Whether any rank calls NCCL.
 bool needs_nccl(const std::vector<Plan>& plans);
 
-/// With so many, collectives on shared memory (`Communicator::allocate`) are as fast as NCCL's others with
-/// the whole GPU.
-inline constexpr int enough_thread_blocks = 8;
-
-/// Whether a collective of any rank reads or writes its buffer.
+/// Whether a collective of any rank reads or writes its buffer, and no peer does.
 bool meets_collectives(const std::vector<Plan>& plans, BufferRole role);
+
+/// Whether a collective by so many thread blocks is as fast as NCCL's with the whole GPU: on memory that is
+/// shared (`CollectiveMemory`) 8 are enough.
+bool is_fast_enough(bool is_shared, int thread_blocks);
 
 /// Whether tiles of the rank wait for counters.
 bool tiles_wait(const Plan& plan);

@@ -242,9 +242,9 @@ TEST(Communicator, SumsInMemoryOfItsOwn) {
     for (const int thread_blocks : {0, 4}) {
       const Communicator capped = communicator.capped(thread_blocks);
       const auto bytes = static_cast<std::size_t>(ranks * count * size_of(DataType::bf16));
-      const std::shared_ptr<void> source = capped.allocate(bytes);
-      const std::shared_ptr<void> destination = capped.allocate(bytes);
-      EXPECT_EQ(capped.allocate(0), nullptr);
+      const std::shared_ptr<void> source = capped.allocate(bytes).data;
+      const std::shared_ptr<void> destination = capped.allocate(bytes).data;
+      EXPECT_EQ(capped.allocate(0).data, nullptr);
       const Elements given(DataType::bf16, own);
       const Elements taken(DataType::bf16, Values(own.size()));
       const auto copy = [&](void* to, const void* from) {
