@@ -37,9 +37,9 @@ struct RunTimes {
 /// that fails aborts the communicator, and with it what was split from it and every other operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, all of which must be GPUs of one
-/// host; so do NCCL's collectives (`Communicator::allocate`). Every rank gives its operators back in the same
-/// order and at about the same time, and none makes another one or enqueues anything that waits for other
-/// ranks before all have: CUDA may wait for all GPUs of a process to free memory.
+/// host, and NCCL's collectives may (`Communicator::allocate`). Every rank gives its operators back in the
+/// same order and at about the same time, and none makes another one or enqueues anything that waits for
+/// other ranks before all have: CUDA may wait for all GPUs of a process to free memory.
 class Operator {
  public:
   /// `plans`: every rank's, the same on all ranks; validated here (`InvalidPlan`). Allocates, loads kernels
