@@ -55,16 +55,16 @@ void expect_refused(const Variables& variables, const std::string& name, const s
   }
 }
 
-struct LauncherCase {
-  std::string name;
-  std::array<std::string, 3> variables;
-};
-
 TEST(ProcessEnvironment, PeerAccessIsDisabledByNcclsVariableAlone) {
   EXPECT_FALSE(peer_access_is_disabled(in({})));
   EXPECT_FALSE(peer_access_is_disabled(in({{"NCCL_P2P_DISABLE", "0"}})));
   EXPECT_TRUE(peer_access_is_disabled(in({{"NCCL_P2P_DISABLE", "1"}})));
 }
+
+struct LauncherCase {
+  std::string name;
+  std::array<std::string, 3> variables;
+};
 
 class EachLauncher : public testing::TestWithParam<LauncherCase> {};
 

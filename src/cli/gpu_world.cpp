@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -208,7 +207,7 @@ void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
 
 std::string_view fabric() {
   // Threads of one process have the same host id.
-  if (launched_world() && std::getenv("NCCL_HOSTID") != nullptr) return "network_like";
+  if (launched_world() && environment_variable("NCCL_HOSTID")) return "network_like";
   return peer_access_is_disabled(environment_variable) ? "pcie_like" : "nvlink";
 }
 

@@ -98,9 +98,9 @@ CollectiveCosts CollectiveCurves::measure(int thread_blocks) {
   constexpr std::int64_t largest = 64 << 20;
   const Communicator communicator = gpu_.communicator().capped(thread_blocks);
   // Shared as what an operator owns; sends and receives are as fast from any memory.
-  const CollectiveMemory data = communicator.allocate(largest);
-  const CollectiveMemory result = communicator.allocate(largest);
-  fill_random(data.data.get(), largest / sizeof(Element), DataType::bf16,
+  const CollectiveMemory source = communicator.allocate(largest);
+  const CollectiveMemory destination = communicator.allocate(largest);
+  fill_random(source.data.get(), largest / sizeof(Element), DataType::bf16,
               static_cast<std::uint64_t>(gpu_.rank()), gpu_.stream());
   std::optional<BackgroundGemm> gemm;
   if (thread_blocks > 0) gemm.emplace(gpu_.multiprocessors() - thread_blocks);
@@ -111,7 +111,7 @@ CollectiveCosts CollectiveCurves::measure(int thread_blocks) {
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       prepare();
       times.push_back(gpu_.elapsed_us([&] {
-        communicate(communicator, operation_, data.data.get(), result.data.get(),
+        communicate(communicator, operation_, source.data.get(), destination.data.get(),
                     bytes / static_cast<std::int64_t>(sizeof(Element)), gpu_.stream());
       }));
     }
@@ -136,7 +136,7 @@ CollectiveCosts CollectiveCurves::measure(int thread_blocks) {
     }
   }
   gpu_.barrier();
-  if (thread_blocks > 0 && !is_fast_enough(data.is_shared, thread_blocks)) costs.alone = (*this)(0).alone;
+  if (thread_blocks > 0 && !is_fast_enough(source.is_shared, thread_blocks)) costs.alone = (*this)(0).alone;
   return costs;
 }
 

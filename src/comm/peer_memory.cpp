@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -49,8 +48,8 @@ std::size_t round_up(std::size_t bytes, std::size_t multiple) {
 /// The same for processes whose GPUs may address each other. NCCL_HOSTID tells NCCL's ranks apart, and these.
 std::uint64_t host_identity() {
   std::string text;
-  if (const char* const host = std::getenv("NCCL_HOSTID")) {
-    text = host;
+  if (const auto host = environment_variable("NCCL_HOSTID")) {
+    text = *host;
   } else {
     std::array<char, 256> host_name{};
     gethostname(host_name.data(), host_name.size() - 1);

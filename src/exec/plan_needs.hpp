@@ -5,7 +5,7 @@
 
 #include "flashoverlap/plan.hpp"
 
-/// What the plans of all ranks need of the GPUs they run on.
+/// What the plans of all ranks need of the GPUs they run on and of what they communicate through.
 namespace flashoverlap {
 
 /// Whether any rank writes or raises anything of another one itself.

@@ -128,8 +128,7 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
              .gathered = pick(enumerators<Operand>),
              .exchange = pick(enumerators<Exchange>)};
   const auto divide = [&](std::int64_t& extent) { extent = (extent + ranks - 1) / ranks * ranks; };
-  const bool exchanges =
-      problem.operation == Operation::gemm_all_to_all || problem.operation == Operation::all_to_all_gemm;
+  const bool exchanges = is_all_to_all(problem.operation);
   if (problem.operation != Operation::gemm_all_reduce) divide(problem.m);
   if (problem.operation == Operation::all_gather_gemm || (exchanges && problem.exchange == Exchange::heads)) {
     problem.n *= ranks;
@@ -391,7 +390,8 @@ TEST(Operator, ARankThatDoesNotMakeItsOwnGivesTheOthersAnErrorInTime) {
     const auto begin = std::chrono::steady_clock::now();
     const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
       if (communicator.rank() == 0) {
-        if (setting.strategy == Strategy::signal) communicator.capped(16);  // leaves only in what comes next
+        if (setting.strategy == Strategy::signal)
+          communicator.capped(16);  // so that the others wait behind it
         return std::this_thread::sleep_for(8s);
       }
       const Operator op(plans, communicator, {.own_result = setting.own_result});
