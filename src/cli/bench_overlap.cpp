@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nccl.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/arguments.hpp"
@@ -111,11 +113,24 @@ struct Arguments {
   }
 };
 
+/// What NCCL is told.
+Json nccl_environment() {
+  Json variables = Json::object();
+  for (char** place = environ; *place != nullptr; ++place) {
+    const std::string_view variable(*place);
+    const std::size_t equals = variable.find('=');
+    if (!variable.starts_with("NCCL_") || equals == std::string_view::npos) continue;
+    variables[std::string(variable.substr(0, equals))] = variable.substr(equals + 1);
+  }
+  return variables;
+}
+
 Json machine_record(const Arguments& arguments) {
   Json machine = gpu_machine();
   int nccl = 0;
   ncclGetVersion(&nccl);
   machine["nccl"] = nccl;
+  machine["nccl_environment"] = nccl_environment();
   machine["gpus"] = arguments.gpus;
   machine["fabric"] = fabric();
   machine["command"] = arguments.command();
