@@ -22,6 +22,15 @@ check() {
   run "$@" $command check --gpus "$gpus" --runs "$runs" --delays 200 --graph
 }
 
+# Eight ranks on fewer GPUs, where NCCL lets ranks share one
+check_shared() {
+  [ "$gpus" -lt 8 ] || return 0
+  shared="$ranks 8 --gpus $gpus $command check --gpus 8"
+  $shared gemm_all_reduce --strategy sequential --m 128 --n 64 --k 64 --runs 1 >/dev/null 2>&1 ||
+    { echo "8 ranks on $gpus GPUs: skipped, as this NCCL gives each rank a GPU (2.30 does not)"; return 0; }
+  run $shared --m 520 --n 776 --k 264 --runs "$runs" --delays 200 --graph --wait-limit 120
+}
+
 # FABRIC STRATEGIES M LAUNCHER...: each operation, with a picture of the last shape
 bench() {
   fabric=$1
@@ -51,6 +60,7 @@ case "${1:-}" in
     check env
     check env NCCL_P2P_DISABLE=1
     check $ranks "$gpus" --hosts 2
+    check_shared
     ;;
   bench)
     several

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Starts a command once for each GPU of this machine, as torchrun would, and waits for all. When one fails the others
-# are ended, and its status is returned. With --hosts, NCCL is made to believe in so many hosts.
+# Starts a command once for each rank, as torchrun would, and waits for all. When one fails the others are ended, and
+# its status is returned. Each rank has a GPU of this machine to itself; with --gpus, which needs NCCL 2.30, they share
+# so many: slow, but it shows that more ranks than there are GPUs agree. With --hosts, NCCL is made to believe in so many
+# hosts.
 set -u
 
 usage() {
-  echo "usage: scripts/run_ranks.sh RANKS [--hosts HOSTS] COMMAND..." >&2
+  echo "usage: scripts/run_ranks.sh RANKS [--gpus GPUS] [--hosts HOSTS] COMMAND..." >&2
   exit 2
 }
 
@@ -15,15 +17,20 @@ is_count() {
 ranks="${1:-}"
 is_count "$ranks" || usage
 shift
+gpus="$ranks"
 hosts=0
-if [ "${1:-}" = --hosts ]; then
-  hosts="${2:-}"
-  is_count "$hosts" || usage
-  [ "$hosts" -le "$ranks" ] || usage
+while [[ "${1:-}" = --gpus || "${1:-}" = --hosts ]]; do
+  is_count "${2:-}" || usage
+  [ "$2" -le "$ranks" ] || usage
+  case "$1" in
+    --gpus) gpus="$2" ;;
+    --hosts) hosts="$2" ;;
+  esac
   shift 2
-fi
+done
 [ $# -gt 0 ] || usage
 
+[ "$gpus" -eq "$ranks" ] || export NCCL_MULTI_RANK_GPU_ENABLE=1
 export WORLD_SIZE="$ranks" MASTER_ADDR=127.0.0.1 MASTER_PORT="${MASTER_PORT:-$((20000 + $$ % 10000))}"
 processes=()
 end_all() {
@@ -33,7 +40,7 @@ end_all() {
 trap 'end_all; exit 130' INT TERM
 for ((rank = 0; rank < ranks; ++rank)); do
   (
-    export RANK="$rank" LOCAL_RANK="$rank"
+    export RANK="$rank" LOCAL_RANK=$((rank % gpus))
     [ "$hosts" -eq 0 ] || export NCCL_HOSTID="host$((rank * hosts / ranks))"
     exec "$@"
   ) &

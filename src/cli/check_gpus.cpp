@@ -284,7 +284,7 @@ std::string described(const Case& wanted) {
 }
 
 void print_headers(const GpuCheck& check) {
-  fmt::print("{} GPUs, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(check.data_type),
+  fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(check.data_type),
              error_limit(check.data_type));
   fmt::print("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n", "operation",
              "strategy", "layout", "result", "m", "n", "k", "groups", "runs", "error", "fp64", "element");

@@ -43,16 +43,48 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
 }
 
 /// The kernel that is expected to be fastest; and where it makes few waves, the one with the smallest tiles
-/// that is nearly as fast: more waves leave more to communicate beside.
+/// that is nearly as fast: more waves leave more to communicate beside. Slow links have more to gain.
 std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int multiprocessors, int left_free) {
   constexpr double near = 1.15;
-  constexpr int few_waves = 2;
+  const int few_waves = strategy == Strategy::p2p ? 4 : 2;
   const std::vector<Schedule> all =
       gpu_schedules(problem, strategy, Layout::natural, multiprocessors - left_free, left_free, near);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
   if (smallest.tile_cols == all.front().tile_cols || waves(problem, all.front()) > few_waves)
     return {all.front()};
   return {all.front(), smallest};
+}
+
+/// Whether every slice has as many waves, as lists of groups need.
+bool slices_are_alike(const Problem& problem, const Schedule& schedule) {
+  const std::int64_t blocks = std::int64_t{problem.ranks} * schedule.rounds * entry_rows(schedule);
+  return !is_all_to_all(problem.operation) && problem.m % blocks == 0;
+}
+
+/// A wave, then groups of `size`, and a wave at last: a short first group soon begins the communication, a
+/// short last one leaves little to compute behind it, and few groups between them cost NCCL little.
+std::vector<int> groups_between_waves(int waves, int size) {
+  std::vector<int> groups{1};
+  for (int left = waves - 2; left > 0; left -= groups.back()) groups.push_back(std::min(size, left));
+  groups.push_back(1);
+  return groups;
+}
+
+/// A schedule with each way to group that is worth a trial.
+void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Schedule schedule) {
+  const int count = waves(problem, schedule);
+  std::set<int> sizes;
+  for (const int groups : {1, 2, 4, 8}) sizes.insert(static_cast<int>(divide_up(count, groups)));
+  for (const int size : sizes) {
+    schedule.waves_per_group = std::max(1, size);
+    schedules.push_back(schedule);
+  }
+  if (schedule.strategy != Strategy::p2p || !slices_are_alike(problem, schedule)) return;
+  for (const int size : {2, 4}) {
+    if (size > count - 2) break;
+    schedule.groups = groups_between_waves(count, size);
+    schedules.push_back(schedule);
+  }
 }
 
 }  // namespace
@@ -66,13 +98,7 @@ std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy
       for (const int rounds : in_rounds ? std::vector{1, 2, 4, 8} : std::vector{1}) {
         if (rounds > most_rounds(problem, schedule)) break;
         schedule.rounds = rounds;
-        std::set<int> sizes;
-        for (const int groups : {1, 2, 4, 8})
-          sizes.insert(static_cast<int>(divide_up(waves(problem, schedule), groups)));
-        for (const int size : sizes) {
-          schedule.waves_per_group = std::max(1, size);
-          schedules.push_back(schedule);
-        }
+        add_groupings(schedules, problem, schedule);
       }
     }
   }
