@@ -66,7 +66,7 @@ case "${1:-}" in
     several
     bench nvlink signal,copy,store 1024,2048,4096,8192,16384 env
     bench_peers
-    bench pcie_like signal,p2p 2048,8192 env NCCL_P2P_DISABLE=1
+    bench pcie_like signal,p2p 2048,8192 env NCCL_P2P_DISABLE=1 NCCL_P2P_PCI_CHUNKSIZE=524288
     bench network_like signal,p2p 2048 $ranks "$gpus" --hosts 2
     ;;
   *) echo "usage: scripts/gpu_suite.sh test|bench" >&2; exit 2 ;;

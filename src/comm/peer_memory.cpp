@@ -32,14 +32,15 @@ struct PeerMemory::Header {
   std::array<Record, max_ranks> all;
   std::uint32_t own_obstacle;
   std::array<std::uint32_t, max_ranks> obstacles;
-  std::uint32_t own_meetings;
-  std::array<std::uint32_t, max_ranks> meetings;  ///< that each rank has come to
+  std::uint32_t own_word;
+  std::array<std::uint32_t, max_ranks> words;  ///< how many meetings each rank has come to, and `farewell`
 };
 
 namespace {
 
 constexpr std::size_t alignment = 256;
 constexpr std::size_t block_bytes = 2 << 20;  // what CUDA IPC shares at a time
+constexpr std::uint32_t farewell = 1U << 31;  // a rank closes its mappings, and comes to no more meetings
 
 std::size_t round_up(std::size_t bytes, std::size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
@@ -189,8 +190,9 @@ PeerMemory::~PeerMemory() {
   // The others count this rank out before they can know that its mappings are closed, which take no time and
   // are not used any more.
   try {
-    come();
-    if (!all_come(communicator_.options().wait_limit)) own_->abandon();
+    tell_all(meetings_ | farewell);
+    const auto is_farewell = [](std::uint32_t word) { return (word & farewell) != 0; };
+    if (!told_by_all(communicator_.options().wait_limit, is_farewell)) own_->abandon();
   } catch (const Error&) {
     own_->abandon();  // the GPU does not answer any more
   }
@@ -254,30 +256,36 @@ void PeerMemory::await_gathered() const {
 }
 
 void PeerMemory::come() {
-  ++meetings_;
+  tell_all(++meetings_);
+}
+
+void PeerMemory::tell_all(std::uint32_t word) const {
   const auto self = static_cast<std::size_t>(communicator_.rank());
-  std::uint32_t* const count = &header(communicator_.rank())->own_meetings;
-  FLASHOVERLAP_CUDA(cudaMemcpyAsync(count, &meetings_, sizeof meetings_, cudaMemcpyHostToDevice, stream_));
+  std::uint32_t* const own = &header(communicator_.rank())->own_word;
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(own, &word, sizeof word, cudaMemcpyHostToDevice, stream_));
   for (int rank = 0; rank < communicator_.ranks(); ++rank) {
-    FLASHOVERLAP_CUDA(cudaMemcpyAsync(&header(rank)->meetings[self], count, sizeof meetings_,
-                                      cudaMemcpyDeviceToDevice, stream_));
+    FLASHOVERLAP_CUDA(
+        cudaMemcpyAsync(&header(rank)->words[self], own, sizeof word, cudaMemcpyDeviceToDevice, stream_));
   }
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
 }
 
-bool PeerMemory::all_come(std::chrono::milliseconds limit) const {
+template <typename Predicate>
+bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds) const {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  std::vector<std::uint32_t> meetings(neighbours_.size());
+  std::vector<std::uint32_t> words(neighbours_.size());
   for (;;) {
-    FLASHOVERLAP_CUDA(cudaMemcpyAsync(meetings.data(), &header(communicator_.rank())->meetings,
-                                      meetings.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost,
-                                      stream_));
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(words.data(), &header(communicator_.rank())->words,
+                                      words.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream_));
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
-    if (std::ranges::all_of(meetings, [this](std::uint32_t count) { return count >= meetings_; }))
-      return true;
+    if (std::ranges::all_of(words, holds)) return true;
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+}
+
+bool PeerMemory::all_come(std::chrono::milliseconds limit) const {
+  return told_by_all(limit, [this](std::uint32_t word) { return (word & ~farewell) >= meetings_; });
 }
 
 void PeerMemory::meet() {

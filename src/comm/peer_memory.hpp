@@ -45,6 +45,10 @@ class PeerMemory {
   std::string open(int rank, const Record& own, const Record& theirs);
   void await_gathered() const;
   void come();
+  void tell_all(std::uint32_t word) const;
+  /// Whether what every rank has told this one satisfies `holds` in time.
+  template <typename Predicate>
+  bool told_by_all(std::chrono::milliseconds limit, Predicate holds) const;
   /// Whether all ranks have come to this rank's last meeting in time.
   bool all_come(std::chrono::milliseconds limit) const;
 
