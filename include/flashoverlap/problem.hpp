@@ -88,6 +88,9 @@ Shape out_shape(const Problem& problem, int rank);
 /// Whether the GEMM computes with what was communicated, instead of communicating what it computed.
 bool communicates_first(Operation operation);
 
+/// Whether this is the operand that is gathered before the GEMM.
+bool gathers(const Problem& problem, Operand operand);
+
 /// Whether every rank has something of its own for every other: `Problem::exchange` says what.
 bool is_all_to_all(Operation operation);
 

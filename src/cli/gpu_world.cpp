@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/arguments.hpp"
+#include "comm/await_stream.hpp"
 #include "comm/bounded_wait.hpp"
 #include "comm/process_environment.hpp"
 
@@ -125,19 +126,7 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
 
 void GpuRank::synchronize() const {
   // An operator on the stream has half of this, as it can tell what is missing.
-  const auto limit = 2 * communicator_.options().wait_limit;
-  const auto begin = std::chrono::steady_clock::now();
-  for (;;) {
-    if (is_over(cudaStreamQuery(stream_), "cudaStreamQuery")) return;
-    communicator_.check();
-    if (std::chrono::steady_clock::now() - begin > limit) {
-      const std::string reason =
-          fmt::format("rank {}: the GPU did not finish within {} ms", rank(), limit.count());
-      communicator_.abort(reason);
-      throw CommunicationError(reason);
-    }
-    std::this_thread::yield();
-  }
+  await_stream(stream_, communicator_, 2 * communicator_.options().wait_limit, "the GPU did not finish");
 }
 
 void GpuRank::enqueue_barrier() const {

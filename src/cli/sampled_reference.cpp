@@ -28,13 +28,9 @@ struct Sample {
   std::vector<double> values;                      // by column
 };
 
-bool gathers_b(const Problem& problem) {
-  return problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b;
-}
-
 /// Where row `row` of the A that a rank's GEMM reads comes from, for operations that communicate first.
 SourceRow gathered_row(const Problem& problem, int rank, std::int64_t row) {
-  if (gathers_b(problem)) return {rank, row};
+  if (gathers(problem, Operand::b)) return {rank, row};
   if (problem.operation == Operation::all_gather_gemm) {
     const std::int64_t shard = problem.m / problem.ranks;
     return {static_cast<std::int32_t>(row / shard), row % shard};
@@ -103,9 +99,9 @@ void read_sources(const Problem& problem, int rank, const GpuOperands& operands,
 void add_products(const Problem& problem, int own, int rank, const GpuOperands& operands,
                   std::vector<Sample>& samples) {
   const bool computes_first = !communicates_first(problem.operation);
-  if (!computes_first && !gathers_b(problem) && rank != own) return;
+  if (!computes_first && !gathers(problem, Operand::b) && rank != own) return;
   const Shape shape = b_shape(problem, rank);
-  const std::int64_t first_col = gathers_b(problem) ? rank * shape.rows : 0;
+  const std::int64_t first_col = gathers(problem, Operand::b) ? rank * shape.rows : 0;
   const Matrix b = download(problem.data_type, shape.rows, shape.cols, operands.b.data());
   for (std::int64_t col = 0; col < shape.rows; ++col) {
     const std::vector<double> column = row_of(b, col);

@@ -31,7 +31,7 @@ std::vector<int> useful_counts(const Problem& problem, Strategy strategy, int mu
 int waves(const Problem& problem, const Schedule& schedule) {
   if (schedule.strategy == Strategy::signal) return grouped_waves(problem, schedule);
   const std::int64_t parts = std::int64_t{problem.ranks} * schedule.rounds;
-  const bool by_cols = problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b;
+  const bool by_cols = gathers(problem, Operand::b);
   const std::int64_t entries = by_cols ? entry_count(schedule, problem.m, divide_up(problem.n, parts))
                                        : entry_count(schedule, divide_up(problem.m, parts), problem.n);
   return wave_count(schedule, entries);

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "comm/await_stream.hpp"
 #include "comm/process_environment.hpp"
 
 namespace flashoverlap {
@@ -241,18 +242,8 @@ std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) 
 }
 
 void PeerMemory::await_gathered() const {
-  const auto deadline = std::chrono::steady_clock::now() + communicator_.options().wait_limit;
-  for (;;) {
-    if (is_over(cudaStreamQuery(stream_), "cudaStreamQuery")) return;
-    communicator_.check();
-    if (std::chrono::steady_clock::now() > deadline) {
-      const std::string reason = fmt::format("rank {} of {}: not all ranks have shared their memory in time",
-                                             communicator_.rank(), communicator_.ranks());
-      communicator_.abort(reason);
-      throw CommunicationError(reason);
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+  await_stream(stream_, communicator_, communicator_.options().wait_limit,
+               "not all ranks have shared their memory");
 }
 
 void PeerMemory::come() {

@@ -62,7 +62,7 @@ Values operand_a(const Problem& problem, std::span<const Matrix> a, int rank) {
                                               : received_heads(problem, a, rank);
   }
   Values values{problem.k, {}};
-  if (problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::a) {
+  if (gathers(problem, Operand::a)) {
     for (const Matrix& shard : a) append(shard, values);
   } else {
     append(a[static_cast<std::size_t>(rank)], values);
@@ -73,7 +73,7 @@ Values operand_a(const Problem& problem, std::span<const Matrix> a, int rank) {
 /// Operand B of the GEMM of `rank`.
 Values operand_b(const Problem& problem, std::span<const Matrix> b, int rank) {
   Values values{problem.k, {}};
-  if (problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b) {
+  if (gathers(problem, Operand::b)) {
     for (const Matrix& shard : b) append(shard, values);
   } else {
     append(b[static_cast<std::size_t>(rank)], values);

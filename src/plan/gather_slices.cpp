@@ -12,8 +12,7 @@ class GatherSlices {
       : builder_(builder),
         slices_(slices),
         strategy_(builder.schedule().strategy),
-        by_rows_(builder.problem().operation != Operation::all_gather_gemm ||
-                 builder.problem().gathered == Operand::a),
+        by_rows_(!gathers(builder.problem(), Operand::b)),
         operand_(by_rows_ ? BufferRole::a : BufferRole::b) {}
 
   void plan() {

@@ -11,6 +11,10 @@ bool communicates_first(Operation operation) {
   return operation == Operation::all_gather_gemm || operation == Operation::all_to_all_gemm;
 }
 
+bool gathers(const Problem& problem, Operand operand) {
+  return problem.operation == Operation::all_gather_gemm && problem.gathered == operand;
+}
+
 bool is_all_to_all(Operation operation) {
   return operation == Operation::gemm_all_to_all || operation == Operation::all_to_all_gemm;
 }
@@ -133,7 +137,7 @@ std::int64_t received_rows(const Problem& problem, int rank) {
 }  // namespace
 
 Shape a_shape(const Problem& problem, int /*rank*/) {
-  if (problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::a) {
+  if (gathers(problem, Operand::a)) {
     return {problem.m / problem.ranks, problem.k};
   }
   if (problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::heads) {
@@ -143,8 +147,7 @@ Shape a_shape(const Problem& problem, int /*rank*/) {
 }
 
 Shape b_shape(const Problem& problem, int /*rank*/) {
-  const bool sharded = problem.operation == Operation::all_gather_gemm && problem.gathered == Operand::b;
-  return {sharded ? problem.n / problem.ranks : problem.n, problem.k};
+  return {gathers(problem, Operand::b) ? problem.n / problem.ranks : problem.n, problem.k};
 }
 
 Shape gemm_shape(const Problem& problem, int rank) {

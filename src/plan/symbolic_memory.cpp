@@ -102,8 +102,7 @@ void SymbolicMemory::find_operand_runs() {
         runs.push_back({source * rows, rows, source, 0});
       return runs;
     };
-    const bool gathers = problem.operation == Operation::all_gather_gemm;
-    if (gathers && problem.gathered == Operand::a) {
+    if (gathers(problem, Operand::a)) {
       a_runs[0] = shards(m);
     } else if (problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::heads) {
       a_runs.clear();
@@ -122,7 +121,7 @@ void SymbolicMemory::find_operand_runs() {
     } else {
       a_runs[0] = {{0, m, rank, 0}};
     }
-    b_runs = gathers && problem.gathered == Operand::b ? shards(n) : std::vector<OperandRun>{{0, n, rank, 0}};
+    b_runs = gathers(problem, Operand::b) ? shards(n) : std::vector<OperandRun>{{0, n, rank, 0}};
   }
 }
 

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "flashoverlap/communicator.hpp"
+#include "flashoverlap/error.hpp"
+#include "gemm/cuda_error.hpp"
+
+namespace flashoverlap {
+
+/// Waits on the host for a stream that other ranks may hold up. Past the limit the communicator is aborted
+/// and `CommunicationError` thrown: "rank 0 of 2: `failure` within 30000 ms".
+inline void await_stream(cudaStream_t stream, const Communicator& communicator,
+                         std::chrono::milliseconds limit, std::string_view failure) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!is_over(cudaStreamQuery(stream), "cudaStreamQuery")) {
+    communicator.check();
+    if (std::chrono::steady_clock::now() > deadline) {
+      const std::string reason = fmt::format("rank {} of {}: {} within {} ms", communicator.rank(),
+                                             communicator.ranks(), failure, limit.count());
+      communicator.abort(reason);
+      throw CommunicationError(reason);
+    }
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace flashoverlap
