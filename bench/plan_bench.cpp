@@ -1,4 +1,4 @@
-// Planning and validating the largest problem that the project names: m = 16384, n = 53248, 26,624 tiles of
+// Planning and validating the largest of the layers that are benchmarked: m = 16384, n = 53248, 26,624 tiles of
 // 128 x 256 per rank, 8 ranks.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>

@@ -37,7 +37,8 @@ struct Machine {
   double signal_microseconds = 0;  ///< from the last raise to the start of what waited for it
   double memory_gigabytes_per_second = 0;  ///< a copy within one GPU reads and writes at this rate together
   /// That collectives, exchanges and stores by copy blocks occupy while they run at full speed. With a lower
-  /// cap they are slower in proportion; where the GEMM leaves them less, they cannot run beside it.
+  /// cap collectives and exchanges are slower in proportion; where the GEMM leaves them less, they cannot run
+  /// beside it.
   int comm_multiprocessors = 0;
   bool peer_access = false;  ///< `copy` and `store` need it
   /// all_reduce, reduce_scatter, all_gather, exchange → time of the whole collective against the bytes of the

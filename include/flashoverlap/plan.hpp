@@ -228,7 +228,7 @@ inline bool goes_on_beside(const Plan& plan, const Message& message) {
   return message.kind == MessageKind::copy && message.peer != plan.rank;
 }
 
-/// "counter 3 (tiles of group 2)", "counter 5 (arrival from rank 1, group 0)": for every report that names a
+/// "counter 3 (tiles, group 2)", "counter 5 (arrival from rank 1, group 0)": for every report that names a
 /// counter.
 std::string describe_counter(const Plan& plan, std::int32_t counter);
 

@@ -1,4 +1,4 @@
-/// How a problem is to be overlapped: everything the planner is free to choose and the tuner searches over.
+/// How a problem is to be overlapped: everything that the planner leaves open and a search can try.
 #pragma once
 
 #include <string_view>

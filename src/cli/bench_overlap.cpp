@@ -120,6 +120,7 @@ Json nccl_environment() {
     const std::string_view variable(*place);
     const std::size_t equals = variable.find('=');
     if (!variable.starts_with("NCCL_") || equals == std::string_view::npos) continue;
+    if (variable.starts_with("NCCL_VERSION=")) continue;  // set by container images, not read by NCCL
     variables[std::string(variable.substr(0, equals))] = variable.substr(equals + 1);
   }
   return variables;
@@ -313,7 +314,7 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   add_integers(*parser, "--m", arguments->m, "Rows of A and C; by default 1024 to 16384", 1, 1 << 20);
   add_integer(*parser, "--n", arguments->n, "Columns of C; by default those of Llama-3's layers", 1, 1 << 20);
   add_integer(*parser, "--k", arguments->k, "Columns of A on each rank, with --n", 1, 1 << 20);
-  add_enumerator(*parser, "--dtype", arguments->data_type, "Data type")->default_str("bf16");
+  add_enumerator(*parser, "--dtype", arguments->data_type, "Data type, of 16 bits")->default_str("bf16");
   if (operation == Operation::all_gather_gemm)
     add_enumerator(*parser, "--gather", arguments->gathered, "Operand that is gathered")->default_str("a");
   add_enumerators(*parser, "--strategy", arguments->strategies,

@@ -85,8 +85,8 @@ Machine h200_pcie() {
       machine.sources.end(),
       {
           "comm_multiprocessors: published, the reference code of arXiv 2504.19519 leaves 2",
-          "all_reduce, reduce_scatter: measured on 2 and 4 H200 with NCCL_P2P_DISABLE=1 (through host "
-          "memory, as "
+          "all_reduce, 2 and 4 ranks, reduce_scatter, 4 ranks: measured on H200 with NCCL_P2P_DISABLE=1 "
+          "(through host memory, as "
           "between PCIe cards), NCCL 2.28, 2026-11-20; at 1 MiB derived: the bandwidth of the smallest size "
           "measured "
           "after a start-up of 45 us, that of NVLink",
