@@ -1,5 +1,5 @@
-// Planning and validating the largest of the layers that are benchmarked: m = 16384, n = 53248, 26,624 tiles of
-// 128 x 256 per rank, 8 ranks.
+// Planning and validating the largest of the layers that are benchmarked: m = 16384, n = 53248, 26,624 tiles
+// of 128 x 256 per rank, 8 ranks.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

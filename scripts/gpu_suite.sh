@@ -7,6 +7,7 @@ gpus=${GPUS:-$(nvidia-smi --list-gpus | wc -l)}
 runs=${RUNS:-20}
 ranks=scripts/run_ranks.sh
 
+[ -x $command ] || { echo "$command is missing: make build" >&2; exit 1; }
 $command check --help | grep -q -e --gpus || { echo "built without NCCL: what needs GPUs together is skipped"; exit 0; }
 
 several() {
@@ -26,8 +27,13 @@ check() {
 check_shared() {
   [ "$gpus" -lt 8 ] || return 0
   shared="$ranks 8 --gpus $gpus $command check --gpus 8"
-  $shared gemm_all_reduce --strategy sequential --m 128 --n 64 --k 64 --runs 1 >/dev/null 2>&1 ||
-    { echo "8 ranks on $gpus GPUs: skipped, as this NCCL gives each rank a GPU (2.30 does not)"; return 0; }
+  if ! answer=$($shared gemm_all_reduce --strategy sequential --m 128 --n 64 --k 64 --runs 1 2>&1); then
+    case "$answer" in
+      *"Duplicate GPU"*) echo "8 ranks on $gpus GPUs: skipped, as this NCCL gives each rank a GPU (2.30 does not)" ;;
+      *) echo "$answer" >&2; exit 1 ;;
+    esac
+    return 0
+  fi
   run $shared --m 520 --n 776 --k 264 --runs "$runs" --delays 200 --graph --wait-limit 120
 }
 
@@ -56,11 +62,11 @@ bench_peers() {
 case "${1:-}" in
   test)
     run $command check --gpus 1
+    check_shared
     several
     check env
     check env NCCL_P2P_DISABLE=1
     check $ranks "$gpus" --hosts 2
-    check_shared
     ;;
   bench)
     several

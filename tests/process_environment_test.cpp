@@ -129,6 +129,17 @@ TEST(ProcessEnvironment, PassesOverALauncherThatIsNotComplete) {
   EXPECT_EQ(read(pmi_under_slurm).local_rank, 1);
 }
 
+TEST(ProcessEnvironment, CountsTheProcessesOfTheLauncherThatIsRead) {
+  const Variables slurm_with_two_more{{"RANK", "0"},
+                                      {"WORLD_SIZE", "2"},
+                                      {"SLURM_PROCID", "3"},
+                                      {"SLURM_NTASKS", "4"},
+                                      {"SLURM_LOCALID", "1"}};
+  const auto found = launched(slurm_with_two_more);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->count, 4);
+}
+
 TEST(ProcessEnvironment, AsksForALauncher) {
   expect_refused({}, "RANK", "(not set)", "mpirun");
 }

@@ -22,7 +22,7 @@ class CommunicationError : public Error {
 
 struct CommunicatorOptions {
   /// Bound of every wait on the host: for the other ranks to join, and for a run to end once it has begun.
-  /// Making an operator takes up to twice as long.
+  /// Making a communicator takes up to twice as long, an operator up to four times.
   std::chrono::milliseconds wait_limit{30'000};
 };
 
@@ -43,7 +43,7 @@ class Communicator {
  public:
   /// Rank `rank` of `ranks` threads of this process that share `key`, an id made by `make_key` and handed to
   /// all of them (or to other processes, as bytes). Every rank calls this at the same time.
-  /// Throws `CommunicationError` if not all ranks have joined within `options.wait_limit`.
+  /// Throws `CommunicationError` if not all ranks have joined within twice `options.wait_limit`.
   Communicator(const std::string& key, int rank, int ranks, const CommunicatorOptions& options = {});
 
   /// One process per GPU, started by torchrun, mpirun or Slurm: rank, size and the rank on this node are read

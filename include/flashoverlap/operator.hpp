@@ -44,11 +44,13 @@ class Operator {
  public:
   /// `plans`: every rank's, the same on all ranks; validated here (`InvalidPlan`). Allocates, loads kernels
   /// and runs once to warm up, so every rank makes it at the same time. If one does not, the others abort
-  /// the communicator and throw `CommunicationError` within twice its `wait_limit`. Throws `InvalidArgument`
-  /// for what this machine or the executor cannot do, on every rank where strategies `copy` or `store` lack
-  /// peer access.
+  /// the communicator and throw `CommunicationError` within four times its `wait_limit`. Throws
+  /// `InvalidArgument` for what this machine or the executor cannot do, on every rank where strategies `copy`
+  /// or `store` lack peer access.
   Operator(const std::vector<Plan>& plans, const Communicator& communicator,
            const OperatorOptions& options = {});
+  /// Waits until every run enqueued so far has ended. If one has not after twice the communicator's
+  /// `wait_limit`, the communicator is aborted, which ends what it waits for.
   ~Operator();
   Operator(Operator&&) noexcept;
   Operator& operator=(Operator&&) noexcept;
@@ -76,7 +78,8 @@ class Operator {
   void check() const;
 
   /// Waits until every run enqueued so far has ended, but not longer than twice the communicator's limit, so
-  /// that a run that began and got stuck is reported as such; then as `check`. Replays of a graph it does not
+  /// that a run that began and got stuck is reported as such; one that did not even begin aborts the
+  /// communicator and throws `WaitExpired`. Then as `check`. Replays of a graph it does not
   /// wait for: synchronise with their stream first. Throws `CudaError` where the GPU has failed.
   void wait() const;
 

@@ -25,7 +25,8 @@ std::optional<LaunchedProcesses> launched_world() {
 /// What the threads of all ranks share: a place to meet, their communicators, and the first error of any.
 class Threads {
  public:
-  explicit Threads(int ranks) : ends_(static_cast<std::size_t>(ranks)) {}
+  Threads(int ranks, std::chrono::milliseconds wait_limit)
+      : meeting_(4 * wait_limit), ends_(static_cast<std::size_t>(ranks)) {}
 
   void meet() {
     auto lock = meeting_.lock();
@@ -68,7 +69,7 @@ class Threads {
  private:
   static constexpr auto* abort_reason = "another rank failed";
 
-  BoundedWait meeting_{std::chrono::minutes(2)};
+  BoundedWait meeting_;
   std::size_t arrived_ = 0;
   std::uint64_t meetings_ = 0;
   std::mutex mutex_;  // of what follows
@@ -79,7 +80,7 @@ class Threads {
 void run_in_threads(int gpus, const std::function<void(const GpuRank&)>& work,
                     const CommunicatorOptions& options) {
   const std::string key = Communicator::make_key();
-  Threads shared(gpus);
+  Threads shared(gpus, options.wait_limit);
   const auto run_rank = [&](int rank) {
     try {
       FLASHOVERLAP_CUDA(cudaSetDevice(rank));

@@ -69,7 +69,8 @@ class BoundOperator {
     return error;
   }
 
-  const Plan& plan() const { return plans_[static_cast<std::size_t>(gpu_.rank())]; }
+  const Plan& plan() const { return plan(gpu_.rank()); }
+  const Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
   RunTimes timeline() const { return operator_->timeline(); }
 
  private:
@@ -235,6 +236,7 @@ Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const S
     own.push_back(message.signalled_us);
     own.push_back(message.done_us);
   }
+  own.resize(static_cast<std::size_t>(gpu.maximum(static_cast<double>(own.size()))));  // others have more
   Simulation measured;
   int rank = 0;
   for (const std::vector<double>& times : gpu.gather(own)) {
@@ -244,17 +246,18 @@ Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const S
     if (!by_group) measured.timeline.push_back({rank, Lane::gemm, 0, "GEMM", 0, times[0]});
     double computed_us = 0;
     std::array<double, 2> sent_us{};  // in the list, beside it
-    for (std::size_t message = 0; message < run.messages.size(); ++message) {
-      const int group = bound.plan().messages[message].group;
+    const Plan& plan = bound.plan(rank);
+    for (std::size_t message = 0; message < plan.messages.size(); ++message) {
+      const Message& sent = plan.messages[message];
+      const int group = sent.group;
       const double signalled_us = times[2 + 2 * message];
       const double done_us = times[3 + 2 * message];
       if (by_group) {
         measured.timeline.push_back(
             {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
       }
-      const Message& sent = bound.plan().messages[message];
       if (sent.kind != MessageKind::signal) {
-        double& free_us = sent_us[goes_on_beside(bound.plan(), sent) ? 1 : 0];
+        double& free_us = sent_us[goes_on_beside(plan, sent) ? 1 : 0];
         measured.timeline.push_back({rank, Lane::communication, group, std::string(name(sent.kind)),
                                      std::max(free_us, signalled_us), done_us});
         free_us = done_us;

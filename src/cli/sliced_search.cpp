@@ -57,8 +57,9 @@ std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int mul
 
 /// Whether every slice has as many waves, as lists of groups need.
 bool slices_are_alike(const Problem& problem, const Schedule& schedule) {
-  const std::int64_t blocks = std::int64_t{problem.ranks} * schedule.rounds * entry_rows(schedule);
-  return !is_all_to_all(problem.operation) && problem.m % blocks == 0;
+  if (is_all_to_all(problem.operation)) return false;
+  if (problem.operation != Operation::gemm_all_reduce && schedule.rounds == 1) return true;
+  return problem.m % (std::int64_t{problem.ranks} * schedule.rounds * entry_rows(schedule)) == 0;
 }
 
 /// A wave, then groups of `size`, and a wave at last: a short first group soon begins the communication, a

@@ -18,7 +18,8 @@ class NcclMemory {
   /// Once.
   ncclResult_t allocate(std::size_t bytes);
   /// Every rank calls it at the same time, with as many bytes, and waits on the host for the others. Does
-  /// nothing where NCCL is too old, or its GPUs may not or cannot address each other.
+  /// nothing where NCCL is too old or may not let its GPUs address each other. Where they cannot, it may
+  /// count as shared though NCCL makes no use of it.
   ncclResult_t share();
   bool is_shared() const noexcept { return window_ != nullptr; }
   void* data() const noexcept { return memory_; }

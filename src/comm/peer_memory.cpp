@@ -23,7 +23,7 @@ struct PeerMemory::Record {
   const std::shared_ptr<Allocation>* owner = nullptr;  ///< its `own_`, for ranks of the same process
   cudaIpcMemHandle_t handle{};
   std::int32_t shareable = 0;  ///< whether there is a handle
-  std::int32_t device = 0;
+  std::array<char, 20> bus{};  ///< the GPU's place in the host, as its number differs between processes
 };
 
 /// The beginning of every rank's allocation. What ranks exchange lies here too, as memory that is given out
@@ -72,6 +72,11 @@ std::uint64_t process_identity() {
 bool succeeded(cudaError_t status) {
   if (status != cudaSuccess) cudaGetLastError();  // or the next launch would be blamed for it
   return status == cudaSuccess;
+}
+
+/// Whether a rank has, by its word.
+auto has_come_to(std::uint32_t meetings) {
+  return [meetings](std::uint32_t word) { return (word & ~farewell) >= meetings; };
 }
 
 /// The current GPU, which may be another rank's, left as it was.
@@ -136,10 +141,8 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   const auto ranks = neighbours_.size();
   const auto self = static_cast<std::size_t>(communicator.rank());
   Header* const shared = header(communicator.rank());
-  Record own{.host = host_identity(),
-             .process = process_identity(),
-             .owner = &own_,
-             .device = communicator.device()};
+  Record own{.host = host_identity(), .process = process_identity(), .owner = &own_};
+  FLASHOVERLAP_CUDA(cudaDeviceGetPCIBusId(own.bus.data(), own.bus.size(), communicator.device()));
   own.shareable = succeeded(cudaIpcGetMemHandle(&own.handle, own_->memory()));
   FLASHOVERLAP_CUDA(cudaMemsetAsync(shared, 0, round_up(sizeof(Header), alignment) + bytes, stream_));
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own, &own, sizeof own, cudaMemcpyHostToDevice, stream_));
@@ -152,16 +155,20 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
 
   std::string obstacle;
-  for (std::size_t rank = 0; rank < ranks && obstacle.empty(); ++rank) {
-    if (rank != self) obstacle = open(static_cast<int>(rank), own, records[rank]);
-  }
+  const auto ask_all = [&](auto ask) {
+    for (std::size_t rank = 0; rank < ranks && obstacle.empty(); ++rank) {
+      if (rank != self) obstacle = ask(static_cast<int>(rank), records[rank]);
+    }
+  };
+  ask_all([&](int rank, const Record& theirs) { return find_obstacle(rank, own, theirs); });
+  ask_all([&](int rank, const Record& theirs) { return open(rank, own, theirs); });
 
   // A rank that still opens memory may have to wait for GPUs that are busy with a collective. One that cannot
   // open all does not come here.
   constexpr std::chrono::seconds patience{2};
   if (obstacle.empty()) {
     come();
-    all_come(patience);
+    told_by_all(patience, has_come_to(meetings_), [] {});
   }
 
   // All go on, or none; and nobody reads another rank's `own_` after this.
@@ -175,6 +182,12 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
                                     cudaMemcpyDeviceToHost, stream_));
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
   const auto hindered = std::ranges::find(obstacles, 1u) - obstacles.begin();
+  if (hindered < std::ssize(obstacles)) {
+    // Nobody frees what another process still maps.
+    mappings_ = std::vector<std::unique_ptr<Mapping>>(ranks);
+    communicator.all_gather(&shared->own_obstacle, &shared->obstacles, 1, DataType::fp32, stream_);
+    await_gathered();
+  }
   require(own_obstacle == 0, "peer access", "none",
           fmt::format("is needed by strategies copy and store: rank {}: {}; p2p, signal and sequential do "
                       "without",
@@ -193,7 +206,7 @@ PeerMemory::~PeerMemory() {
   try {
     tell_all(meetings_ | farewell);
     const auto is_farewell = [](std::uint32_t word) { return (word & farewell) != 0; };
-    if (!told_by_all(communicator_.options().wait_limit, is_farewell)) own_->abandon();
+    if (!told_by_all(communicator_.options().wait_limit, is_farewell, [] {})) own_->abandon();
   } catch (const Error&) {
     own_->abandon();  // the GPU does not answer any more
   }
@@ -210,13 +223,35 @@ std::byte* PeerMemory::of(int rank) const {
   return reinterpret_cast<std::byte*>(header(rank)) + round_up(sizeof(Header), alignment);
 }
 
-/// Returns what stands in the way.
-std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) {
-  const auto index = static_cast<std::size_t>(rank);
+std::string PeerMemory::find_obstacle(int rank, const Record& own, const Record& theirs) const {
   if (peer_access_is_disabled(environment_variable)) return "NCCL_P2P_DISABLE forbids it";
   if (own.host != theirs.host) return fmt::format("rank {} is on another host", rank);
+  const bool same_process = own.process == theirs.process;
+  if (!same_process && theirs.shareable == 0)
+    return fmt::format("CUDA IPC cannot share the memory of rank {}", rank);
+  if (own.bus == theirs.bus) {
+    if (same_process)
+      return fmt::format("rank {} has the same GPU, for which it needs its own process", rank);
+    return "";
+  }
+  int device = 0;
+  // Where a launcher shows each process its own GPU only, another one cannot be asked about.
+  if (!succeeded(cudaDeviceGetByPCIBusId(&device, theirs.bus.data()))) return "";
+  const auto supports = [&](cudaDeviceP2PAttr attribute) {
+    int value = 0;
+    return succeeded(cudaDeviceGetP2PAttribute(&value, attribute, communicator_.device(), device)) &&
+           value != 0;
+  };
+  if (!supports(cudaDevP2PAttrAccessSupported))
+    return fmt::format("GPU {} cannot address the memory of GPU {}", own.bus.data(), theirs.bus.data());
+  if (!supports(cudaDevP2PAttrNativeAtomicSupported))
+    return fmt::format("GPU {} cannot count in the memory of GPU {}", own.bus.data(), theirs.bus.data());
+  return "";
+}
+
+std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) {
+  const auto index = static_cast<std::size_t>(rank);
   if (own.process != theirs.process) {
-    if (theirs.shareable == 0) return fmt::format("CUDA IPC cannot share the memory of rank {}", rank);
     void* memory = nullptr;
     const cudaError_t status = cudaIpcOpenMemHandle(&memory, theirs.handle, cudaIpcMemLazyEnablePeerAccess);
     if (!succeeded(status))
@@ -224,19 +259,11 @@ std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) 
     mappings_[index] = std::make_unique<Mapping>(memory);
     return "";
   }
-  int access = 0;
-  int atomics = 0;
-  const auto supports = [&](cudaDeviceP2PAttr attribute, int& value) {
-    return succeeded(cudaDeviceGetP2PAttribute(&value, attribute, own.device, theirs.device)) && value != 0;
-  };
-  if (!supports(cudaDevP2PAttrAccessSupported, access) ||
-      !supports(cudaDevP2PAttrNativeAtomicSupported, atomics)) {
-    return fmt::format("GPU {} cannot {} the memory of GPU {}", own.device,
-                       access == 0 ? "address" : "count in", theirs.device);
-  }
-  const cudaError_t status = cudaDeviceEnablePeerAccess(theirs.device, 0);
+  int device = 0;
+  FLASHOVERLAP_CUDA(cudaDeviceGetByPCIBusId(&device, theirs.bus.data()));
+  const cudaError_t status = cudaDeviceEnablePeerAccess(device, 0);
   if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)
-    return fmt::format("cudaDeviceEnablePeerAccess to GPU {}: {}", theirs.device, cudaGetErrorString(status));
+    return fmt::format("cudaDeviceEnablePeerAccess to GPU {}: {}", device, cudaGetErrorString(status));
   neighbours_[index] = *theirs.owner;
   return "";
 }
@@ -261,8 +288,8 @@ void PeerMemory::tell_all(std::uint32_t word) const {
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
 }
 
-template <typename Predicate>
-bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds) const {
+template <typename Predicate, typename Check>
+bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds, Check check) const {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::vector<std::uint32_t> words(neighbours_.size());
   for (;;) {
@@ -270,21 +297,21 @@ bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds) c
                                       words.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream_));
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
     if (std::ranges::all_of(words, holds)) return true;
+    check();
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
 
-bool PeerMemory::all_come(std::chrono::milliseconds limit) const {
-  return told_by_all(limit, [this](std::uint32_t word) { return (word & ~farewell) >= meetings_; });
-}
-
 void PeerMemory::meet() {
   come();
-  if (all_come(communicator_.options().wait_limit)) return;
-  communicator_.check();
-  throw CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time", communicator_.rank(),
-                                       communicator_.ranks()));
+  if (told_by_all(communicator_.options().wait_limit, has_come_to(meetings_),
+                  [this] { communicator_.check(); }))
+    return;
+  const std::string reason = fmt::format("rank {} of {}: not all ranks have come in time",
+                                         communicator_.rank(), communicator_.ranks());
+  communicator_.abort(reason);
+  throw CommunicationError(reason);
 }
 
 }  // namespace flashoverlap

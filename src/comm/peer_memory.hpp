@@ -31,8 +31,8 @@ class PeerMemory {
   std::byte* of(int rank) const;
 
   /// Waits on the host until every rank has called this as often: unlike a collective it keeps no GPU busy,
-  /// for which CUDA might wait before it gives out or takes back memory. Throws `CommunicationError` if a
-  /// rank does not come within the communicator's limit.
+  /// for which CUDA might wait before it gives out or takes back memory. If a rank does not come within the
+  /// communicator's limit, the communicator is aborted and `CommunicationError` thrown.
   void meet();
 
  private:
@@ -42,15 +42,15 @@ class PeerMemory {
   class Mapping;
 
   Header* header(int rank) const;
+  /// What keeps this rank from addressing the memory of another one; empty if nothing does.
+  std::string find_obstacle(int rank, const Record& own, const Record& theirs) const;
   std::string open(int rank, const Record& own, const Record& theirs);
   void await_gathered() const;
   void come();
   void tell_all(std::uint32_t word) const;
-  /// Whether what every rank has told this one satisfies `holds` in time.
-  template <typename Predicate>
-  bool told_by_all(std::chrono::milliseconds limit, Predicate holds) const;
-  /// Whether all ranks have come to this rank's last meeting in time.
-  bool all_come(std::chrono::milliseconds limit) const;
+  /// Whether what every rank has told this one satisfies `holds` in time; `check` may throw meanwhile.
+  template <typename Predicate, typename Check>
+  bool told_by_all(std::chrono::milliseconds limit, Predicate holds, Check check) const;
 
   Communicator communicator_;
   CudaStream stream_;

@@ -91,11 +91,9 @@ std::optional<std::string> environment_variable(const std::string& name) {
 }
 
 std::optional<LaunchedProcesses> launched_processes(const Lookup& lookup) {
-  const auto* launcher = std::ranges::find_if(launchers, [&](const Launcher& each) {
-    return lookup(each.rank).has_value() && lookup(each.ranks).has_value();
-  });
-  if (launcher == launchers.end()) return std::nullopt;
-  return LaunchedProcesses{launcher->ranks, read_integer(lookup, launcher->ranks, 1)};
+  const Launcher& launcher = find_launcher(lookup);
+  if (!lookup(launcher.rank) || !lookup(launcher.ranks)) return std::nullopt;
+  return LaunchedProcesses{launcher.ranks, read_integer(lookup, launcher.ranks, 1)};
 }
 
 ProcessEnvironment read_process_environment(const Lookup& lookup) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -20,6 +21,8 @@
 namespace flashoverlap {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
 
@@ -96,8 +99,16 @@ struct Operator::State {
   }
 
   ~State() {
-    // What is enqueued uses this memory, and the watch sees to it that it ends.
-    while (cudaEventQuery(joined) == cudaErrorNotReady) pause();
+    // What is enqueued uses this memory. The watch sees to it that a run ends which has begun; one behind a
+    // transfer that a lost rank holds up begins only when the communicator is aborted.
+    auto deadline = Clock::now() + 2 * communicator.options().wait_limit;
+    while (cudaEventQuery(joined) == cudaErrorNotReady) {
+      if (Clock::now() > deadline) {
+        communicator.abort("an operator was given back, and its last run did not end");
+        deadline = Clock::time_point::max();
+      }
+      pause();
+    }
     cudaStreamSynchronize(communication);
     watch.reset();
   }
@@ -154,15 +165,20 @@ struct Operator::State {
                                stream);
     }
     memory.meet();
+    const auto limit = communicator.options().wait_limit;
     try {
       if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
         FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
-        await_warm_up();
+        if (!ends_within(limit, [this] { find_error(); })) {
+          throw CommunicationError(
+              fmt::format("rank {} of {}: not all ranks have made their first transfers in time",
+                          communicator.rank(), communicator.ranks()));
+        }
       }
       run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)],
           callers[index(BufferRole::out)].data(), stream);
-      await_warm_up();
+      if (!ends_within(limit, [this] { find_error(); })) std::rethrow_exception(messages.report());
     } catch (...) {
       // What is enqueued may wait for what will not come, and freeing memory waits for it.
       release();
@@ -172,43 +188,38 @@ struct Operator::State {
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
   }
 
-  void await_warm_up() {
-    if (!ends_within(communicator.options().wait_limit, [this] { find_error(); }))
-      std::rethrow_exception(messages.report());
-  }
-
   /// Whether the runs enqueued so far end in time; `check` may throw meanwhile.
   template <typename Check>
   bool ends_within(std::chrono::milliseconds limit, Check check) const {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
-    for (;;) {
-      const cudaError_t status = cudaEventQuery(joined);
-      // Of a captured run nothing is enqueued here, and its replays do not record the event.
-      if (status == cudaErrorCapturedEvent || is_over(status, "cudaEventQuery")) return true;
+    const auto deadline = Clock::now() + limit;
+    while (!is_over(cudaEventQuery(joined), "cudaEventQuery")) {
       check();
-      if (std::chrono::steady_clock::now() > deadline) return false;
+      if (Clock::now() > deadline) return false;
       pause();
     }
+    return true;
   }
 
   void bind(const void* a, const void* b, void* out) {
     require(result == nullptr || out == nullptr || out == result, "out", out,
             "must be null or Operator::result(), where that is not null");
-    check_address(BufferRole::a, a);
-    check_address(BufferRole::b, b);
-    if (result == nullptr) check_address(BufferRole::out, out);
-    buffers[index(BufferRole::a)] = const_cast<void*>(a);
-    buffers[index(BufferRole::b)] = const_cast<void*>(b);
-    buffers[index(BufferRole::out)] = result != nullptr ? result : out;
+    bind(BufferRole::a, a);
+    bind(BufferRole::b, b);
+    bind(BufferRole::out, result != nullptr ? result : out);
   }
 
-  /// Before anything is enqueued: half a run would wait for the other half.
-  void check_address(BufferRole role, const void* address) const {
+  /// Refuses what cannot be used before anything is enqueued: half a run would wait for the other half.
+  void bind(BufferRole role, const void* address) {
     const Buffer& shape = plan.buffer(role);
-    if (shape.rows == 0 || shape.cols == 0) return;
+    void*& bound = buffers[index(role)];
+    if (shape.rows == 0 || shape.cols == 0) {
+      bound = nullptr;  // whatever the caller has there
+      return;
+    }
     require(address != nullptr, name(role), "null", "must be GPU memory");
     require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
             address, "must be a multiple of 16 bytes");
+    bound = const_cast<void*>(address);
   }
 
   void run(const void* a, const void* b, void* out, cudaStream_t stream) {
@@ -217,7 +228,10 @@ struct Operator::State {
     messages.begin();
     order ? run_in_order(stream) : run_overlapped(stream);
     if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
-    FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+    // Of a captured run nothing is enqueued here, and its replays would not record the event.
+    cudaStreamCaptureStatus capture{};
+    FLASHOVERLAP_CUDA(cudaStreamIsCapturing(stream, &capture));
+    if (capture == cudaStreamCaptureStatusNone) FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
   }
 
   void run_in_order(cudaStream_t stream) {
@@ -338,8 +352,12 @@ void Operator::check() const {
 
 void Operator::wait() const {
   const auto limit = 2 * state_->communicator.options().wait_limit;
-  if (!state_->ends_within(limit, [this] { state_->watch->check(); }))
-    throw WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank));
+  if (!state_->ends_within(limit, [this] { state_->watch->check(); })) {
+    const WaitExpired expired(
+        fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank));
+    state_->communicator.abort(expired.what());
+    throw expired;
+  }
   state_->watch->check();
   state_->check_results();
 }

@@ -462,6 +462,72 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
   }
 }
 
+TEST(Operator, ARunBehindATransferThatALostRankHoldsUpEndsInTime) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  const Problem problem{.m = 512, .n = 512, .k = 64, .ranks = 2};
+  const auto plans = make_plans(problem, kernel_schedule(Strategy::signal, {}, 64));
+  std::barrier made(2);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = on_ranks(2, 2s, [&](const Communicator& communicator) {
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    const DeviceArray<Element> lost(1024);
+    const CudaStream stream;
+    made.arrive_and_wait();
+    if (communicator.rank() == 1) return;
+    communicator.all_reduce(lost.data(), 1024, DataType::bf16, stream);
+    operands.run(op, stream);
+    op.wait();
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 0"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
+}
+
+TEST(Operator, WaitsForRunsBeforeOneThatIsBeingCaptured) {
+  const Problem problem{.m = 2048, .n = 2048, .k = 8192, .ranks = 1};
+  const auto plans = make_plans(problem, kernel_schedule(Strategy::signal, {}, 64));
+  const auto errors = on_ranks(1, 30s, [&](const Communicator& communicator) {
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    const CudaStream stream;
+    for (int run = 0; run < 50; ++run) operands.run(op, stream);
+    FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    operands.run(op, stream);
+    cudaGraph_t graph = nullptr;
+    FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
+    FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
+    op.wait();
+    if (cudaStreamQuery(stream) != cudaSuccess) throw Error("runs go on behind wait()");
+  });
+  EXPECT_EQ(errors[0], "");
+}
+
+TEST(Operator, ARankThatReceivesNothingMayPassAnyResult) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  for (const Strategy strategy : enumerators<Strategy>) {
+    Problem problem{.operation = Operation::gemm_all_to_all, .m = 512, .n = 512, .k = 64, .ranks = 2};
+    problem.destinations.assign(2, std::vector<std::int32_t>(512, 1));  // all to rank 1
+    const auto plans = make_plans(problem, kernel_schedule(strategy, {}, 64));
+    const auto errors = on_ranks(2, 10s, [&](const Communicator& communicator) {
+      const int rank = communicator.rank();
+      Operator op(plans, communicator);
+      Operands operands(op, 1);
+      const DeviceArray<Element> unused(64);
+      const CudaStream stream;
+      const DeviceArray<Element> a = upload(Operands::a(op.plan(), 1));
+      const DeviceArray<Element> b = upload(Operands::b(op.plan(), 1));
+      if (rank == 0) {
+        op.run(a.data(), b.data(), unused.data(), stream);
+        op.wait();
+      } else {
+        run_right(op, operands, plans, rank, stream);
+      }
+      FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+    });
+    EXPECT_THAT(errors, ::testing::Each("")) << name(strategy);
+  }
+}
+
 TEST(Operator, APeerThatHasGivenUpIsNoticedByOneThatComesLate) {
   const int ranks = gpu_count();
   if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
