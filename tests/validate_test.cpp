@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 
 namespace flashoverlap {
@@ -32,6 +36,12 @@ void expect_violation(const Plans& plans, Violation violation, const std::string
   ASSERT_FALSE(findings.empty()) << "nothing was found";
   EXPECT_EQ(name(findings[0].violation), name(violation)) << findings[0].detail;
   EXPECT_THAT(findings[0].detail, HasSubstr(detail));
+}
+
+/// Plans that once passed.
+Plans plans_of_file(const std::string& name) {
+  std::ifstream file(FLASHOVERLAP_TEST_PLANS "/" + name);
+  return plans_from_json(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 Message& first_message(Plan& plan, MessageKind kind) {
@@ -274,6 +284,20 @@ TEST(ValidateRace, FindsDataThatMayArriveAfterTheRunIsOver) {
     return plans[0].counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::arrival;
   });
   expect_violation(plans, Violation::race, "when the rank's run is over");
+}
+
+TEST(ValidateRace, FindsAnExchangeThatSendsWhatItReceives) {
+  const std::vector<Finding> findings = find_violations(plans_of_file("forwards_within_an_exchange.json"));
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(findings[0].violation, Violation::race);
+  EXPECT_THAT(findings[0].detail, HasSubstr("which rank 1's message 0 (store) may not have written yet"));
+}
+
+TEST(ValidateRace, FindsALateStoreIntoStaging) {
+  const std::vector<Finding> findings = find_violations(plans_of_file("stores_late_into_staging.json"));
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(findings[0].violation, Violation::race);
+  EXPECT_THAT(findings[0].detail, HasSubstr("when the rank's run is over"));
 }
 
 TEST(ValidateRace, KnowsThatACopyToAPeerGoesOnBesideTheMessagesBehindIt) {

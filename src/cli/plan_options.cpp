@@ -205,6 +205,8 @@ Problem PlanOptions::posed_problem() const {
     require(!destinations_seed_, "--random-destinations", *destinations_seed_,
             "cannot be combined with --destinations");
     problem.destinations = from_file("--destinations", destinations_file_, read_destinations);
+    require(!problem.destinations.empty(), "--destinations", destinations_file_,
+            "must have a list for each rank");
   } else if (destinations_seed_) {
     problem.destinations = random_destinations(problem, *destinations_seed_);
   }

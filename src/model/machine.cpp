@@ -86,7 +86,8 @@ double Machine::store_microseconds(int ranks, double bytes) const {
 
 void check(const Machine& machine) {
   require(!machine.name.empty(), "name", "\"\"", "must not be empty");
-  check_positive("multiprocessors", machine.multiprocessors);
+  require(machine.multiprocessors >= 1 && machine.multiprocessors <= 4096, "multiprocessors",
+          machine.multiprocessors, "must be between 1 and 4096");
   check_positive("teraflops", machine.teraflops);
   check_positive("tile_microseconds", machine.tile_microseconds);
   check_positive("launch_microseconds", machine.launch_microseconds);

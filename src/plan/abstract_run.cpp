@@ -23,7 +23,8 @@ class AbstractRun {
         counters_(numbers_.count(), Counted{nothing_}),
         collectives_begun_(matching.collectives.size(), 0) {
     for (const Plan& plan : plans) {
-      Rank& rank = ranks_.emplace_back(Rank{.stream = nothing_, .copies = nothing_, .tiles = nothing_});
+      Rank& rank = ranks_.emplace_back(
+          Rank{.stream = nothing_, .start = nothing_, .copies = nothing_, .tiles = nothing_});
       rank.stream.learn_begun(plan.rank);
       rank.tiles.learn_begun(plan.rank);
       rank.tiles.learn_all_tiles(plan.rank);
@@ -111,6 +112,7 @@ class AbstractRun {
     bool begun = false;  // the next message has passed its waits
     std::size_t open_transfers = 0;
     Knowledge stream;  // after the last message, or of the one that has begun
+    Knowledge start;   // of the stream, when the exchange that has begun did
     Knowledge copies;  // after the last copy to a peer
     Knowledge tiles;   // of all tiles
     std::map<std::pair<std::int32_t, std::int32_t>, TileKnowledge>
@@ -240,11 +242,13 @@ class AbstractRun {
   }
 
   // A transfer happens as soon as both its sides have begun; a message is over when all its transfers are.
-  // Only the receiver learns from it, as a send may end before its receive begins.
+  // Only the receiver learns from it, as a send may end before its receive begins; and only for what comes
+  // behind the message, whose transfers go on side by side.
   void begin_exchange(std::int32_t rank) {
     Rank& mine = state(rank);
     const auto& transfers = matching_.transfers_of[static_cast<std::size_t>(rank)][mine.next_message];
     mine.open_transfers = transfers.size();
+    mine.start = mine.stream;
     if (transfers.empty()) complete(rank);
     for (const std::size_t index : transfers) {
       const Transfer& transfer = matching_.transfers[index];
@@ -254,8 +258,8 @@ class AbstractRun {
       }
       Rank& source = state(transfer.source);
       Rank& target = state(transfer.target);
-      memory_.run_transfer(transfer, source.stream, target.stream);
-      if (transfer.source != transfer.target) target.stream.merge(source.stream);
+      memory_.run_transfer(transfer, source.start, target.start);
+      if (transfer.source != transfer.target) target.stream.merge(source.start);
       const bool same_message =
           transfer.source == transfer.target && transfer.send_message == transfer.receive_message;
       if (--source.open_transfers == 0) complete(transfer.source);

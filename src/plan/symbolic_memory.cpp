@@ -365,7 +365,8 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
 
 void SymbolicMemory::check_end(std::span<const Knowledge> ends) {
   for (const Plan& plan : plans_) {
-    for (const BufferRole role : {BufferRole::out, BufferRole::inbox, BufferRole::gathered}) {
+    for (const BufferRole role :
+         {BufferRole::out, BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
       if (!plan.buffer(role).peer_written) continue;
       for_each_cell(plan.rank, {role, 0, static_cast<std::int32_t>(plan.buffer(role).rows)},
                     [&](Cell& cell, std::int32_t row) {

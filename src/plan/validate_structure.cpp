@@ -144,10 +144,12 @@ class StructureCheck {
     if (tile.row_map != none && tile.part_rows != none) return fail("it has both a row map and parts");
     if (tile.row_map != none && !within(tile.row_map, tile.rows, std::ssize(plan_.row_map)))
       return fail("its row map is too short");
-    if (tile.part_rows != none &&
-        (tile.part_rows < 1 || tile.part_stride < 0 ||
-         std::int64_t{tile.rows} * tile.part_stride > std::numeric_limits<std::int32_t>::max())) {
+    if (tile.part_rows != none && (tile.part_rows < 1 || tile.part_stride < 0))
       return fail("its parts are of no size");
+    if (tile.part_rows != none &&
+        tile.store_row + std::int64_t{(tile.rows - 1) / tile.part_rows} * tile.part_stride + tile.part_rows >
+            std::numeric_limits<std::int32_t>::max()) {
+      return fail("its parts are stored outside the buffer");
     }
     if (tile.row_map == none && !is_rank(tile.rank) && tile.rank != every_rank) {
       return fail(fmt::format("it is stored to rank {}, which does not exist", tile.rank));
