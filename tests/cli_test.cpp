@@ -332,6 +332,7 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan gemm_all_to_all --m 8 --n 7 --k 9 --ranks 2 --exchange heads", "--n = 7"},
       {"plan all_to_all_gemm --m 8 --n 8 --k 9 --ranks 2 --exchange heads", "--k = 9"},
       {"plan gemm_all_reduce --m 2147483647 --n 8 --k 9 --ranks 2", "--m = 2147483647"},
+      {"plan gemm_all_reduce --m 2147483647 --n 1 --k 1 --ranks 1 --tile 4096x1", "--m = 2147483647"},
       {"plan gemm_all_reduce --m 8 --n 2147483647 --k 9 --ranks 64", "--n = 2147483647"},
       {"plan gemm_all_reduce --m 100000 --n 100000 --k 8 --ranks 2 --tile 1x1", "--tile = 1x1"},
       {"plan gemm_all_reduce --m 8192 --n 8192 --k 8 --ranks 64 --multiprocessors 1 --tile 64x64",

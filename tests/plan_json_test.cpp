@@ -142,7 +142,7 @@ TEST(PlanJson, NamesThePathTheValueAndTheRule) {
   };
   EXPECT_EQ(refused("/schema_version", 3),
             "schema_version = 3: must be 2, the version that this program reads");
-  EXPECT_EQ(refused("/problem/m", 0), "problem.m = 0: must be between 1 and 1073741823 on 2 ranks");
+  EXPECT_EQ(refused("/problem/m", 0), "problem.m = 0: must be between 1 and 1073737727 on 2 ranks");
   EXPECT_EQ(refused("/problem/destinations/1/0", 2),
             "problem.destinations[1][0] = 2: must be a rank between 0 and 1");
   EXPECT_EQ(refused("/schedule/cluster_rows", 3), "schedule.cluster_rows = 3: must be between 1 and 2");

@@ -21,8 +21,9 @@ bool is_all_to_all(Operation operation) {
 
 namespace {
 
-// Rows and columns are 32-bit in plans; buffers hold up to `ranks` matrices below each other.
-constexpr std::int64_t max_extent = std::numeric_limits<std::int32_t>::max();
+// Rows and columns are 32-bit in plans, also where the largest tile entry begins behind the last one; buffers
+// hold up to `ranks` matrices below each other.
+constexpr std::int64_t max_extent = std::numeric_limits<std::int32_t>::max() - 2 * 4096;
 
 bool routes_rows(const Problem& problem) {
   return is_all_to_all(problem.operation) && problem.exchange == Exchange::rows;
