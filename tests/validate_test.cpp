@@ -287,17 +287,13 @@ TEST(ValidateRace, FindsDataThatMayArriveAfterTheRunIsOver) {
 }
 
 TEST(ValidateRace, FindsAnExchangeThatSendsWhatItReceives) {
-  const std::vector<Finding> findings = find_violations(plans_of_file("forwards_within_an_exchange.json"));
-  ASSERT_FALSE(findings.empty());
-  EXPECT_EQ(findings[0].violation, Violation::race);
-  EXPECT_THAT(findings[0].detail, HasSubstr("which rank 1's message 0 (store) may not have written yet"));
+  expect_violation(plans_of_file("forwards_within_an_exchange.json"), Violation::race,
+                   "which rank 1's message 0 (store) may not have written yet");
 }
 
 TEST(ValidateRace, FindsALateStoreIntoStaging) {
-  const std::vector<Finding> findings = find_violations(plans_of_file("stores_late_into_staging.json"));
-  ASSERT_FALSE(findings.empty());
-  EXPECT_EQ(findings[0].violation, Violation::race);
-  EXPECT_THAT(findings[0].detail, HasSubstr("when the rank's run is over"));
+  expect_violation(plans_of_file("stores_late_into_staging.json"), Violation::race,
+                   "when the rank's run is over");
 }
 
 TEST(ValidateRace, KnowsThatACopyToAPeerGoesOnBesideTheMessagesBehindIt) {

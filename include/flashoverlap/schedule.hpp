@@ -19,6 +19,10 @@ enum class Strategy {
 /// their parts) were communicated, and `Output::reorder` says how to read it.
 enum class Layout { natural, tiled };
 
+inline constexpr int max_tile_side = 4096;
+inline constexpr int max_cluster_rows = 2;
+inline constexpr int max_multiprocessors = 4096;
+
 struct Schedule {
   Strategy strategy = Strategy::signal;
   Layout layout = Layout::natural;

@@ -45,20 +45,19 @@ GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)
     : gpu_(gpu),
       problem_(problem),
       gathers_(communicates_first(problem.operation)),
-      gathers_b_(gathers(problem, Operand::b)),
       gemm_(problem.data_type, gemm_shape(problem, gpu.rank()), problem.k, OperandLayout::k_contiguous,
             OperandLayout::k_contiguous),
       c_(elements(gemm_shape(problem, gpu.rank()))) {
   if (gathers_) {
     const Shape gemm = gemm_shape(problem, gpu.rank());
-    gathered_ = DeviceArray<Element>(elements(gathers_b_ ? gemm.cols : gemm.rows, problem.k));
+    gathered_ = DeviceArray<Element>(elements(gathers_b() ? gemm.cols : gemm.rows, problem.k));
   }
   if (!in_place()) result_ = DeviceArray<Element>(elements(out_shape(problem, gpu.rank())));
 }
 
 void GpuBaseline::choose_algorithm(const GpuOperands& operands) {
-  const void* a = gathers_ && !gathers_b_ ? gathered_.data() : operands.a.data();
-  const void* b = gathers_b_ ? gathered_.data() : operands.b.data();
+  const void* a = gathers_ && !gathers_b() ? gathered_.data() : operands.a.data();
+  const void* b = gathers_b() ? gathered_.data() : operands.b.data();
   if (gathers_) communicate(operands.a.data(), operands.b.data());
   gemm_.choose_algorithm(a, b, c_.data(), gpu_.stream());
 }
@@ -70,7 +69,7 @@ void GpuBaseline::run(const void* a, const void* b) {
 }
 
 void GpuBaseline::gemm(const void* a, const void* b) {
-  if (gathers_) (gathers_b_ ? b : a) = gathered_.data();
+  if (gathers_) (gathers_b() ? b : a) = gathered_.data();
   gemm_.launch(a, b, c_.data(), gpu_.stream());
 }
 
@@ -86,8 +85,8 @@ void GpuBaseline::communicate(const void* a, const void* b) {
                                   gpu_.stream());
       break;
     case Operation::all_gather_gemm: {
-      const Shape shard = gathers_b_ ? b_shape(problem_, gpu_.rank()) : a_shape(problem_, gpu_.rank());
-      communicator.all_gather(gathers_b_ ? b : a, gathered_.data(), shard.rows * shard.cols,
+      const Shape shard = gathers_b() ? b_shape(problem_, gpu_.rank()) : a_shape(problem_, gpu_.rank());
+      communicator.all_gather(gathers_b() ? b : a, gathered_.data(), shard.rows * shard.cols,
                               problem_.data_type, gpu_.stream());
       break;
     }

@@ -44,12 +44,12 @@ class GpuBaseline {
 
  private:
   bool in_place() const { return gathers_ || problem_.operation == Operation::gemm_all_reduce; }
+  bool gathers_b() const { return gathers(problem_, Operand::b); }
   void exchange(const Element* sent, Element* received, std::int64_t row_elements);
 
   const GpuRank& gpu_;
   Problem problem_;
-  bool gathers_;    ///< communicates before the GEMM
-  bool gathers_b_;  ///< what is gathered is B
+  bool gathers_;  ///< communicates before the GEMM
   CublasGemm gemm_;
   DeviceArray<Element> gathered_;
   DeviceArray<Element> c_;

@@ -30,8 +30,8 @@ constexpr auto* schedule_group = "How it is overlapped";
 void take_tile(const std::string& text, Schedule& schedule) {
   const std::size_t cross = text.find('x');
   require(cross != std::string::npos, "--tile", shown(text), "must be ROWSxCOLS, such as 128x256");
-  schedule.tile_rows = static_cast<int>(to_integer("--tile", text.substr(0, cross), 1, 4096));
-  schedule.tile_cols = static_cast<int>(to_integer("--tile", text.substr(cross + 1), 1, 4096));
+  schedule.tile_rows = static_cast<int>(to_integer("--tile", text.substr(0, cross), 1, max_tile_side));
+  schedule.tile_cols = static_cast<int>(to_integer("--tile", text.substr(cross + 1), 1, max_tile_side));
 }
 
 /// Keeps a slip of the keyboard from filling the memory. Counts m rows on each rank, which is the average
@@ -128,16 +128,17 @@ void PlanOptions::add_schedule(CLI::App& command) {
       add_integer(command, "--cluster", schedule_.cluster_rows, "Tiles of a cluster, below each other", 1, 2))
       ->default_str("1");
   const auto take_multiprocessors = [this](const std::string& text) {
-    multiprocessors_ = static_cast<int>(to_integer("--multiprocessors", text, 1, 4096));
+    multiprocessors_ = static_cast<int>(to_integer("--multiprocessors", text, 1, max_multiprocessors));
   };
   group(add_text(command, "--multiprocessors", take_multiprocessors,
                  "Left to the GEMM; by default the machine's, less what communication occupies"))
       ->type_name("N");
   group(add_integer(command, "--first-multiprocessors", schedule_.first_multiprocessors,
                     "Those that compute the first group, instead of --multiprocessors (--strategy signal)", 1,
-                    4096));
+                    max_multiprocessors));
   const auto take_comm_multiprocessors = [this](const std::string& text) {
-    comm_multiprocessors_ = static_cast<int>(to_integer("--comm-multiprocessors", text, 0, 4096));
+    comm_multiprocessors_ =
+        static_cast<int>(to_integer("--comm-multiprocessors", text, 0, max_multiprocessors));
   };
   group(add_text(command, "--comm-multiprocessors", take_comm_multiprocessors,
                  "Cap on what communication occupies; by default the machine's"))

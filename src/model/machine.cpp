@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap {
 
@@ -86,8 +87,8 @@ double Machine::store_microseconds(int ranks, double bytes) const {
 
 void check(const Machine& machine) {
   require(!machine.name.empty(), "name", "\"\"", "must not be empty");
-  require(machine.multiprocessors >= 1 && machine.multiprocessors <= 4096, "multiprocessors",
-          machine.multiprocessors, "must be between 1 and 4096");
+  require(machine.multiprocessors >= 1 && machine.multiprocessors <= max_multiprocessors, "multiprocessors",
+          machine.multiprocessors, fmt::format("must be between 1 and {}", max_multiprocessors));
   check_positive("teraflops", machine.teraflops);
   check_positive("tile_microseconds", machine.tile_microseconds);
   check_positive("launch_microseconds", machine.launch_microseconds);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap {
 
@@ -23,7 +24,8 @@ namespace {
 
 // Rows and columns are 32-bit in plans, also where the largest tile entry begins behind the last one; buffers
 // hold up to `ranks` matrices below each other.
-constexpr std::int64_t max_extent = std::numeric_limits<std::int32_t>::max() - 2 * 4096;
+constexpr std::int64_t max_extent =
+    std::numeric_limits<std::int32_t>::max() - std::int64_t{max_tile_side} * max_cluster_rows;
 
 bool routes_rows(const Problem& problem) {
   return is_all_to_all(problem.operation) && problem.exchange == Exchange::rows;

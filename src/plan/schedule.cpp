@@ -10,16 +10,17 @@ void check(const Schedule& schedule) {
   const auto within = [](int value, int low, int high, std::string_view field) {
     require(value >= low && value <= high, field, value, fmt::format("must be between {} and {}", low, high));
   };
-  within(schedule.tile_rows, 1, 4096, "tile_rows");
-  within(schedule.tile_cols, 1, 4096, "tile_cols");
-  within(schedule.cluster_rows, 1, 2, "cluster_rows");
-  within(schedule.multiprocessors, schedule.cluster_rows, 4096, "multiprocessors");
+  within(schedule.tile_rows, 1, max_tile_side, "tile_rows");
+  within(schedule.tile_cols, 1, max_tile_side, "tile_cols");
+  within(schedule.cluster_rows, 1, max_cluster_rows, "cluster_rows");
+  within(schedule.multiprocessors, schedule.cluster_rows, max_multiprocessors, "multiprocessors");
   if (schedule.first_multiprocessors != 0) {
-    within(schedule.first_multiprocessors, schedule.multiprocessors, 4096, "first_multiprocessors");
+    within(schedule.first_multiprocessors, schedule.multiprocessors, max_multiprocessors,
+           "first_multiprocessors");
     require(schedule.strategy == Strategy::signal, "first_multiprocessors", schedule.first_multiprocessors,
             "must be 0 unless the strategy is signal");
   }
-  within(schedule.comm_multiprocessors, 0, 4096, "comm_multiprocessors");
+  within(schedule.comm_multiprocessors, 0, max_multiprocessors, "comm_multiprocessors");
   within(schedule.raster, 1, 1 << 20, "raster");
   within(schedule.waves_per_group, 1, 1 << 20, "waves_per_group");
   within(schedule.rounds, 1, 1024, "rounds");
