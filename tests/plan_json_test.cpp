@@ -28,6 +28,7 @@ std::vector<Plan> every_key() {
   plan.buffer(BufferRole::a) = {2, 6, false};
   plan.buffer(BufferRole::out) = {3, 5, true};
   plan.a_blocks = {2, 3};
+  plan.wait_depth = 3;
   plan.addends = {1, 4};
   plan.counters = {{CounterRole::arrival, 1, 0, 7}, {CounterRole::tiles, none, none, 1}};
   Tile tile{
@@ -54,6 +55,8 @@ std::vector<Plan> every_key() {
                            .source = region,
                            .destination = region,
                            .peer = 1,
+                           .col = 4,
+                           .cols = 2,
                            .sends = {{1, region}},
                            .receives = {{1, region}},
                            .raises = {{0, 1}}},
@@ -90,7 +93,10 @@ TEST(PlanJson, WritesNothingForNone) {
     EXPECT_TRUE(plan["tiles"][0].contains(key)) << key;
     EXPECT_FALSE(plan["tiles"][1].contains(key)) << key;
   }
-  EXPECT_FALSE(plan["messages"][1].contains("source"));
+  for (const char* key : {"source", "destination", "peer", "col", "cols"}) {
+    EXPECT_TRUE(plan["messages"][0].contains(key)) << key;
+    EXPECT_FALSE(plan["messages"][1].contains(key)) << key;
+  }
 }
 
 TEST(PlanJson, PlannedProblemsSurvive) {
@@ -140,8 +146,8 @@ TEST(PlanJson, NamesThePathTheValueAndTheRule) {
     document[json::json_pointer(pointer)] = value;
     return std::string(refusal(document.dump()).what());
   };
-  EXPECT_EQ(refused("/schema_version", 3),
-            "schema_version = 3: must be 2, the version that this program reads");
+  EXPECT_EQ(refused("/schema_version", 4),
+            "schema_version = 4: must be 3, the version that this program reads");
   EXPECT_EQ(refused("/problem/m", 0), "problem.m = 0: must be between 1 and 1073737727 on 2 ranks");
   EXPECT_EQ(refused("/problem/destinations/1/0", 2),
             "problem.destinations[1][0] = 2: must be a rank between 0 and 1");
@@ -182,13 +188,16 @@ class Malformed {
     static const std::set<std::string> keys{"row_map",      "part_rows",  "part_stride", "addend_row",
                                             "start_wait",   "store_wait", "raise",       "source",
                                             "destination",  "reorder",    "a",           "out",
-                                            "destinations", "group",      "peer"};
+                                            "destinations", "group",      "peer",        "wait_depth"};
+    static const std::set<std::string> keys_of_messages{"col", "cols"};
+    const bool in_message = path.ends_with(']') && path.find(".messages[") != std::string::npos;
     const bool in_tile = path.ends_with(']') && path.find(".tiles[") != std::string::npos;
     const bool in_part =
         path.find(".sends[") != std::string::npos || path.find(".receives[") != std::string::npos;
     if (key == "group" && in_tile) return false;
     if (key == "peer" && in_part) return false;
     if (key == "row_map" && !in_tile) return false;
+    if (in_message && keys_of_messages.contains(key)) return true;
     if (key == "rank") return path.find(".origins[") != std::string::npos;
     return keys.contains(key);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "flashoverlap/error.hpp"
 #include "plan/grouping.hpp"
@@ -164,6 +165,52 @@ TEST(Planner, TailFreeAllGatherComputesTheOwnSliceFirstAndTheOthersAsTheyArrive)
       const bool own = tile.row / 256 == 1;
       EXPECT_EQ(tile.start_wait == none, own);
       EXPECT_EQ(tile.a_buffer, own ? BufferRole::a : BufferRole::gathered);
+    }
+  }
+}
+
+TEST(Planner, RoundsOfAGatheredOperandArePartsOfKThatTilesWaitForInTurn) {
+  const Problem problem{.operation = Operation::all_gather_gemm, .m = 768, .n = 256, .k = 520, .ranks = 3};
+  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
+    const std::vector<Plan> plans = make_plans(problem, {.strategy = strategy, .rounds = 3});
+    std::vector<std::tuple<int, int, int>> moved;  // to rank, from column, columns
+    for (const Message& message : plans[1].messages) {
+      if (message.kind == MessageKind::signal) continue;
+      moved.emplace_back(message.peer, message.col, message.cols);
+      const Plan& target = plans[static_cast<std::size_t>(message.peer)];
+      const auto tile = std::ranges::find(target.tiles, message.destination.row, &Tile::a_row);
+      ASSERT_NE(tile, target.tiles.end());
+      ASSERT_EQ(start_waits(target, *tile), 3);
+      const int part = message.col / target.wait_depth;
+      EXPECT_EQ(message.raises, (std::vector<Raise>{{message.peer, tile->start_wait + part}}));
+    }
+    EXPECT_THAT(moved,
+                ElementsAre(std::tuple(2, 0, 192), std::tuple(0, 0, 192), std::tuple(2, 192, 192),
+                            std::tuple(0, 192, 192), std::tuple(2, 384, 136), std::tuple(0, 384, 136)));
+  }
+}
+
+TEST(Planner, AGatheredOperandHasNoMorePartsThanStepsOfK) {
+  const Problem problem{.operation = Operation::all_gather_gemm, .m = 256, .n = 256, .k = 64, .ranks = 2};
+  const Plan plan = make_plan(problem, {.strategy = Strategy::copy, .rounds = 8}, 0);
+  EXPECT_EQ(plan, [&] {
+    Plan whole = make_plan(problem, {.strategy = Strategy::copy}, 0);
+    whole.schedule.rounds = 8;
+    return whole;
+  }());
+}
+
+TEST(Planner, StoresOfAnOperandFollowEachOtherAtOnce) {
+  const Problem problem{.operation = Operation::all_gather_gemm, .m = 2048, .n = 256, .k = 256, .ranks = 4};
+  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
+    const Plan plan = make_plan(problem, {.strategy = strategy, .multiprocessors = 2, .rounds = 2}, 1);
+    ASSERT_EQ(plan.messages.size(), 1u + 2 * 2 * 3 + 1);  // credits, groups · parts · peers, resets
+    EXPECT_FALSE(follows_at_once(plan, plan.messages, 0));
+    EXPECT_FALSE(follows_at_once(plan, plan.messages, 1));
+    EXPECT_FALSE(follows_at_once(plan, plan.messages, plan.messages.size() - 1));
+    for (std::size_t index = 2; index + 1 < plan.messages.size(); ++index) {
+      EXPECT_TRUE(follows_at_once(plan, plan.messages, index));
+      EXPECT_EQ(move_the_same_part(plan.messages[index - 1], plan.messages[index]), index % 3 != 1);
     }
   }
 }

@@ -68,6 +68,7 @@ class RandomCases {
                     .data_type = pick({DataType::bf16, DataType::fp16, DataType::fp32}),
                     .gathered = pick({Operand::a, Operand::b}),
                     .exchange = pick({Exchange::rows, Exchange::heads})};
+    if (communicates_first(problem.operation)) problem.k = between(1, 6 * largest);  // several parts of k
     const auto round_up = [&](std::int64_t& extent) {
       extent = (extent + problem.ranks - 1) / problem.ranks * problem.ranks;
     };
@@ -104,7 +105,7 @@ class RandomCases {
     if (schedule.layout == Layout::tiled && problem.operation == Operation::gemm_reduce_scatter) {
       schedule.tile_rows = problem.ranks * between(1, 3);
     }
-    if (works_in_rounds(problem.operation, schedule.strategy)) schedule.rounds = between(1, 4);
+    if (works_in_rounds(problem, schedule.strategy)) schedule.rounds = between(1, 4);
     if (schedule.strategy == Strategy::signal && !communicates_first(problem.operation) && between(0, 1) == 0)
       schedule.first_multiprocessors = schedule.multiprocessors + between(0, 4);
     if (schedule.strategy == Strategy::signal && between(0, 1) == 0)

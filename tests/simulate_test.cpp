@@ -132,6 +132,30 @@ TEST(SimulateTilesTest, TakeFullTimeWhereTheyAreRagged) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10);
 }
 
+// The tile sees each half of k 2 µs after it has arrived, and takes 5 µs for it.
+TEST(SimulateTilesTest, WaitForTheirOperandsPartByPart) {
+  auto plans = plans_of(2, 1);
+  const std::int32_t arrival = add_counter(plans[1], 1);
+  add_counter(plans[1], 1);
+  plans[1].tiles[0].start_wait = arrival;
+  plans[1].wait_depth = 50;
+  const auto half = [&](std::int32_t part) {
+    Message message = copy(1, 4, {{1, arrival + part}});
+    message.cols = 5 / 2;
+    return message;
+  };
+  plans[0].messages = {half(0), half(1)};
+  const Simulation simulation = simulate(plans, round_machine());
+  const double bytes = 4 * 2 * size_of(plans[0].problem.data_type);
+  const auto transfers = lane(simulation, 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_DOUBLE_EQ(transfers[1].end_us, 1 + 2 * bytes);
+  const auto tiles = lane(simulation, 1, Lane::gemm);
+  ASSERT_EQ(tiles.size(), 1u);
+  EXPECT_DOUBLE_EQ(tiles[0].start_us, 1 + bytes + 2);
+  EXPECT_DOUBLE_EQ(tiles[0].end_us, 1 + 2 * bytes + 2 + 5);
+}
+
 TEST(SimulateTilesTest, WaitForTheirOperands) {
   auto plans = plans_of(2, 1);
   const std::int32_t arrival = add_counter(plans[1], 1);

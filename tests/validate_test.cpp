@@ -254,6 +254,66 @@ TEST(ValidateRace, FindsATileThatReadsAnOperandBeforeItHasArrived) {
   expect_violation(plans, Violation::race, "reads rank 1's gathered");
 }
 
+Plans plans_in_parts_of_k() {
+  return make_plans({.operation = Operation::all_gather_gemm, .m = 24, .n = 12, .k = 200, .ranks = 3},
+                    {.strategy = Strategy::store, .tile_rows = 4, .tile_cols = 6, .rounds = 3});
+}
+
+TEST(Validate, FindsNothingInPlansThatWaitForPartsOfK) {
+  EXPECT_THAT(find_violations(plans_in_parts_of_k()), ::testing::IsEmpty());
+}
+
+TEST(ValidateRace, FindsAPartOfKThatIsReadBeforeItHasArrived) {
+  Plans plans = plans_in_parts_of_k();
+  plans[1].wait_depth = none;  // so tiles wait for the first part only
+  expect_violation(plans, Violation::race, "reads rank 1's gathered");
+
+  plans = plans_in_parts_of_k();
+  for (Message& message : plans[0].messages) {
+    if (message.kind == MessageKind::store && message.cols == 128) message.cols = 120;
+  }
+  expect_violation(plans, Violation::race, "may not be written yet");
+}
+
+TEST(ValidateRace, FindsPartsOfKThatArriveInAnotherOrderThanTheyAreRead) {
+  Plans plans = plans_in_parts_of_k();
+  for (Plan& plan : plans) {
+    std::vector<Message*> stores;
+    for (Message& message : plan.messages) {
+      if (message.kind == MessageKind::store) stores.push_back(&message);
+    }
+    // The columns move, the counters that stand for them do not.
+    std::swap(stores.front()->col, stores.back()->col);
+    std::swap(stores.front()->cols, stores.back()->cols);
+  }
+  EXPECT_THAT(find_violations(plans), ::testing::Not(::testing::IsEmpty()));
+}
+
+TEST(ValidateStructure, RefusesWaitsForPartsOfKThatCannotBeMade) {
+  Plans plans = plans_in_parts_of_k();
+  plans[0].wait_depth = 0;
+  expect_violation(plans, Violation::structure, "wait_depth: 0 must be at least 1");
+  plans = plans_in_parts_of_k();
+  plans[0].wait_depth = 1;
+  expect_violation(plans, Violation::structure, "it waits for 200 counters from counter");
+  plans = plans_in_parts_of_k();
+  ++plans[0].counters[static_cast<std::size_t>(plans[0].tiles.back().start_wait) + 1].target;
+  expect_violation(plans, Violation::structure, "the counters that it starts with have different targets");
+}
+
+TEST(ValidateStructure, RefusesColumnsThatAMessageCannotMove) {
+  Plans plans = plans_in_parts_of_k();
+  first_message(plans[2], MessageKind::store).cols = 201;
+  expect_violation(plans, Violation::structure, "its columns lie outside the buffer");
+  plans = plans_in_parts_of_k();
+  first_message(plans[2], MessageKind::store).cols = none;
+  first_message(plans[2], MessageKind::store).col = 64;
+  expect_violation(plans, Violation::structure, "its columns lie outside the buffer");
+  plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].messages[0].cols = 6;
+  expect_violation(plans, Violation::structure, "only copy and store move some of the columns");
+}
+
 TEST(ValidateRace, FindsAddendsThatAreReadBeforeTheyHaveArrived) {
   Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::store);
   for (Tile& tile : plans[0].tiles) {

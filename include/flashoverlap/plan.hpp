@@ -85,7 +85,8 @@ struct Tile {
   std::int32_t part_rows = none;
   std::int32_t part_stride = 0;
   std::int32_t addend_row = none;  ///< if not `none`: partial results are added, see `Plan::addends`
-  std::int32_t start_wait = none;  ///< counter of this rank, reached before operands are read
+  std::int32_t start_wait = none;  ///< counter of this rank, reached before operands are read; see
+                                   ///< `Plan::wait_depth`
   std::int32_t store_wait =
       none;     ///< counter of this rank, reached before addends are read and the tile is stored
   Raise raise;  ///< by `Schedule::cluster_rows`, once the stored tile is visible
@@ -157,6 +158,8 @@ struct Message {
   Region source;
   Region destination;
   std::int32_t peer = none;  ///< owner of `destination` for copy and store
+  std::int32_t col = 0;      ///< copy and store move these columns of both regions only,
+  std::int32_t cols = none;  ///< or all where this is `none`
   std::vector<Part> sends;
   std::vector<Part> receives;
   std::vector<Raise> raises;  ///< by one each, once the transferred data is visible
@@ -197,6 +200,10 @@ struct Plan {
   std::int32_t rank = 0;
   std::array<Buffer, buffer_count> buffers;
   ABlocks a_blocks;
+  /// If not `none`: a tile's start_wait stands for so many columns of k, the counter behind it for as many
+  /// more, and so on: columns are not read before their counter is reached, so a tile begins with those that
+  /// have arrived.
+  std::int32_t wait_depth = none;
   Addends addends;
   std::vector<Counter> counters;
   std::vector<Tile> tiles;
@@ -216,6 +223,25 @@ inline RowTarget stored_at(const Plan& plan, const Tile& tile, std::int32_t row)
   return {tile.rank, tile.store_row + row / tile.part_rows * tile.part_stride + row % tile.part_rows};
 }
 
+/// How many counters, from its start_wait on, a tile waits for in turn before it reads its operands.
+inline std::int32_t start_waits(const Plan& plan, const Tile& tile) {
+  if (tile.start_wait == none) return 0;
+  if (plan.wait_depth == none) return 1;
+  return static_cast<std::int32_t>((plan.problem.k + plan.wait_depth - 1) / plan.wait_depth);
+}
+
+/// Calls visit(counter) for every counter that a tile waits for, in turn.
+template <typename Visit>
+void for_each_awaited(const Plan& plan, const Tile& tile, Visit&& visit) {
+  for (std::int32_t part = 0; part < start_waits(plan, tile); ++part) visit(tile.start_wait + part);
+  if (tile.store_wait != none) visit(tile.store_wait);
+}
+
+/// Columns that a copy or store moves.
+inline std::int64_t moved_cols(const Plan& plan, const Message& message) {
+  return message.cols == none ? plan.buffer(message.source.buffer).cols : message.cols;
+}
+
 /// Whether a message waits for tiles of its own rank.
 inline bool waits_for_tiles(const Plan& plan, const Message& message) {
   return std::any_of(message.waits.begin(), message.waits.end(), [&](const Wait& wait) {
@@ -226,6 +252,23 @@ inline bool waits_for_tiles(const Plan& plan, const Message& message) {
 /// Whether a message goes on beside those that come after it.
 inline bool goes_on_beside(const Plan& plan, const Message& message) {
   return message.kind == MessageKind::copy && message.peer != plan.rank;
+}
+
+/// Whether message `index` of a plan's list (or one made from it) is a store, or a copy to a peer, that is
+/// made at once behind another one, as it waits for nothing: stores by one kernel.
+inline bool follows_at_once(const Plan& plan, const std::vector<Message>& messages, std::size_t index) {
+  const Message& message = messages[index];
+  const auto is_pushed = [&](const Message& each) {
+    return each.kind == MessageKind::store || goes_on_beside(plan, each);
+  };
+  return index > 0 && message.waits.empty() && !message.after_tiles && is_pushed(message) &&
+         is_pushed(messages[index - 1]) && messages[index - 1].kind == message.kind;
+}
+
+/// Whether two copies or stores move the same part of k: little enough for their raises to come together.
+inline bool move_the_same_part(const Message& one, const Message& other) {
+  return one.kind == other.kind && one.source == other.source && one.cols != none && one.col == other.col &&
+         one.cols == other.cols;
 }
 
 /// "counter 3 (tiles, group 2)", "counter 5 (arrival from rank 1, group 0)": for every report that names a

@@ -11,8 +11,9 @@ namespace flashoverlap {
 /// reorders).
 bool supports(Operation operation, Strategy strategy, Layout layout);
 
-/// Whether `Schedule::rounds` may be more than one.
-bool works_in_rounds(Operation operation, Strategy strategy);
+/// Whether `Schedule::rounds` may be more than one: gemm_reduce_scatter and gemm_all_reduce by copy, store or
+/// p2p, all_gather_gemm and all_to_all_gemm by rows by copy or store.
+bool works_in_rounds(const Problem& problem, Strategy strategy);
 
 /// The plan of every rank, in rank order. Pure, deterministic, no GPU. Throws `InvalidArgument` with the rule
 /// that the problem or schedule breaks.

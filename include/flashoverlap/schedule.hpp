@@ -39,8 +39,9 @@ struct Schedule {
   /// Sizes of the groups in waves, in order. They must add up to the waves that are grouped: those of the
   /// whole GEMM for `signal` (see `grouped_waves`), of one slice for the other strategies.
   std::vector<int> groups;
-  /// Where slices are summed (gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p, see
-  /// `works_in_rounds`): how often partial results are sent and, beside the next round's, summed.
+  /// See `works_in_rounds`. Where slices are summed: how often partial results are sent and, beside the next
+  /// round's, summed. Where slices of an operand are gathered: in how many parts of k, so that tiles begin
+  /// with the first and need not wait for whole rows.
   int rounds = 1;
 
   bool operator==(const Schedule&) const = default;

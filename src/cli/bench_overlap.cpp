@@ -59,7 +59,7 @@ struct Arguments {
   std::vector<int> tried_comm_sms() const {
     if (!comm_sms.empty()) return comm_sms;
     // What is slower than NVLink needs fewer multiprocessors to be kept busy.
-    return fabric() == "nvlink" ? std::vector{4, 8, 12, 16, 24} : std::vector{2, 4, 8, 16};
+    return fabric() == "nvlink" ? std::vector{4, 6, 8, 12, 16, 24} : std::vector{2, 4, 8, 16};
   }
 
   std::vector<Method> methods() const {

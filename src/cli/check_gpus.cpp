@@ -33,6 +33,7 @@ struct Case {
   Problem problem;
   Strategy strategy;
   Layout layout;
+  int rounds = 1;
   bool own_result = false;  // see OperatorOptions
 };
 
@@ -255,10 +256,12 @@ std::vector<Case> cases(const GpuCheck& check) {
                  {Strategy::signal, Strategy::sequential, Strategy::copy, Strategy::store, Strategy::p2p})) {
           for (const Layout layout : all_if_empty(check.layouts, {Layout::natural, Layout::tiled})) {
             if (!supports(operation, strategy, layout)) continue;
-            wanted.push_back({problem, strategy, layout});
+            const bool in_rounds = works_in_rounds(problem, strategy);
             const bool sums = operation == gemm_all_reduce || operation == gemm_reduce_scatter;
+            if (!in_rounds || !sums) wanted.push_back({problem, strategy, layout});
+            if (in_rounds) wanted.push_back({problem, strategy, layout, /*rounds=*/sums ? 2 : 3});
             if (sums && strategy == Strategy::signal)
-              wanted.push_back({problem, strategy, layout, /*own_result=*/true});
+              wanted.push_back({problem, strategy, layout, /*rounds=*/1, /*own_result=*/true});
           }
         }
       }
@@ -272,7 +275,7 @@ Schedule schedule_for(const Case& wanted, int multiprocessors) {
   const int reserved = wanted.strategy == Strategy::sequential ? 0 : comm_multiprocessors;
   const int left = multiprocessors - reserved;
   Schedule schedule = gpu_schedule(wanted.problem, wanted.strategy, wanted.layout, left, reserved);
-  if (works_in_rounds(wanted.problem.operation, wanted.strategy)) schedule.rounds = 2;
+  schedule.rounds = wanted.rounds;
   if (reserved == 0) return schedule;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
@@ -284,16 +287,17 @@ Schedule schedule_for(const Case& wanted, int multiprocessors) {
 
 std::string described(const Case& wanted) {
   const Problem& problem = wanted.problem;
-  return fmt::format("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5}", name(problem.operation),
+  return fmt::format("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
                      name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "", problem.m,
-                     problem.n, problem.k);
+                     problem.n, problem.k, wanted.rounds);
 }
 
 void print_headers(const GpuCheck& check) {
   fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(check.data_type),
              error_limit(check.data_type));
-  fmt::print("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n", "operation",
-             "strategy", "layout", "result", "m", "n", "k", "groups", "runs", "error", "fp64", "element");
+  fmt::print("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
+             "operation", "strategy", "layout", "result", "m", "n", "k", "rounds", "groups", "runs", "error",
+             "fp64", "element");
 }
 
 void print(const Case& wanted, const std::vector<Plan>& plans, int runs, const Verdict& verdict) {

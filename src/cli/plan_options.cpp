@@ -48,6 +48,13 @@ void check_size(const Problem& problem, const Schedule& schedule) {
       schedule.waves_per_group,
       fmt::format("makes {} groups on each of {} ranks, too many messages to plan", groups, problem.ranks));
   const std::int64_t row_blocks = divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
+  if (communicates_first(problem.operation)) {
+    require(groups * std::min<std::int64_t>(schedule.rounds, problem.k) <=
+                most_entries / problem.ranks / problem.ranks,
+            "--rounds", schedule.rounds,
+            fmt::format("makes too many messages to plan on {} ranks", problem.ranks));
+    return;
+  }
   require(std::min<std::int64_t>(schedule.rounds, row_blocks) <= most_slices / problem.ranks / problem.ranks,
           "--rounds", schedule.rounds,
           fmt::format("makes too many slices to plan on {} ranks, at most {} in all", problem.ranks,
@@ -155,7 +162,7 @@ void PlanOptions::add_schedule(CLI::App& command) {
                  "Sizes of the groups in waves, instead of --waves-per-group"))
       ->type_name("N,N,...");
   group(add_integer(command, "--rounds", schedule_.rounds,
-                    "Rounds in which slices are sent and summed, by copy, store or p2p", 1, 1024))
+                    "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, 1024))
       ->default_str("1");
   group(command.add_flag("--search", search_,
                          "Take the groups that are predicted fastest (--strategy signal)"));

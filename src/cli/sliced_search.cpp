@@ -27,18 +27,31 @@ std::vector<int> useful_counts(const Problem& problem, Strategy strategy, int mu
   return {raises ? raising_multiprocessors : 0};
 }
 
+/// Whether slices of an operand are gathered, so that rounds are parts of k.
+bool gathers_slices(const Problem& problem) {
+  return communicates_first(problem.operation);
+}
+
 /// Of what is grouped: a slice, or for `signal` the whole GEMM.
 int waves(const Problem& problem, const Schedule& schedule) {
   if (schedule.strategy == Strategy::signal) return grouped_waves(problem, schedule);
-  const std::int64_t parts = std::int64_t{problem.ranks} * schedule.rounds;
+  const std::int64_t parts = std::int64_t{problem.ranks} * (gathers_slices(problem) ? 1 : schedule.rounds);
   const bool by_cols = gathers(problem, Operand::b);
   const std::int64_t entries = by_cols ? entry_count(schedule, problem.m, divide_up(problem.n, parts))
                                        : entry_count(schedule, divide_up(problem.m, parts), problem.n);
   return wave_count(schedule, entries);
 }
 
-/// More would leave some empty.
+/// More would leave some empty, or make parts of k that are too small for the links. Parts of k are for tiles
+/// that would wait for whole rows, which those behind the first waves do not.
 std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
+  constexpr std::int64_t least_depth = 256;
+  constexpr int early_waves = 8;
+  if (!works_in_rounds(problem, schedule.strategy)) return 1;
+  if (gathers_slices(problem)) {
+    const int all_waves = wave_count(schedule, entry_count(schedule, problem.m, problem.n));
+    return all_waves > early_waves ? 1 : std::max<std::int64_t>(1, problem.k / least_depth);
+  }
   return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
 }
 
@@ -58,7 +71,8 @@ std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int mul
 /// Whether every slice has as many waves, as lists of groups need.
 bool slices_are_alike(const Problem& problem, const Schedule& schedule) {
   if (is_all_to_all(problem.operation)) return false;
-  if (problem.operation != Operation::gemm_all_reduce && schedule.rounds == 1) return true;
+  if (problem.operation == Operation::all_gather_gemm) return true;
+  if (problem.operation == Operation::gemm_reduce_scatter && schedule.rounds == 1) return true;
   return problem.m % (std::int64_t{problem.ranks} * schedule.rounds * entry_rows(schedule)) == 0;
 }
 
@@ -92,11 +106,10 @@ void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Sch
 
 std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy, int multiprocessors,
                                        const std::vector<int>& comm_multiprocessors) {
-  const bool in_rounds = works_in_rounds(problem.operation, strategy);
   std::vector<Schedule> schedules;
   for (const int count : useful_counts(problem, strategy, multiprocessors, comm_multiprocessors)) {
     for (Schedule schedule : kernels(problem, strategy, multiprocessors, count)) {
-      for (const int rounds : in_rounds ? std::vector{1, 2, 4, 8} : std::vector{1}) {
+      for (const int rounds : {1, 2, 4, 8}) {
         if (rounds > most_rounds(problem, schedule)) break;
         schedule.rounds = rounds;
         add_groupings(schedules, problem, schedule);

@@ -13,7 +13,7 @@ namespace flashoverlap {
 
 namespace {
 
-constexpr int default_copy_blocks = 8;
+constexpr int default_store_blocks = 8;
 
 std::uint32_t target_of(const Plan& plan, std::int32_t counter) {
   return static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target);
@@ -30,16 +30,19 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       beside_gemm_(beside_gemm),
       memory_(memory),
       counters_(memory.counters(alone.rank())),
+      wait_limit_(2 * alone.options().wait_limit),  // the watch comes first, as it can tell what is missing
       awaited_by_tiles_(plan_.counters.size(), false) {
   resolve_raises(plans);
+  gather_stores();
   if (std::ranges::any_of(messages_, [&](const Message& message) { return goes_on_beside(plan_, message); }))
     beside_ = std::make_unique<Beside>();
   for (const Tile& tile : plan_.tiles) {
-    for (const std::int32_t counter : {tile.start_wait, tile.store_wait}) {
-      if (counter != none) awaited_by_tiles_[static_cast<std::size_t>(counter)] = true;
-    }
+    for_each_awaited(plan_, tile, [&](std::int32_t counter) {
+      awaited_by_tiles_[static_cast<std::size_t>(counter)] = true;
+    });
   }
-  if (record_times) times_ = std::vector<Times>(messages_.size());
+  for (std::size_t index = 0; record_times && index < messages_.size(); ++index)
+    times_.push_back(shares_times(index) ? times_.back() : std::make_shared<Times>());
   FLASHOVERLAP_CUDA(load_message_kernels());
 }
 
@@ -57,6 +60,59 @@ void CudaMessages::resolve_raises(const std::vector<Plan>& plans) {
   }
 }
 
+void CudaMessages::gather_stores() {
+  for (std::size_t first = 0; first < messages_.size();) {
+    std::vector<StoredRectangle> rectangles;
+    std::size_t last = first;
+    do {
+      add_rectangles(last++, rectangles);
+    } while (last < messages_.size() && follows_at_once(plan_, messages_, last) &&
+             rectangles.size() < most_rectangles / 2);
+    if (!rectangles.empty()) {
+      Stores& stores = stores_[first];
+      stores.messages = last - first;
+      stores.waits = std::ssize(messages_[first].waits) <= most_waits && !messages_[first].after_tiles;
+      stores.progress = DeviceArray<std::uint32_t>(rectangles.size());
+      stores.progress.set_bytes(0);
+      stores.rectangles = DeviceArray<StoredRectangle>(rectangles);
+    }
+    first = last;
+  }
+}
+
+/// The same part for several ranks is read once. Raises that find no place have an empty rectangle.
+void CudaMessages::add_rectangles(std::size_t index, std::vector<StoredRectangle>& rectangles) const {
+  const Message& message = messages_[index];
+  if (message.kind != MessageKind::store) return;
+  const std::int64_t element = size_of(plan_.problem.data_type);
+  const std::int64_t row_pitch = pitch(message.source);
+  require((row_pitch | message.col * element | moved_cols(plan_, message) * element) % stored_bytes == 0,
+          "columns of a store", moved_cols(plan_, message),
+          fmt::format("must begin and end at multiples of {} bytes", stored_bytes));
+  StoredRectangle rectangle{.from = message.source.buffer,
+                            .from_offset = message.source.row * row_pitch + message.col * element,
+                            .pitch = row_pitch,
+                            .row_bytes = moved_cols(plan_, message) * element,
+                            .rows = message.source.rows,
+                            .target_count = 0,
+                            .targets = {},
+                            .raises = {}};
+  const bool is_read_already = !rectangles.empty() && move_the_same_part(messages_[index - 1], message) &&
+                               rectangles.back().rows > 0 && rectangles.back().target_count < most_targets;
+  if (!is_read_already) rectangles.push_back(rectangle);
+  StoredTarget& target = rectangles.back().targets[rectangles.back().target_count++];
+  target.to = message.destination.buffer;
+  target.offset = message.destination.row * row_pitch + message.col * element;
+  if (message.peer != plan_.rank)
+    target.peer = static_cast<std::byte*>(memory_.buffer(message.peer, message.destination.buffer));
+  rectangle.rows = 0;
+  for (const ResolvedRaise& raise : raises_[index]) {
+    if (rectangles.back().raises.count == most_raises) rectangles.push_back(rectangle);
+    RaisedCounters& raises = rectangles.back().raises;
+    raises.counters[raises.count++] = raise.counter;
+  }
+}
+
 void CudaMessages::begin() {
   if (++runs_ == 0) runs_ = 1;
   pending_ = {};
@@ -66,37 +122,88 @@ void CudaMessages::begin() {
 
 void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
                            cudaEvent_t computed) {
-  for (std::size_t index = first; index < last; ++index) {
+  for (std::size_t index = first; index < last;) {
     const Message& message = messages_[index];
     if (message.after_tiles && computed != nullptr) {
       flush(stream);
       FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, computed));
     }
-    add_waits(message);
+    const auto stores = stores_.find(index);
+    const bool is_store = stores != stores_.end();
+    if (!is_store || !stores->second.waits) add_waits(message);
+    if (is_store && !stores->second.waits) reset_awaited(message, pending_);
     // What follows a message waits for the next one's counters in the same call: nothing but that wait lies
     // between a signal and its transfer.
-    flush(stream);
-    if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].signalled, stream));
-    if (goes_on_beside(plan_, message)) {
-      copy_beside(index, own, stream);
+    const bool beside = goes_on_beside(plan_, message);
+    const bool at_once = beside && follows_at_once(plan_, messages_, index);
+    if (!at_once && (message.kind != MessageKind::signal || !times_.empty())) flush(stream);
+    record(index, &Times::signalled, stream);
+    if (is_store) {
+      store(index, own, stream, /*rehearses=*/false);
+      record(index, &Times::done, stream);
+    } else if (beside) {
+      if (!at_once) fork_copies(stream);
+      copy_beside(index, own);
     } else {
       transfer(message, own, stream);
-      if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, stream));
+      record(index, &Times::done, stream);
       raise(index, pending_, stream);
     }
-    pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index) + 1);
+    index += is_store ? stores->second.messages : 1;
+    pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));
   }
 }
 
-void CudaMessages::copy_beside(std::size_t index, const Buffers& own, cudaStream_t stream) const {
+/// Stores that are one kernel.
+bool CudaMessages::shares_times(std::size_t index) const {
+  return messages_[index].kind == MessageKind::store && follows_at_once(plan_, messages_, index);
+}
+
+void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const {
+  if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord((*times_[index]).*event, stream));
+}
+
+/// The stores that begin with message `first`; a rehearsal waits for nothing and raises nothing.
+void CudaMessages::store(std::size_t first, const Buffers& own, cudaStream_t stream, bool rehearses) const {
+  const Stores& stores = stores_.at(first);
+  StoreList list{.rectangles = stores.rectangles.data(),
+                 .progress = stores.progress.data(),
+                 .count = static_cast<int>(stores.rectangles.size()),
+                 .raise = !rehearses,
+                 .own = {},
+                 .wait_limit_ns = static_cast<std::uint64_t>(wait_limit_.count())};
+  std::ranges::transform(own, list.own.begin(), [](void* buffer) { return static_cast<std::byte*>(buffer); });
+  if (stores.waits && !rehearses) {
+    for (const Wait& wait : messages_[first].waits) {
+      list.waits[static_cast<std::size_t>(list.wait_count++)] = {
+          counters_ + wait.counter, target_of(plan_, wait.counter), wait.reset ? 1u : 0u};
+    }
+  }
+  const int blocks = plan_.schedule.comm_multiprocessors;
+  FLASHOVERLAP_CUDA(store_all(list, blocks > 0 ? blocks : default_store_blocks, stream));
+}
+
+/// Copies begin behind what the stream has done so far.
+void CudaMessages::fork_copies(cudaStream_t stream) const {
   FLASHOVERLAP_CUDA(cudaEventRecord(beside_->begun, stream));
   FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->copies, beside_->begun));
+}
+
+/// The raises of copies that move the same part to several ranks come together.
+void CudaMessages::copy_beside(std::size_t index, const Buffers& own) {
   transfer(messages_[index], own, beside_->copies);
-  if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord(times_[index].done, beside_->copies));
+  record(index, &Times::done, beside_->copies);
+  beside_->unraised.push_back(index);
+  const std::size_t next = index + 1;
+  if (next < messages_.size() && follows_at_once(plan_, messages_, next) &&
+      move_the_same_part(messages_[index], messages_[next])) {
+    return;
+  }
   FLASHOVERLAP_CUDA(cudaEventRecord(beside_->copied, beside_->copies));
   FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->raises, beside_->copied));
   StreamMemoryBatch raises;
-  raise(index, raises, beside_->raises);
+  for (const std::size_t copied : std::exchange(beside_->unraised, {}))
+    raise(copied, raises, beside_->raises);
   raises.enqueue(beside_->raises);
 }
 
@@ -107,12 +214,16 @@ void CudaMessages::add_waits(const Message& message) {
   }
 }
 
-/// Gathered in `batch`, which raises that take a kernel are enqueued behind.
-void CudaMessages::raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
-  // Before the raises: whoever sees them may raise these counters again.
-  for (const Wait& wait : messages_[index].waits) {
+/// Before the message's raises: whoever sees them may raise these counters again.
+void CudaMessages::reset_awaited(const Message& message, StreamMemoryBatch& batch) const {
+  for (const Wait& wait : message.waits) {
     if (wait.reset) batch.write(counters_ + wait.counter, 0);
   }
+}
+
+/// Gathered in `batch`, which raises that take a kernel are enqueued behind.
+void CudaMessages::raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
+  reset_awaited(messages_[index], batch);
   RaisedCounters shared{};
   const auto add_to_shared = [&] {
     if (shared.count > 0) FLASHOVERLAP_CUDA(raise_counters(shared, stream));
@@ -136,25 +247,33 @@ void CudaMessages::flush(cudaStream_t stream) {
   pending_ = {};
 }
 
-void CudaMessages::end(cudaStream_t stream) {
+void CudaMessages::join(cudaStream_t stream) {
+  flush(stream);
   if (beside_) {
-    flush(stream);
     FLASHOVERLAP_CUDA(cudaEventRecord(beside_->raised, beside_->raises));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, beside_->raised));
   }
+}
+
+void CudaMessages::end(cudaStream_t stream) {
   pending_.write(words_.device(running_word), 0);
   flush(stream);
 }
 
 void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
   for (const Message& message : messages_) transfer(message, own, stream);
+  for (const auto& [first, stores] : stores_) store(first, own, stream, /*rehearses=*/true);
 }
 
 void* CudaMessages::at(const Buffers& own, const Region& region, int rank) const {
-  const std::int64_t row_bytes = plan_.buffer(region.buffer).cols * size_of(plan_.problem.data_type);
   void* const buffer =
       rank == plan_.rank ? own[static_cast<std::size_t>(region.buffer)] : memory_.buffer(rank, region.buffer);
-  return static_cast<std::byte*>(buffer) + region.row * row_bytes;
+  return static_cast<std::byte*>(buffer) + region.row * pitch(region);
+}
+
+/// Bytes from row to row.
+std::int64_t CudaMessages::pitch(const Region& region) const {
+  return plan_.buffer(region.buffer).cols * size_of(plan_.problem.data_type);
 }
 
 std::int64_t CudaMessages::count(const Region& region) const {
@@ -182,7 +301,6 @@ void CudaMessages::transfer(const Message& message, const Buffers& own, cudaStre
   const DataType data_type = plan_.problem.data_type;
   const auto source = [&] { return at(own, message.source, plan_.rank); };
   const auto destination = [&] { return at(own, message.destination, plan_.rank); };
-  const auto bytes = [&] { return static_cast<std::size_t>(count(message.source) * size_of(data_type)); };
   switch (message.kind) {
     case MessageKind::all_reduce:
       communicator_for(message).all_reduce(source(), count(message.source), data_type, stream);
@@ -198,18 +316,28 @@ void CudaMessages::transfer(const Message& message, const Buffers& own, cudaStre
       beside_gemm_.exchange(parts(message.sends, own), parts(message.receives, own), data_type, stream);
       break;
     case MessageKind::copy:
-      FLASHOVERLAP_CUDA(cudaMemcpyAsync(at(own, message.destination, message.peer), source(), bytes(),
-                                        cudaMemcpyDeviceToDevice, stream));
+      copy(message, source(), at(own, message.destination, message.peer), stream);
       break;
-    case MessageKind::store: {
-      const int blocks = plan_.schedule.comm_multiprocessors;
-      FLASHOVERLAP_CUDA(copy_by_blocks(at(own, message.destination, message.peer), source(), bytes(),
-                                       blocks > 0 ? blocks : default_copy_blocks, stream));
-      break;
-    }
+    case MessageKind::store:  // made with others
     case MessageKind::signal:
       break;
   }
+}
+
+void CudaMessages::copy(const Message& message, const void* source, void* destination,
+                        cudaStream_t stream) const {
+  const auto row_pitch = static_cast<std::size_t>(pitch(message.source));
+  const auto rows = static_cast<std::size_t>(message.source.rows);
+  if (message.cols == none) {
+    FLASHOVERLAP_CUDA(
+        cudaMemcpyAsync(destination, source, rows * row_pitch, cudaMemcpyDeviceToDevice, stream));
+    return;
+  }
+  const std::int64_t element = size_of(plan_.problem.data_type);
+  const std::int64_t first = message.col * element;
+  FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
+      static_cast<std::byte*>(destination) + first, row_pitch, static_cast<const std::byte*>(source) + first,
+      row_pitch, static_cast<std::size_t>(message.cols * element), rows, cudaMemcpyDeviceToDevice, stream));
 }
 
 std::exception_ptr CudaMessages::report() const {
@@ -247,17 +375,18 @@ std::exception_ptr CudaMessages::report() const {
 
 /// "; tiles wait for counter 5 (arrival, group 0), which is 1 of 2": the first that they wait for.
 std::string CudaMessages::missing_for_tiles(const std::vector<std::uint32_t>& values) const {
+  std::string missing;
   for (const Tile& tile : plan_.tiles) {
-    for (const std::int32_t counter : {tile.start_wait, tile.store_wait}) {
-      if (counter == none) continue;
+    for_each_awaited(plan_, tile, [&](std::int32_t counter) {
       const std::uint32_t value = values[static_cast<std::size_t>(counter)];
-      if (value < target_of(plan_, counter)) {
-        return fmt::format("; tiles wait for {}, which is {} of {}", describe_counter(plan_, counter), value,
-                           target_of(plan_, counter));
+      if (missing.empty() && value < target_of(plan_, counter)) {
+        missing = fmt::format("; tiles wait for {}, which is {} of {}", describe_counter(plan_, counter),
+                              value, target_of(plan_, counter));
       }
-    }
+    });
+    if (!missing.empty()) break;
   }
-  return "";
+  return missing;
 }
 
 void CudaMessages::release() const noexcept {
@@ -273,7 +402,7 @@ void CudaMessages::release() const noexcept {
 
 std::vector<MessageTimes> CudaMessages::times(const std::function<double(cudaEvent_t)>& since_begin) const {
   std::vector<MessageTimes> times;
-  for (const Times& each : times_) times.push_back({since_begin(each.signalled), since_begin(each.done)});
+  for (const auto& each : times_) times.push_back({since_begin(each->signalled), since_begin(each->done)});
   return times;
 }
 

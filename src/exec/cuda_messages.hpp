@@ -1,22 +1,27 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "exec/message_kernels.hpp"
 #include "exec/plan_memory.hpp"
 #include "exec/stream_memory.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/plan.hpp"
 #include "gemm/cuda_handles.hpp"
+#include "gemm/device_memory.hpp"
 
 namespace flashoverlap {
 
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
+/// Stores that follow each other are one kernel, which raises for each as it is done.
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
 /// copy waits for neither; all is joined at the end. Two words of host memory say which run the stream is at,
 /// and how many of its messages are done, or have passed their waits if they are such copies.
@@ -40,6 +45,8 @@ class CudaMessages {
                cudaEvent_t computed);
   /// Raises and resets after the last message wait for the next one; this sends them on their way now.
   void flush(cudaStream_t stream);
+  /// From here on the stream has made every transfer.
+  void join(cudaStream_t stream);
   void end(cudaStream_t stream);
 
   /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them.
@@ -58,6 +65,7 @@ class CudaMessages {
   static constexpr std::size_t running_word = 0;
   static constexpr std::size_t done_word = 1;
 
+  /// Of a message; stores that are one kernel share it.
   struct Times {
     CudaEvent signalled{cudaEventDefault};
     CudaEvent done{cudaEventDefault};
@@ -68,6 +76,14 @@ class CudaMessages {
     std::uint32_t value;  ///< to write; 0: it is not raised in order, so it must be added to
   };
 
+  /// What one kernel stores: a store and those that follow it.
+  struct Stores {
+    std::size_t messages = 0;
+    bool waits = false;  ///< itself for the first message's counters, which takes less time than the stream
+    DeviceArray<StoredRectangle> rectangles;
+    DeviceArray<std::uint32_t> progress;
+  };
+
   /// What copies to peers go on with.
   struct Beside {
     CudaStream copies{StreamPriority::high};
@@ -75,14 +91,24 @@ class CudaMessages {
     CudaEvent begun;  ///< by the message stream: all that comes before a copy
     CudaEvent copied;
     CudaEvent raised;
+    std::vector<std::size_t> unraised;  ///< copies that are enqueued, but not their raises
   };
 
   void resolve_raises(const std::vector<Plan>& plans);
+  void gather_stores();
+  void add_rectangles(std::size_t index, std::vector<StoredRectangle>& rectangles) const;
   const Communicator& communicator_for(const Message& message) const;
   void add_waits(const Message& message);
   void transfer(const Message& message, const Buffers& own, cudaStream_t stream) const;
-  void copy_beside(std::size_t index, const Buffers& own, cudaStream_t stream) const;
+  void fork_copies(cudaStream_t stream) const;
+  void copy_beside(std::size_t index, const Buffers& own);
+  bool shares_times(std::size_t index) const;
+  void store(std::size_t first, const Buffers& own, cudaStream_t stream, bool rehearses) const;
+  void copy(const Message& message, const void* source, void* destination, cudaStream_t stream) const;
+  void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
+  void reset_awaited(const Message& message, StreamMemoryBatch& batch) const;
   void raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
+  std::int64_t pitch(const Region& region) const;
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
@@ -94,12 +120,14 @@ class CudaMessages {
   const Communicator& beside_gemm_;
   const PlanMemory& memory_;
   std::uint32_t* const counters_;                   // this rank's
+  const std::chrono::nanoseconds wait_limit_;       // of stores
   std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
+  std::map<std::size_t, Stores> stores_;            // by the first message
   std::vector<bool> awaited_by_tiles_;              // [counter]
   StreamMemoryBatch pending_;
   MappedWords words_{2};
   std::uint32_t runs_ = 0;
-  std::vector<Times> times_;
+  std::vector<std::shared_ptr<Times>> times_;
   std::unique_ptr<Beside> beside_;         // null where nothing is copied to peers
   CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck
 };

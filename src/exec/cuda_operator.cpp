@@ -69,9 +69,9 @@ struct Operator::State {
         beside_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
         order(in_order(plan)),
+        resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_behind_tiles(plan)),
         memory(plans, all_ranks, beside_gemm, options.own_result),
-        messages(plans, order ? order->messages : plan.messages, communicator, beside_gemm, memory,
-                 options.record_timeline) {
+        messages(plans, streamed_messages(), communicator, beside_gemm, memory, options.record_timeline) {
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
       buffers[index(role)] = memory.buffer(plan.rank, role);
     result = memory.buffer(plan.rank, BufferRole::out);
@@ -128,6 +128,13 @@ struct Operator::State {
             .release = [] {}};
   }
 
+  /// The plan's, but for what is done otherwise.
+  std::vector<Message> streamed_messages() const {
+    std::vector<Message> streamed = order ? order->messages : plan.messages;
+    if (!resets_by_kernel.empty()) streamed.pop_back();
+    return streamed;
+  }
+
   void make_kernel() {
     const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
     GemmMemory gemm_memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
@@ -142,8 +149,9 @@ struct Operator::State {
     }
     // The watch comes first, as it can tell what is missing.
     const std::chrono::nanoseconds limit = 2 * communicator.options().wait_limit;
-    kernel.emplace(plan, gemm_memory,
-                   GemmOptions{.wait_limit_ns = static_cast<std::uint64_t>(limit.count())});
+    kernel.emplace(
+        plan, gemm_memory,
+        GemmOptions{.wait_limit_ns = static_cast<std::uint64_t>(limit.count()), .resets = resets_by_kernel});
   }
 
   /// Loads the kernels and connects the ranks, on operands of its own.
@@ -229,9 +237,13 @@ struct Operator::State {
     order ? run_in_order(stream) : run_overlapped(stream);
     if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
     // Of a captured run nothing is enqueued here, and its replays would not record the event.
+    if (!is_captured(stream)) FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+  }
+
+  static bool is_captured(cudaStream_t stream) {
     cudaStreamCaptureStatus capture{};
     FLASHOVERLAP_CUDA(cudaStreamIsCapturing(stream, &capture));
-    if (capture == cudaStreamCaptureStatusNone) FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+    return capture != cudaStreamCaptureStatusNone;
   }
 
   void run_in_order(cudaStream_t stream) {
@@ -241,6 +253,7 @@ struct Operator::State {
     }
     compute(stream);
     messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);
+    messages.join(stream);
     messages.end(stream);
   }
 
@@ -250,7 +263,17 @@ struct Operator::State {
     FLASHOVERLAP_CUDA(cudaEventRecord(computed, stream));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
     messages.enqueue(0, messages.size(), buffers, communication, computed);
+    messages.join(communication);
+    // The caller need not wait until it is written down that the run has ended; but a capture ends where it
+    // began, on one stream.
+    const bool captured = is_captured(stream);
+    if (!captured) join_caller(stream);
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, computed));
     messages.end(communication);
+    if (captured) join_caller(stream);
+  }
+
+  void join_caller(cudaStream_t stream) const {
     FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
   }
@@ -298,6 +321,7 @@ struct Operator::State {
   Communicator beside_gemm;  // capped; aborted with the one it was made from
   std::optional<RunWatch> making;
   const std::optional<InOrder> order;
+  const std::vector<std::int32_t> resets_by_kernel;
   PlanMemory memory;
   std::array<void*, buffer_count> buffers{};
   void* result = nullptr;

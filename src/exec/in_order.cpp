@@ -16,10 +16,11 @@ bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
     }
   }
   return std::ranges::all_of(plan.tiles, [&](const Tile& tile) {
-    const auto is_raised = [&](std::int32_t counter) {
-      return counter == none || missing[static_cast<std::size_t>(counter)] == 0;
-    };
-    return is_raised(tile.start_wait) && is_raised(tile.store_wait);
+    bool all_raised = true;
+    for_each_awaited(plan, tile, [&](std::int32_t counter) {
+      all_raised &= missing[static_cast<std::size_t>(counter)] == 0;
+    });
+    return all_raised;
   });
 }
 

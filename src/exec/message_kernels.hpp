@@ -2,8 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "flashoverlap/plan.hpp"
 
 /// What messages do on multiprocessors.
 namespace flashoverlap {
@@ -16,13 +19,60 @@ struct RaisedCounters {
   int count;
 };
 
+inline constexpr int stored_bytes = 16;  ///< by a thread at a time
+
+inline constexpr int most_targets = 8;
+
+/// Where a rectangle is stored.
+struct StoredTarget {
+  std::byte* peer;      ///< a peer's buffer, or null:
+  BufferRole to;        ///< then a buffer of this rank, which may move between launches
+  std::int64_t offset;  ///< bytes
+};
+
+/// A rectangle that is stored to memory of any ranks. Addresses and bytes are multiples of `stored_bytes`.
+struct StoredRectangle {
+  BufferRole from;  ///< buffer of this rank
+  std::int64_t from_offset;
+  std::int64_t pitch;  ///< from row to row, there and here
+  std::int64_t row_bytes;
+  std::int64_t rows;
+  int target_count;
+  StoredTarget targets[most_targets];
+  RaisedCounters raises;  ///< once it is visible, and all that is before it in the list
+};
+
+inline constexpr int most_waits = 8;
+
+/// A counter of this rank that must be reached before anything is stored.
+struct AwaitedCounter {
+  std::uint32_t* counter;
+  std::uint32_t target;
+  std::uint32_t reset;  ///< whether it is then set to zero, before anything is raised
+};
+
+/// What one kernel stores. `progress`: a word for each rectangle, zero between launches. Where a wait lasts
+/// longer than the limit, nothing is stored and nothing raised.
+struct StoreList {
+  const StoredRectangle* rectangles;
+  std::uint32_t* progress;
+  int count;
+  bool raise;
+  std::array<std::byte*, buffer_count> own;
+  std::array<AwaitedCounter, most_waits> waits;
+  int wait_count;
+  std::uint64_t wait_limit_ns;
+};
+inline constexpr int most_rectangles = 4096;  ///< of one list
+
 /// Loads the kernels: one that is first launched beside a kernel that waits may wait for it.
 cudaError_t load_message_kernels();
 
 /// For counters that other ranks raise too. What the stream did before is visible to whoever sees the raises.
 cudaError_t raise_counters(const RaisedCounters& raised, cudaStream_t stream);
 
-/// Copies to memory of any rank by `blocks` thread blocks. Addresses and bytes are multiples of 2.
-cudaError_t copy_by_blocks(void* to, const void* from, std::size_t bytes, int blocks, cudaStream_t stream);
+/// Works off the list by `blocks` thread blocks without a pause between rectangles, and raises in the order
+/// of the list.
+cudaError_t store_all(const StoreList& list, int blocks, cudaStream_t stream);
 
 }  // namespace flashoverlap

@@ -23,13 +23,19 @@ void wait_for_tiles(HostRank& own, const std::string& step) {
 }
 
 void copy(HostRanks& ranks, int rank, const Message& message, const std::string& step) {
+  const Plan& plan = ranks.at(rank).plan();
   const auto source = ranks.at(rank).readable(message.source);
   const auto destination = ranks.at(message.peer).writable(message.destination);
   if (source.size() != destination.size()) {
     throw Error(
         fmt::format("{}: source has {} bytes, destination {}", step, source.size(), destination.size()));
   }
-  std::ranges::copy(source, destination.begin());
+  const auto element = static_cast<std::size_t>(size_of(plan.problem.data_type));
+  const std::size_t pitch = source.size() / static_cast<std::size_t>(message.source.rows);
+  const std::size_t first = static_cast<std::size_t>(message.col) * element;
+  const std::size_t width = static_cast<std::size_t>(moved_cols(plan, message)) * element;
+  for (std::size_t row = first; row < source.size(); row += pitch)
+    std::ranges::copy(source.subspan(row, width), destination.subspan(row).begin());
 }
 
 void exchange(HostRanks& ranks, int rank, const Message& message, const std::string& step) {

@@ -1,6 +1,7 @@
 #include "exec/plan_needs.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace flashoverlap {
 namespace {
@@ -58,6 +59,21 @@ bool is_fast_enough(bool is_shared, int thread_blocks) {
 bool tiles_wait(const Plan& plan) {
   return std::ranges::any_of(
       plan.tiles, [](const Tile& tile) { return tile.start_wait != none || tile.store_wait != none; });
+}
+
+std::vector<std::int32_t> reset_behind_tiles(const Plan& plan) {
+  if (plan.messages.empty()) return {};
+  const Message& last = plan.messages.back();
+  if (last.kind != MessageKind::signal || !last.after_tiles || !last.raises.empty()) return {};
+  std::set<std::int32_t> awaited;
+  for (const Tile& tile : plan.tiles)
+    for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
+  std::vector<std::int32_t> resets;
+  for (const Wait& wait : last.waits) {
+    if (!wait.reset || !awaited.contains(wait.counter)) return {};
+    resets.push_back(wait.counter);
+  }
+  return resets;
 }
 
 bool raised_in_order(const std::vector<Plan>& plans, std::int32_t rank, const Raise& raise) {

@@ -24,6 +24,10 @@ bool is_fast_enough(bool is_shared, int thread_blocks);
 /// Whether tiles of the rank wait for counters.
 bool tiles_wait(const Plan& plan);
 
+/// The counters that the plan's last message resets, where it does nothing else that the rank's tiles have
+/// not done when they end: then their kernel can do it. Empty otherwise.
+std::vector<std::int32_t> reset_behind_tiles(const Plan& plan);
+
 /// Whether a counter of any rank is raised by the messages of one stream of this rank alone: then it goes
 /// through the same values in every run.
 bool raised_in_order(const std::vector<Plan>& plans, std::int32_t rank, const Raise& raise);

@@ -24,7 +24,8 @@ void TileWorker::run(std::size_t index) {
 
   ranks_.throw_if_stopped();
   ranks_.sleep(rank_, DelayPoint::tile_begin, index);
-  if (tile.start_wait != none) ranks_.wait(rank_, tile.start_wait, step);
+  for (std::int32_t part = 0; part < start_waits(plan, tile); ++part)
+    ranks_.wait(rank_, tile.start_wait + part, step);
   const std::span<float> accumulator =
       gemm_.multiply({own.readable(tile.a_buffer), tile.a_row}, plan.a_blocks,
                      {own.readable(tile.b_buffer), tile.b_row}, tile.rows, tile.cols, plan.problem.k);

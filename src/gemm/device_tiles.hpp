@@ -27,7 +27,7 @@ struct CounterWait {
 /// waits for it.
 struct DeviceTile {
   struct alignas(16) Load {
-    CounterWait start_wait;
+    CounterWait start_wait;  ///< for the first columns of k; see `GemmArguments::wait_depth`
     std::int32_t a_row;
     std::int32_t b_row;
     std::int32_t gathered;    ///< bit 0: A comes from the gathered operand; bit 1: B does
@@ -91,6 +91,10 @@ struct GemmArguments {
   std::int32_t a_blocks;         ///< see ABlocks
   std::int32_t a_block_depth;    ///< of k
   std::int32_t a_block_stride;
+  std::int32_t wait_depth;  ///< columns of k behind which a tile waits for the counter after its last one
+  std::uint32_t* const* resets;  ///< counters that are zero when the launch ends
+  std::int32_t reset_count;
+  std::uint32_t* finished;  ///< blocks that wait for nothing any more; zero between launches
   std::uint64_t wait_limit_ns;
   ExpiredWait* expired;
 };

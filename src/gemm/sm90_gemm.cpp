@@ -110,7 +110,8 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
       block_rows_(plan.schedule.tile_rows),
       b_box_rows_(plan.schedule.tile_cols / plan.schedule.cluster_rows),
       own_(memory.buffers[index(plan.rank)]),
-      expired_(1) {
+      expired_(1),
+      finished_(1) {
   const Schedule& schedule = plan.schedule;
   require(data_type_ != DataType::fp32, "data_type", name(data_type_), "must be bf16 or fp16 on a GPU");
   require(plan.problem.ranks <= 8, "ranks", plan.problem.ranks, "must be at most 8 on one node");
@@ -154,9 +155,21 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.a_blocks = plan.a_blocks.count;
   arguments_.a_block_depth = static_cast<std::int32_t>(plan.problem.k) / plan.a_blocks.count;
   arguments_.a_block_stride = plan.a_blocks.row_stride;
+  arguments_.wait_depth = plan.wait_depth == none ? arguments_.a_block_depth : plan.wait_depth;
+  require(
+      plan.wait_depth == none || plan.wait_depth % kernel.depth == 0, "wait_depth", plan.wait_depth,
+      fmt::format("must be a multiple of {}, the columns of k that are multiplied at a time", kernel.depth));
   arguments_.wait_limit_ns = options.wait_limit_ns;
   arguments_.expired = expired_.data();
   expired_.set_bytes(0);
+  std::vector<std::uint32_t*> resets;
+  for (const std::int32_t counter : options.resets)
+    resets.push_back(memory.counters[index(plan.rank)] + counter);
+  resets_ = DeviceArray<std::uint32_t*>(resets);
+  arguments_.resets = resets_.data();
+  arguments_.reset_count = static_cast<std::int32_t>(resets.size());
+  arguments_.finished = finished_.data();
+  finished_.set_bytes(0);
 }
 
 /// Sources are the operand itself (0) and the gathered one (1), which may stand for A or B.

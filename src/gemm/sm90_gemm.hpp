@@ -33,6 +33,8 @@ struct GemmOptions {
   OperandLayout b_layout = OperandLayout::k_contiguous;
   bool raise_counters = true;  ///< off only to measure what raising costs
   std::uint64_t wait_limit_ns = 10'000'000'000;
+  /// Counters of this rank that tiles wait for and that are zero again when a launch ends.
+  std::vector<std::int32_t> resets{};
 };
 
 /// A plan's tile list on the current GPU, bound to its memory. Needs a Hopper GPU.
@@ -71,6 +73,8 @@ class Sm90Gemm {
   DeviceArray<sm90::DeviceTile> tiles_;
   DeviceArray<sm90::DeviceRow> row_map_;
   DeviceArray<sm90::ExpiredWait> expired_;
+  DeviceArray<std::uint32_t*> resets_;
+  DeviceArray<std::uint32_t> finished_;
 };
 
 }  // namespace flashoverlap

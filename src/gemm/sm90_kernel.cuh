@@ -51,7 +51,7 @@ Kernel find_kernel(DataType data_type, OperandLayout a, OperandLayout b) {
   const auto kernel = []<typename Element, OperandLayout A, OperandLayout B>() {
     using Shape = KernelShape<Element, Cols, ClusterRows, A, B>;
     return Kernel{reinterpret_cast<const void*>(&gemm_kernel<Shape>), Shape::group_rows, Shape::threads,
-                  Shape::shared_bytes};
+                  Shape::shared_bytes, Shape::depth};
   };
   constexpr OperandLayout k = OperandLayout::k_contiguous;
   constexpr OperandLayout row = OperandLayout::row_contiguous;

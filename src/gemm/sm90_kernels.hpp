@@ -11,6 +11,7 @@ struct Kernel {
   int group_rows = 0;  ///< rows of a warpgroup: the height of a box that is stored
   int threads = 0;
   int shared_bytes = 0;
+  int depth = 0;  ///< columns of k that are multiplied at a time
 };
 
 /// Each defined in the file of its instance: sm90_ROWSxCOLS_CLUSTER.cu.

@@ -37,18 +37,23 @@ class Loader {
 
   __device__ void run() {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
-      const CounterWait start_wait = next_.start_wait;
+      CounterWait wait = next_.start_wait;
       const int first_a_row = uniform(next_.a_row) + tiles_.first_row();
       const int b_row = uniform(next_.b_row);
       const int gathered = uniform(next_.gathered);
       const int addend_row = uniform(next_.addend_row);
       if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
-      if (start_wait.counter != nullptr) await(start_wait, index);
+      int awaited_k = wait.counter != nullptr ? 0 : arguments_.a_block_depth;
 #pragma unroll 1  // so that the first load waits for few instructions to come from memory
       for (int a_block = 0; a_block < arguments_.a_blocks; ++a_block) {
         const int a_row = first_a_row + a_block * arguments_.a_block_stride;
 #pragma unroll 1
         for (int k = 0; k < arguments_.a_block_depth; k += Shape::depth) {
+          if (k == awaited_k) {
+            await(wait, index);
+            ++wait.counter;
+            awaited_k += arguments_.wait_depth;
+          }
           if (k >= first_depth_) {
             barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
             if (elect())

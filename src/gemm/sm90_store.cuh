@@ -38,6 +38,7 @@ class Storer {
       if (tile.raise_late == 0) raise_behind<0>();
     }
     tma_store_wait_visible<0>();
+    if (issues_ && arguments_.reset_count > 0) finish();
   }
 
  private:
@@ -47,6 +48,14 @@ class Storer {
     std::uint32_t* counter;
     std::int32_t leaves_gpu;
   };
+
+  /// A block whose last tile is stored has made all its waits; the last such block resets what was waited
+  /// for.
+  __device__ void finish() const {
+    if (atomicAdd(arguments_.finished, 1) != gridDim.x - 1) return;
+    for (int each = 0; each < arguments_.reset_count; ++each) *arguments_.resets[each] = 0;
+    *arguments_.finished = 0;
+  }
 
   /// Raises the counter of the tile that was stored before the last `Pending` groups of stores.
   template <int Pending>

@@ -64,9 +64,11 @@ double transferred_bytes(const Plan& plan, const Message& message) {
   switch (message.kind) {
     case MessageKind::all_reduce:
     case MessageKind::reduce_scatter:
+      return bytes_of(plan, message.source);
     case MessageKind::copy:
     case MessageKind::store:
-      return bytes_of(plan, message.source);
+      return static_cast<double>(message.source.rows * moved_cols(plan, message) *
+                                 size_of(plan.problem.data_type));
     case MessageKind::all_gather:
       return bytes_of(plan, message.destination);
     case MessageKind::exchange:

@@ -11,8 +11,8 @@
 
 namespace flashoverlap {
 
-/// What happens to a tile or, last two, to a message: the one that a rank's main stream has come to may
-/// begin, and one is over.
+/// What happens to a tile (`compute` for each part of k that it waits for) or, last two, to a message: the
+/// one that a rank's main stream has come to may begin, and one is over.
 enum class SimulationStep : std::uint8_t { compute, computed, store, stored, message, transferred };
 
 struct SimulationEvent {
@@ -20,6 +20,7 @@ struct SimulationEvent {
   std::int32_t rank = 0;
   SimulationStep step = SimulationStep::compute;
   std::int32_t index = none;  ///< of the tile, or of the message that is over
+  std::int32_t part = 0;      ///< of the tile's k that is computed, see `Plan::wait_depth`
   std::int64_t order = 0;     ///< among events of the same time: first come, first served
 
   bool operator>(const SimulationEvent& other) const {

@@ -149,15 +149,19 @@ class Simulator {
   }
 
   void compute(RankProgress& rank, const SimulationEvent& event) {
-    const std::int32_t group = rank.plan->tiles[static_cast<std::size_t>(event.index)].group;
-    if (!rank.groups.contains(group)) {
-      rank.groups[group] = {.rank = event.rank,
-                            .lane = Lane::gemm,
-                            .group = group,
-                            .label = fmt::format("group {}", group),
-                            .start_us = event.time_us};
+    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.index)];
+    if (!rank.groups.contains(tile.group)) {
+      rank.groups[tile.group] = {.rank = event.rank,
+                                 .lane = Lane::gemm,
+                                 .group = tile.group,
+                                 .label = fmt::format("group {}", tile.group),
+                                 .start_us = event.time_us};
     }
-    push({event.time_us + tile_us_, event.rank, Step::computed, event.index});
+    const std::int32_t parts = std::max(1, start_waits(*rank.plan, tile));
+    const double end_us = event.time_us + tile_us_ / parts;
+    if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index});
+    push_when_reached(rank, tile.start_wait + event.part + 1,
+                      {end_us, event.rank, Step::compute, event.index, event.part + 1});
   }
 
   void store(RankProgress& rank, const SimulationEvent& event) {
@@ -225,7 +229,8 @@ class Simulator {
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
     if (const double duration_us = transfer_microseconds(*rank.plan, message, machine_); duration_us > 0) {
-      double start_us = time_us + machine_.launch_microseconds;
+      const bool is_launched = !follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
+      double start_us = time_us + (is_launched ? machine_.launch_microseconds : 0);
       if (beside) start_us = std::max(start_us, rank.link_free_us);
       end_us = start_us + duration_us;
       if (beside) rank.link_free_us = end_us;

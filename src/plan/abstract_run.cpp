@@ -30,9 +30,9 @@ class AbstractRun {
       rank.tiles.learn_all_tiles(plan.rank);
       for (std::int32_t index = 0; index < std::ssize(plan.tiles); ++index) {
         const Tile& tile = plan.tiles[static_cast<std::size_t>(index)];
-        for (const std::int32_t counter : {tile.start_wait, tile.store_wait}) {
-          if (counter != none) counted(plan.rank, counter).waiting_tiles.push_back(index);
-        }
+        for_each_awaited(plan, tile, [&](std::int32_t counter) {
+          counted(plan.rank, counter).waiting_tiles.push_back(index);
+        });
       }
     }
   }
@@ -58,9 +58,8 @@ class AbstractRun {
       const Rank& rank = state(plan.rank);
       if (!tiles_done(plan.rank)) {
         const Tile& tile = plan.tiles[rank.next_tile];
-        const std::int32_t counter = reached(plan.rank, tile.start_wait) ? tile.store_wait : tile.start_wait;
         findings.add(Violation::deadlock, "rank {}'s tile {} waits for ever: {}", plan.rank, rank.next_tile,
-                     progress_of(plan, counter));
+                     progress_of(plan, first_missing(plan, tile)));
       }
       if (!messages_done(plan.rank)) {
         findings.add(Violation::deadlock, "{} waits for ever: {}",
@@ -101,8 +100,8 @@ class AbstractRun {
 
   /// What the tiles know that wait for the same counters.
   struct TileKnowledge {
-    Knowledge operands;   // when it reads its operands
-    Knowledge knowledge;  // when it stores its result
+    std::vector<Knowledge> operands;  // when it reads its operands, by parts of k (see `Plan::wait_depth`)
+    Knowledge knowledge;              // when it stores its result
     std::size_t number;
   };
 
@@ -126,8 +125,16 @@ class AbstractRun {
   bool messages_done(std::int32_t rank) { return state(rank).next_message == plan_of(rank).messages.size(); }
 
   bool reached(std::int32_t rank, std::int32_t counter) {
-    return counter == none ||
-           counted(rank, counter).value == plan_of(rank).counters[static_cast<std::size_t>(counter)].target;
+    return counted(rank, counter).value == plan_of(rank).counters[static_cast<std::size_t>(counter)].target;
+  }
+
+  /// The first counter that a tile waits for and that has not been reached; `none`: it can run.
+  std::int32_t first_missing(const Plan& plan, const Tile& tile) {
+    std::int32_t missing = none;
+    for_each_awaited(plan, tile, [&](std::int32_t counter) {
+      if (missing == none && !reached(plan.rank, counter)) missing = counter;
+    });
+    return missing;
   }
 
   bool advance_tiles(std::int32_t rank) {
@@ -136,7 +143,7 @@ class AbstractRun {
     const std::size_t first = mine.next_tile;
     for (; mine.next_tile < plan.tiles.size(); ++mine.next_tile) {
       const Tile& tile = plan.tiles[mine.next_tile];
-      if (!reached(rank, tile.start_wait) || !reached(rank, tile.store_wait)) break;
+      if (first_missing(plan, tile) != none) break;
       const TileKnowledge& known = knowledge_of(rank, tile);
       memory_.run_tile(rank, static_cast<std::int32_t>(mine.next_tile), known.operands, known.knowledge);
       if (tile.raise.rank != none)
@@ -150,10 +157,14 @@ class AbstractRun {
     const std::pair key{tile.start_wait, tile.store_wait};
     const auto found = mine.tile_knowledge.find(key);
     if (found != mine.tile_knowledge.end()) return found->second;
-    Knowledge operands = nothing_;
-    operands.learn_begun(rank);
-    if (tile.start_wait != none) operands.merge(counted(rank, tile.start_wait).knowledge);
-    Knowledge knowledge = operands;
+    Knowledge knowledge = nothing_;
+    knowledge.learn_begun(rank);
+    std::vector<Knowledge> operands;
+    for (std::int32_t part = 0; part < start_waits(plan_of(rank), tile); ++part) {
+      knowledge.merge(counted(rank, tile.start_wait + part).knowledge);
+      operands.push_back(knowledge);
+    }
+    if (operands.empty()) operands.push_back(knowledge);
     if (tile.store_wait != none) knowledge.merge(counted(rank, tile.store_wait).knowledge);
     mine.tiles.merge(knowledge);
     TileKnowledge known{std::move(operands), std::move(knowledge), ++raisers_};

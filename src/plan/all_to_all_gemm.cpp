@@ -98,7 +98,10 @@ class HeadGroups {
   explicit HeadGroups(PlanBuilder& builder)
       : builder_(builder),
         strategy_(builder.schedule().strategy),
-        rows_(static_cast<std::int32_t>(builder.problem().m)) {}
+        rows_(static_cast<std::int32_t>(builder.problem().m)) {
+    for (int distance = 1; distance < builder.ranks(); ++distance)
+      peers_.push_back(builder.neighbour(distance));
+  }
 
   void plan() {
     const Problem& problem = builder_.problem();
@@ -159,7 +162,11 @@ class HeadGroups {
         message.raises = {{builder_.rank(), arrival(group)}};
       } else {
         message.kind = strategy_ == Strategy::store ? MessageKind::store : MessageKind::copy;
-        if (distance > 0) message.waits = builder_.take_credit(target);
+        if (strategy_ == Strategy::store) {
+          message.waits = builder_.take_credits(peers_);
+        } else if (distance > 0) {
+          message.waits = builder_.take_credit(target);
+        }
         message.source = sent(target, rows);
         message.destination = received(builder_.rank(), rows);
         message.peer = target;
@@ -171,6 +178,7 @@ class HeadGroups {
   PlanBuilder& builder_;
   Strategy strategy_;
   std::int32_t rows_;
+  std::vector<std::int32_t> peers_;
 };
 
 }  // namespace

@@ -55,13 +55,17 @@ std::vector<Wait> PlanBuilder::take_credit(std::int32_t peer) {
   return {{.counter = peer, .reset = true}};
 }
 
+std::vector<Wait> PlanBuilder::take_credits(const std::vector<std::int32_t>& peers) {
+  std::vector<Wait> waits;
+  for (const std::int32_t peer : peers) {
+    for (const Wait& credit : take_credit(peer)) waits.push_back(credit);
+  }
+  return waits;
+}
+
 std::int32_t PlanBuilder::add_gate(const std::vector<std::int32_t>& peers) {
   const std::int32_t gate = add_counter(CounterRole::credit, none, peers.size() == 1 ? peers.front() : none);
-  Message message{.kind = MessageKind::signal, .raises = {{rank(), gate}}};
-  for (const std::int32_t peer : peers) {
-    for (const Wait& credit : take_credit(peer)) message.waits.push_back(credit);
-  }
-  add_message(std::move(message));
+  add_message({.kind = MessageKind::signal, .waits = take_credits(peers), .raises = {{rank(), gate}}});
   return gate;
 }
 

@@ -45,6 +45,8 @@ class PlanBuilder {
   /// The wait for a peer's credit for a message that is its only waiter; empty from the second time on, as
   /// messages run in order.
   std::vector<Wait> take_credit(std::int32_t peer);
+  /// The same for several peers at once.
+  std::vector<Wait> take_credits(const std::vector<std::int32_t>& peers);
   /// A counter that is raised when the peers' credits are there, for tiles that write the peers' buffers to
   /// wait for. Tiles cannot wait for a credit itself: it must be reset before the peer can possibly begin its
   /// next run, which is as soon as it has what these tiles store.

@@ -124,6 +124,19 @@ class Cuts {
     cut_columns(plan.buffer(BufferRole::inbox).cols, tile.col, tile.cols);
   }
 
+  /// At the columns of an operand that are waited for, or moved, by themselves.
+  void cut_parts(const Plan& plan) {
+    const auto k = static_cast<std::int32_t>(plan.problem.k);
+    if (plan.wait_depth != none) {
+      for (std::int32_t first = 0; first < k; first += std::min(plan.wait_depth, k - first))
+        cut_columns(k, first, 0);
+    }
+    for (const Message& message : plan.messages) {
+      if (message.cols != none)
+        cut_columns(plan.buffer(message.source.buffer).cols, message.col, message.cols);
+    }
+  }
+
   void cut_output(const Plan& plan) {
     const Output& output = plan.output;
     const Reorder& reorder = output.reorder;
@@ -162,6 +175,7 @@ std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const Ro
   Cuts cuts(plans);
   for (const Plan& plan : plans) {
     for (const Tile& tile : plan.tiles) cuts.cut_tile(plan, tile);
+    cuts.cut_parts(plan);
     cuts.cut_output(plan);
   }
   for (const RowLink& link : links) {

@@ -33,7 +33,7 @@ struct SourceSlice {
 };
 
 /// Tail-free gathering of an operand (copy, store, p2p): slices[source][target]. Every rank computes from its
-/// own slice at once, and from the others in the order in which they arrive.
+/// own slice at once, and from the others group by group, in the order in which they arrive.
 void plan_gather_slices(PlanBuilder& builder, const std::vector<std::vector<SourceSlice>>& slices);
 
 /// Tile entries that the groups of strategy `signal` (and the single one of `sequential`) share out.

@@ -131,6 +131,8 @@ void visit_keys(auto& visit, Maybe<Message> auto& message) {
   visit.unless_none("source", message.source);
   visit.unless_none("destination", message.destination);
   visit.unless_none("peer", message.peer);
+  visit.unless_none("col", message.col, 0);
+  visit.unless_none("cols", message.cols);
   visit("sends", message.sends);
   visit("receives", message.receives);
   visit("raises", message.raises);
@@ -161,6 +163,7 @@ void visit_keys(auto& visit, Maybe<Plan> auto& plan) {
   visit("rank", plan.rank);
   visit("buffers", plan.buffers);
   visit("a_blocks", plan.a_blocks);
+  visit.unless_none("wait_depth", plan.wait_depth);
   visit("addends", plan.addends);
   visit("counters", plan.counters);
   visit("tiles", plan.tiles);

@@ -14,9 +14,10 @@ void check_together(const Problem& problem, const Schedule& schedule) {
           fmt::format("{} by {} leaves the result natural; tiled needs strategy signal and an operation that "
                       "communicates after the GEMM",
                       name(problem.operation), name(schedule.strategy)));
-  require(schedule.rounds == 1 || works_in_rounds(problem.operation, schedule.strategy), "rounds",
-          schedule.rounds,
-          "must be 1; only gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p work in rounds");
+  require(schedule.rounds == 1 || works_in_rounds(problem, schedule.strategy), "rounds", schedule.rounds,
+          "must be 1; only gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p, and "
+          "all_gather_gemm and "
+          "all_to_all_gemm by rows by copy or store work in rounds");
   require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
           fmt::format("{} groups", schedule.groups.size()), "strategy sequential has a single group");
   require(schedule.first_multiprocessors == 0 || !communicates_first(problem.operation),
@@ -89,9 +90,20 @@ bool supports(Operation operation, Strategy strategy, Layout layout) {
          operation != Operation::all_to_all_gemm;
 }
 
-bool works_in_rounds(Operation operation, Strategy strategy) {
-  const bool sums = operation == Operation::gemm_all_reduce || operation == Operation::gemm_reduce_scatter;
-  return sums && strategy != Strategy::signal && strategy != Strategy::sequential;
+bool works_in_rounds(const Problem& problem, Strategy strategy) {
+  const bool pushes = strategy == Strategy::copy || strategy == Strategy::store;
+  switch (problem.operation) {
+    case Operation::gemm_all_reduce:
+    case Operation::gemm_reduce_scatter:
+      return pushes || strategy == Strategy::p2p;
+    case Operation::all_gather_gemm:
+      return pushes;
+    case Operation::all_to_all_gemm:
+      return pushes && problem.exchange == Exchange::rows;
+    case Operation::gemm_all_to_all:
+      return false;
+  }
+  return false;
 }
 
 std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {

@@ -126,12 +126,16 @@ void SymbolicMemory::find_operand_runs() {
 }
 
 template <typename Visit>
-void SymbolicMemory::for_each_cell(std::int32_t rank, const Region& region, Visit&& visit) {
+void SymbolicMemory::for_each_cell(std::int32_t rank, const Region& region, const Message* moving,
+                                   Visit&& visit) {
   if (region.rows == 0) return;
   Grid& cells = grid(rank, region.buffer);
+  const bool all = moving == nullptr || moving->cols == none;
+  const std::size_t first_column = all ? 0 : cells.column(moving->col);
+  const std::size_t end_column = all ? cells.columns() : cells.column(moving->col + moving->cols);
   const std::size_t end = cells.band(region.row + region.rows);
   for (std::size_t band = cells.band(region.row); band < end; ++band) {
-    for (std::size_t column = 0; column < cells.columns(); ++column)
+    for (std::size_t column = first_column; column < end_column; ++column)
       visit(cells.cell(band, column), cells.first_row(band));
   }
 }
@@ -173,7 +177,7 @@ void SymbolicMemory::write(Cell& cell, const Value& value, const Event& writer, 
   cell.last_read = none;
 }
 
-void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, const Knowledge& operands,
+void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, std::span<const Knowledge> operands,
                               const Knowledge& knowledge) {
   const Plan& plan = plan_of(rank);
   const Tile& tile = plan.tiles[static_cast<std::size_t>(index)];
@@ -188,7 +192,7 @@ void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, const Knowl
 }
 
 void SymbolicMemory::check_operand(std::int32_t rank, std::int32_t index, const Tile& tile,
-                                   const Knowledge& knowledge, BufferRole buffer, Content content,
+                                   std::span<const Knowledge> knowledge, BufferRole buffer, Content content,
                                    std::int32_t block, std::int32_t row) {
   const bool is_a = content == Content::operand_a;
   const std::int32_t first = is_a ? tile.row : tile.col;
@@ -211,7 +215,10 @@ void SymbolicMemory::check_operand(std::int32_t rank, std::int32_t index, const 
     const std::int32_t last = cells.first_row(band + 1) - 1 - row;
     for (std::size_t column = 0; column < cells.columns(); ++column) {
       Cell& cell = cells.cell(band, column);
-      read(cell, {rank, index, true}, knowledge, rank, buffer, cells.first_row(band), remember);
+      const std::int32_t part =
+          knowledge.size() == 1 ? 0 : cells.first_col(column) / plan_of(rank).wait_depth;
+      read(cell, {rank, index, true}, knowledge[static_cast<std::size_t>(part)], rank, buffer,
+           cells.first_row(band), remember);
       const auto [source, source_row] = expected(first + begin);
       const bool right = cell.value.content == content && cell.value.ranks == bit(source) &&
                          cell.value.row == source_row && cell.value.col == cells.first_col(column) &&
@@ -276,14 +283,14 @@ void SymbolicMemory::store_tile(std::int32_t rank, std::int32_t index, const Til
 
 void SymbolicMemory::move(const Region& from, std::int32_t from_rank, const Event& reader,
                           const Knowledge& reader_knowledge, const Region& to, std::int32_t to_rank,
-                          const Event& writer, const Knowledge& writer_knowledge) {
+                          const Event& writer, const Knowledge& writer_knowledge, const Message* moving) {
   std::vector<Value> values;
-  for_each_cell(from_rank, from, [&](Cell& cell, std::int32_t row) {
+  for_each_cell(from_rank, from, moving, [&](Cell& cell, std::int32_t row) {
     read(cell, reader, reader_knowledge, from_rank, from.buffer, row);
     values.push_back(cell.value);
   });
   std::size_t next = 0;
-  for_each_cell(to_rank, to, [&](Cell& cell, std::int32_t row) {
+  for_each_cell(to_rank, to, moving, [&](Cell& cell, std::int32_t row) {
     write(cell, values[next++], writer, writer_knowledge, to_rank, to.buffer, row);
   });
 }
@@ -291,7 +298,7 @@ void SymbolicMemory::move(const Region& from, std::int32_t from_rank, const Even
 void SymbolicMemory::run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge) {
   const Message& copy = message(rank, index);
   const Event event{rank, index, false};
-  move(copy.source, rank, event, knowledge, copy.destination, copy.peer, event, knowledge);
+  move(copy.source, rank, event, knowledge, copy.destination, copy.peer, event, knowledge, &copy);
 }
 
 void SymbolicMemory::run_transfer(const Transfer& transfer, const Knowledge& source,
@@ -333,7 +340,7 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Region& source = message_of(rank).source;
     const auto owner = static_cast<std::int32_t>(rank);
-    for_each_cell(owner, source, [&](Cell& cell, std::int32_t row) {
+    for_each_cell(owner, source, nullptr, [&](Cell& cell, std::int32_t row) {
       read(cell, event(rank), starts[rank], owner, source.buffer, row, kind != MessageKind::all_reduce);
       sources[rank].push_back(&cell);
     });
@@ -357,7 +364,7 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
     const Region& destination = message_of(rank).destination;
     const auto owner = static_cast<std::int32_t>(rank);
     if (kind != MessageKind::reduce_scatter) next = 0;
-    for_each_cell(owner, destination, [&](Cell& cell, std::int32_t row) {
+    for_each_cell(owner, destination, nullptr, [&](Cell& cell, std::int32_t row) {
       write(cell, result[next++], event(rank), together, owner, destination.buffer, row);
     });
   }
@@ -368,7 +375,7 @@ void SymbolicMemory::check_end(std::span<const Knowledge> ends) {
     for (const BufferRole role :
          {BufferRole::out, BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
       if (!plan.buffer(role).peer_written) continue;
-      for_each_cell(plan.rank, {role, 0, static_cast<std::int32_t>(plan.buffer(role).rows)},
+      for_each_cell(plan.rank, {role, 0, static_cast<std::int32_t>(plan.buffer(role).rows)}, nullptr,
                     [&](Cell& cell, std::int32_t row) {
                       if (is_known(cell.writer, ends[static_cast<std::size_t>(plan.rank)], plans_, numbers_))
                         return;

@@ -19,9 +19,10 @@ class SymbolicMemory {
   SymbolicMemory(std::span<const Plan> plans, const Matching& matching, const CounterNumbers& numbers,
                  Findings& findings);
 
-  /// `operands`: what the tile knows when it reads its operands; `knowledge`: when it adds partials and
-  /// stores.
-  void run_tile(std::int32_t rank, std::int32_t index, const Knowledge& operands, const Knowledge& knowledge);
+  /// `operands`: what the tile knows when it reads its operands, for each part of k; `knowledge`: when it
+  /// adds partials and stores.
+  void run_tile(std::int32_t rank, std::int32_t index, std::span<const Knowledge> operands,
+                const Knowledge& knowledge);
   void run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge);
   void run_transfer(const Transfer& transfer, const Knowledge& source, const Knowledge& target);
   /// `members[rank]` is the message of each rank, `starts[rank]` what it knows when it begins, `together` the
@@ -62,23 +63,26 @@ class SymbolicMemory {
   void fill_operands();
   void find_operand_runs();
 
-  void check_operand(std::int32_t rank, std::int32_t index, const Tile& tile, const Knowledge& knowledge,
-                     BufferRole buffer, Content content, std::int32_t block, std::int32_t row);
+  void check_operand(std::int32_t rank, std::int32_t index, const Tile& tile,
+                     std::span<const Knowledge> knowledge, BufferRole buffer, Content content,
+                     std::int32_t block, std::int32_t row);
   std::uint64_t add_partials(std::int32_t rank, std::int32_t index, const Tile& tile,
                              const Knowledge& knowledge);
   void store_tile(std::int32_t rank, std::int32_t index, const Tile& tile, std::uint64_t ranks,
                   const Knowledge& knowledge);
 
+  /// Of all columns, or of those that `moving` moves.
   template <typename Visit>
-  void for_each_cell(std::int32_t rank, const Region& region, Visit&& visit);
+  void for_each_cell(std::int32_t rank, const Region& region, const Message* moving, Visit&& visit);
 
   void read(Cell& cell, const Event& reader, const Knowledge& knowledge, std::int32_t rank, BufferRole buffer,
             std::int32_t row, bool remember = true);
   void write(Cell& cell, const Value& value, const Event& writer, const Knowledge& knowledge,
              std::int32_t rank, BufferRole buffer, std::int32_t row);
+  /// `moving`: as above.
   void move(const Region& from, std::int32_t from_rank, const Event& reader,
             const Knowledge& reader_knowledge, const Region& to, std::int32_t to_rank, const Event& writer,
-            const Knowledge& writer_knowledge);
+            const Knowledge& writer_knowledge, const Message* moving = nullptr);
   /// The sum of what several cells hold; garbage if one of them is.
   Value sum(std::span<Cell* const> cells, std::int32_t rank, std::int32_t index);
   void check_output(std::int32_t rank, std::int64_t out_row, std::int32_t rows, std::int32_t col,

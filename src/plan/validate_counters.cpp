@@ -12,9 +12,8 @@ void find_counter_violations(std::span<const Plan> plans, Findings& findings) {
     for (const Tile& tile : plan.tiles) {
       if (tile.raise.rank != none)
         raised[numbers.of(tile.raise.rank, tile.raise.counter)] += plan.schedule.cluster_rows;
-      for (const std::int32_t wait : {tile.start_wait, tile.store_wait}) {
-        if (wait != none) awaited[numbers.of(plan.rank, wait)] = true;
-      }
+      for_each_awaited(plan, tile,
+                       [&](std::int32_t counter) { awaited[numbers.of(plan.rank, counter)] = true; });
     }
     for (const Message& message : plan.messages) {
       for (const Raise& raise : message.raises) ++raised[numbers.of(raise.rank, raise.counter)];

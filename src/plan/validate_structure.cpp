@@ -91,6 +91,8 @@ class StructureCheck {
     if (plan_.addends.count != 0 && plan_.addends.count != plan_.problem.ranks - 1) {
       report("addends: count {} must be 0 or ranks - 1 = {}", plan_.addends.count, plan_.problem.ranks - 1);
     }
+    if (plan_.wait_depth != none && (plan_.wait_depth < 1 || plan_.a_blocks.count != 1))
+      report("wait_depth: {} must be at least 1, and none where A is in blocks", plan_.wait_depth);
     if (plan_.addends.row_stride < 0) report("addends: row_stride {} is negative", plan_.addends.row_stride);
   }
 
@@ -120,10 +122,19 @@ class StructureCheck {
     }
     if (!is_readable(tile.b_buffer, tile.b_row, tile.cols, plan_.problem.k))
       return fail("its rows of B lie outside the buffer");
-    for (const std::int32_t wait : {tile.start_wait, tile.store_wait}) {
-      if (wait != none && !is_counter(plan_, wait))
-        return fail(fmt::format("it waits for counter {}, which does not exist", wait));
+    const std::int32_t starts = start_waits(plan_, tile);
+    if (starts > 0 && !within(tile.start_wait, starts, std::ssize(plan_.counters))) {
+      return fail(fmt::format("it waits for {} counters from counter {} on, which do not all exist", starts,
+                              tile.start_wait));
     }
+    const auto target = [&](std::int32_t part) {
+      return plan_.counters[static_cast<std::size_t>(tile.start_wait + part)].target;
+    };
+    for (std::int32_t part = 1; part < starts; ++part) {
+      if (target(part) != target(0)) return fail("the counters that it starts with have different targets");
+    }
+    if (tile.store_wait != none && !is_counter(plan_, tile.store_wait))
+      return fail(fmt::format("it waits for counter {}, which does not exist", tile.store_wait));
     if (!is_raise(tile.raise) && tile.raise.rank != none)
       return fail("it raises a counter that does not exist");
     if (tile.addend_row != none) {
@@ -198,6 +209,8 @@ class StructureCheck {
     }
     if (message.kind == MessageKind::exchange) return check_parts(message, fail);
     if (!copies && message.peer != none) return fail("only copy and store have a peer");
+    if (!copies && (message.col != 0 || message.cols != none))
+      return fail("only copy and store move some of the columns");
     if (!moves && (message.source != Region{} || message.destination != Region{}))
       return fail("it moves no data");
     if (copies && !is_rank(message.peer)) return fail(fmt::format("rank {} does not exist", message.peer));
@@ -230,6 +243,10 @@ class StructureCheck {
     if (plan_.buffer(source.buffer).cols != target.cols)
       return fail("source and destination differ in columns");
     if (owner.rank != plan_.rank && !target.peer_written) return fail("its destination is not peer memory");
+    if (message.cols == none ? message.col != 0
+                             : message.cols < 1 || !within(message.col, message.cols, target.cols)) {
+      return fail("its columns lie outside the buffer");
+    }
     const std::int64_t ranks = plan_.problem.ranks;
     const bool scatters = message.kind == MessageKind::reduce_scatter;
     const bool gathers = message.kind == MessageKind::all_gather;

@@ -150,7 +150,7 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
                     .raster = between(1, 8),
                     .waves_per_group = between(1, 3)};
   const Strategy strategy = drawn.schedule.strategy;
-  if (works_in_rounds(problem.operation, strategy)) drawn.schedule.rounds = between(1, 3);
+  if (works_in_rounds(problem, strategy)) drawn.schedule.rounds = between(1, 3);
   if (between(0, 1) == 1 && supports(problem.operation, strategy, Layout::tiled))
     drawn.schedule.layout = Layout::tiled;
   return drawn;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include "flashoverlap/error.hpp"
@@ -262,6 +263,44 @@ TEST(Sm90Gemm, ATileWaitsForItsOperands) {
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
   EXPECT_NO_THROW(gemm.check_waits());
+  FLASHOVERLAP_CUDA(cudaStreamDestroy(stream));
+  FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
+}
+
+TEST(Sm90Gemm, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
+  const std::vector<Plan> plans =
+      make_plans({.operation = Operation::all_gather_gemm, .m = 512, .n = 512, .k = 192, .ranks = 2},
+                 {.strategy = Strategy::copy, .rounds = 3});
+  const Plan& plan = plans[0];
+  ASSERT_EQ(plan.wait_depth, 64);
+  std::set<std::int32_t> awaited;
+  for (const Tile& tile : plan.tiles)
+    for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
+  ASSERT_EQ(awaited.size(), 3u);
+  GpuRanks ranks(plans, testing::base_seed());
+  const Sm90Gemm gemm(plan, ranks.memory(), {.resets = {awaited.begin(), awaited.end()}});
+  cudaStream_t stream{};
+  cudaStream_t other{};
+  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  for (int launch = 0; launch < 2; ++launch) {
+    gemm.launch(stream);
+    for (const std::int32_t counter : awaited) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady) << "counter " << counter << " is still awaited";
+      const std::uint32_t one = 1;
+      FLASHOVERLAP_CUDA(
+          cudaMemcpyAsync(ranks.counter(0, counter), &one, sizeof one, cudaMemcpyHostToDevice, other));
+      FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
+    }
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+    EXPECT_NO_THROW(gemm.check_waits());
+    for (const std::int32_t counter : awaited) {
+      std::uint32_t left = 1;
+      FLASHOVERLAP_CUDA(cudaMemcpy(&left, ranks.counter(0, counter), sizeof left, cudaMemcpyDeviceToHost));
+      EXPECT_EQ(left, 0u);
+    }
+  }
   FLASHOVERLAP_CUDA(cudaStreamDestroy(stream));
   FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
 }
