@@ -136,17 +136,33 @@ TEST(ChromeTraceTest, HasOneCompleteEventPerInterval) {
     const Interval& interval = simulation.timeline[i];
     EXPECT_EQ(complete[i]["name"], interval.label);
     EXPECT_EQ(complete[i]["pid"], interval.rank);
-    EXPECT_EQ(complete[i]["tid"], interval.lane == Lane::gemm ? 0 : 1);
+    EXPECT_EQ(complete[i]["tid"].get<int>() % 2, interval.lane == Lane::gemm ? 0 : 1);
     EXPECT_EQ(complete[i]["ts"], interval.start_us);
     EXPECT_EQ(complete[i]["dur"], interval.end_us - interval.start_us);
     EXPECT_EQ(complete[i]["args"]["group"], interval.group);
   }
 }
 
+TEST(ChromeTraceTest, GivesWhatOverlapsThreadsOfItsOwn) {
+  Simulation simulation = two_ranks();
+  simulation.timeline = {
+      {.rank = 0, .lane = Lane::gemm, .group = 0, .label = "a", .start_us = 0, .end_us = 10},
+      {.rank = 0, .lane = Lane::gemm, .group = 1, .label = "b", .start_us = 5, .end_us = 15},
+      {.rank = 0, .lane = Lane::gemm, .group = 2, .label = "c", .start_us = 10, .end_us = 20}};
+  const auto complete = events_of_phase(simulation, "X");
+  ASSERT_EQ(complete.size(), 3u);
+  EXPECT_EQ(complete[0]["tid"], complete[2]["tid"]);
+  EXPECT_NE(complete[0]["tid"], complete[1]["tid"]);
+  std::vector<std::string> names;
+  for (const nlohmann::json& event : events_of_phase(simulation, "M")) names.push_back(event["args"]["name"]);
+  EXPECT_THAT(names, ::testing::ElementsAre("rank 0", "GEMM", "communication", "GEMM 2"));
+}
+
 TEST(ChromeTraceTest, NamesRanksAndLanes) {
   std::map<std::string, int> names;
   for (const nlohmann::json& event : events_of_phase(two_ranks(), "M")) ++names[event["args"]["name"]];
-  const std::map<std::string, int> expected{{"rank 0", 1}, {"rank 1", 1}, {"GEMM", 2}, {"communication", 2}};
+  const std::map<std::string, int> expected{
+      {"rank 0", 1}, {"rank 1", 1}, {"GEMM", 2}, {"GEMM 2", 2}, {"communication", 2}};
   EXPECT_EQ(names, expected);
 }
 

@@ -32,6 +32,12 @@ bool gathers_slices(const Problem& problem) {
   return communicates_first(problem.operation);
 }
 
+/// Whether a good part of the GEMM would wait for what is gathered.
+bool has_few_waves(const Problem& problem, const Schedule& schedule) {
+  constexpr int many_waves = 8;
+  return wave_count(schedule, entry_count(schedule, problem.m, problem.n)) <= many_waves;
+}
+
 /// Of what is grouped: a slice, or for `signal` the whole GEMM.
 int waves(const Problem& problem, const Schedule& schedule) {
   if (schedule.strategy == Strategy::signal) return grouped_waves(problem, schedule);
@@ -46,26 +52,28 @@ int waves(const Problem& problem, const Schedule& schedule) {
 /// that would wait for whole rows, which those behind the first waves do not.
 std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   constexpr std::int64_t least_depth = 256;
-  constexpr int early_waves = 8;
   if (!works_in_rounds(problem, schedule.strategy)) return 1;
   if (gathers_slices(problem)) {
-    const int all_waves = wave_count(schedule, entry_count(schedule, problem.m, problem.n));
-    return all_waves > early_waves ? 1 : std::max<std::int64_t>(1, problem.k / least_depth);
+    return has_few_waves(problem, schedule) ? std::max<std::int64_t>(1, problem.k / least_depth) : 1;
   }
   return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
 }
 
-/// The kernel that is expected to be fastest; and where it makes few waves, the one with the smallest tiles
-/// that is nearly as fast: more waves leave more to communicate beside. Slow links have more to gain.
+/// The kernel that is expected to be fastest, where slices are gathered the two that are, as what arrives
+/// late delays one more than the other; and where it makes few waves, the one with the smallest tiles that is
+/// nearly as fast: more waves leave more to communicate beside. Slow links have more to gain.
 std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int multiprocessors, int left_free) {
   constexpr double near = 1.15;
   const int few_waves = strategy == Strategy::p2p ? 4 : 2;
   const std::vector<Schedule> all =
       gpu_schedules(problem, strategy, Layout::natural, multiprocessors - left_free, left_free, near);
+  std::vector<Schedule> chosen{all.front()};
+  if (gathers_slices(problem) && strategy != Strategy::signal && all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
-  if (smallest.tile_cols == all.front().tile_cols || waves(problem, all.front()) > few_waves)
-    return {all.front()};
-  return {all.front(), smallest};
+  if (std::ranges::count(chosen, smallest.tile_cols, &Schedule::tile_cols) == 0 &&
+      waves(problem, all.front()) <= few_waves)
+    chosen.push_back(smallest);
+  return chosen;
 }
 
 /// Whether every slice has as many waves, as lists of groups need.
@@ -106,8 +114,16 @@ void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Sch
 
 std::vector<Schedule> sliced_schedules(const Problem& problem, Strategy strategy, int multiprocessors,
                                        const std::vector<int>& comm_multiprocessors) {
+  std::vector<int> counts = useful_counts(problem, strategy, multiprocessors, comm_multiprocessors);
+  // Behind many waves there is time enough for a few multiprocessors.
+  constexpr std::size_t few_counts = 2;
+  if (gathers_slices(problem) && strategy == Strategy::store && counts.size() > few_counts &&
+      !has_few_waves(problem, kernels(problem, strategy, multiprocessors, counts.front()).front())) {
+    std::ranges::sort(counts);
+    counts.resize(few_counts);
+  }
   std::vector<Schedule> schedules;
-  for (const int count : useful_counts(problem, strategy, multiprocessors, comm_multiprocessors)) {
+  for (const int count : counts) {
     for (Schedule schedule : kernels(problem, strategy, multiprocessors, count)) {
       for (const int rounds : {1, 2, 4, 8}) {
         if (rounds > most_rounds(problem, schedule)) break;

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 #include <iterator>
-#include <map>
 
 #include "flashoverlap/simulate.hpp"
+#include "model/tracks.hpp"
 
 namespace flashoverlap {
 
@@ -78,8 +78,10 @@ double tick_step(double whole) {
 class Picture {
  public:
   Picture(const Simulation& simulation, const std::string& title)
-      : simulation_(simulation), end_us_(std::max(simulation.latency_us, 1e-3)) {
-    lay_out();
+      : simulation_(simulation),
+        end_us_(std::max(simulation.latency_us, 1e-3)),
+        tracks_(lay_out(simulation)) {
+    measure();
     open(title);
     ticks();
     for (int rank = 0; rank < ranks_; ++rank) rank_names(rank);
@@ -95,20 +97,13 @@ class Picture {
     fmt::format_to(std::back_inserter(svg_), format, std::forward<Values>(values)...);
   }
 
-  /// Intervals of one lane can overlap in time, as groups of tiles do. They lie on tracks below each other,
-  /// each on the first one of its lane that is free when it starts.
-  void lay_out() {
-    std::map<std::pair<int, Lane>, std::vector<double>> free_from_us;
-    for (const Interval& interval : simulation_.timeline) {
+  void measure() {
+    for (std::size_t i = 0; i < tracks_.size(); ++i) {
+      const Interval& interval = simulation_.timeline[i];
       ranks_ = std::max(ranks_, interval.rank + 1);
       end_us_ = std::max(end_us_, interval.end_us);
-      std::vector<double>& lane = free_from_us[{interval.rank, interval.lane}];
-      const auto free = std::ranges::find_if(
-          lane, [&](double from_us) { return from_us <= interval.start_us + 1e-6 * end_us_; });
-      tracks_.push_back(free - lane.begin());
-      free == lane.end() ? lane.push_back(interval.end_us) : void(*free = interval.end_us);
       int& most = lane_tracks_[static_cast<std::size_t>(interval.lane)];
-      most = std::max(most, static_cast<int>(lane.size()));
+      most = std::max(most, tracks_[i] + 1);
     }
   }
 
@@ -197,7 +192,7 @@ class Picture {
   double end_us_;
   int ranks_ = 0;
   std::array<int, 2> lane_tracks_{1, 1};  ///< by lane, the most that any rank needs
-  std::vector<std::ptrdiff_t> tracks_;    ///< of each interval
+  std::vector<int> tracks_;               ///< of each interval
   std::string svg_;
 };
 
