@@ -59,16 +59,36 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
 }
 
-/// The kernel that is expected to be fastest, where slices are gathered the two that are, as what arrives
-/// late delays one more than the other; and where it makes few waves, the one with the smallest tiles that is
-/// nearly as fast: more waves leave more to communicate beside. Slow links have more to gain.
-std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int multiprocessors, int left_free) {
+/// Whether tiles are stored to peers.
+bool stores_tiles(const Problem& problem, Strategy strategy) {
+  return strategy == Strategy::store && !communicates_first(problem.operation);
+}
+
+/// Kernels from which one is chosen, the one that is expected to be fastest first. What tiles store to peers
+/// travels in lines of 128 bytes, so a tile that begins between two takes a quarter more of the link.
+std::vector<Schedule> eligible_kernels(const Problem& problem, Strategy strategy, int multiprocessors) {
   constexpr double near = 1.15;
+  constexpr double any = 100;
+  constexpr int line_elements = 64;
+  const bool in_lines = stores_tiles(problem, strategy);
+  std::vector<Schedule> kernels =
+      gpu_schedules(problem, strategy, Layout::natural, multiprocessors, 0, in_lines ? any : near);
+  if (in_lines)
+    std::erase_if(kernels, [](const Schedule& each) { return each.tile_cols % line_elements != 0; });
+  return kernels;
+}
+
+/// The kernel that is expected to be fastest; where peers write what tiles read, or tiles what peers read,
+/// the two that are, as what is late delays one more than the other; and where it makes few waves, the one
+/// with the smallest tiles: more waves leave more to communicate beside. Slow links have more to gain.
+std::vector<Schedule> kernels(const Problem& problem, Strategy strategy, int multiprocessors, int left_free) {
   const int few_waves = strategy == Strategy::p2p ? 4 : 2;
-  const std::vector<Schedule> all =
-      gpu_schedules(problem, strategy, Layout::natural, multiprocessors - left_free, left_free, near);
+  const bool meets_peers =
+      stores_tiles(problem, strategy) || (gathers_slices(problem) && strategy != Strategy::signal);
+  std::vector<Schedule> all = eligible_kernels(problem, strategy, multiprocessors - left_free);
+  for (Schedule& schedule : all) schedule.comm_multiprocessors = left_free;
   std::vector<Schedule> chosen{all.front()};
-  if (gathers_slices(problem) && strategy != Strategy::signal && all.size() > 1) chosen.push_back(all[1]);
+  if (meets_peers && all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
   if (std::ranges::count(chosen, smallest.tile_cols, &Schedule::tile_cols) == 0 &&
       waves(problem, all.front()) <= few_waves)
