@@ -23,7 +23,7 @@ namespace flashoverlap::cli {
 namespace {
 
 struct Arguments {
-  explicit Arguments(CLI::App& parser) : what(parser, /*reads_plans=*/true) {
+  explicit Arguments(CLI::App& parser) : command(parser), what(parser, /*reads_plans=*/true) {
     add_integer(parser, "--runs", runs, "Runs on fresh random operands", 1, 1'000'000)->default_str("1");
     add_integer(parser, "--delays", delays, "Random delay before each tile and message, up to this", 0,
                 1'000'000)
@@ -38,6 +38,7 @@ struct Arguments {
 #endif
   }
 
+  const CLI::App& command;
   PlanOptions what;
   int runs = 1;
   int delays = 0;
@@ -112,6 +113,8 @@ int run(const Arguments& arguments) {
     return check_on_gpus(check) ? exit_success : exit_failure;
   }
 #endif
+  require(arguments.command.count("--plan") == 0 || arguments.command.count("--machine") == 0, "--machine",
+          "(given)", "cannot be combined with --plan, which is checked on no machine");
   Progress progress(2 + arguments.runs);
   progress.step("planning");
   const auto plans = arguments.what.plans();
