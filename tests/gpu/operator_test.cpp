@@ -8,17 +8,13 @@
 #include <algorithm>
 #include <barrier>
 #include <cstdlib>
-#include <functional>
 #include <random>
 #include <thread>
 
-#include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/planner.hpp"
-#include "flashoverlap/reorder.hpp"
 #include "gemm/cuda_handles.hpp"
 #include "gemm/kernel_choice.hpp"
-#include "gpu/gpu_ranks.hpp"
-#include "gpu/gpu_threads.hpp"
+#include "gpu/operator_runs.hpp"
 #include "plan/enumerators.hpp"
 #include "random_problems.hpp"
 
@@ -26,90 +22,17 @@ namespace flashoverlap {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::describe;
 using testing::Element;
+using testing::error_of;
 using testing::gpu_count;
 using ::testing::HasSubstr;
+using testing::on_ranks;
+using testing::Operands;
+using testing::plans_of;
+using testing::run_right;
+using testing::Setting;
 using testing::upload;
-
-std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds limit,
-                                  const std::function<void(const Communicator&)>& step) {
-  const std::string key = Communicator::make_key();
-  return testing::errors_on_gpus(
-      ranks, [&](int rank) { step(Communicator(key, rank, ranks, {.wait_limit = limit})); });
-}
-
-/// One rank's operands and result on its GPU.
-class Operands {
- public:
-  Operands(const Operator& op, std::uint64_t seed) : plan_(op.plan()), op_(op) {
-    fill(seed);
-    if (op.result() == nullptr) out_ = DeviceArray<Element>(elements());
-    poison();
-  }
-
-  static Matrix a(const Plan& plan, std::uint64_t seed) {
-    const Shape shape = a_shape(plan.problem, plan.rank);
-    return random_matrix(plan.problem.data_type, shape.rows, shape.cols,
-                         2 * (seed * 64 + static_cast<std::uint64_t>(plan.rank)));
-  }
-  static Matrix b(const Plan& plan, std::uint64_t seed) {
-    const Shape shape = b_shape(plan.problem, plan.rank);
-    return random_matrix(plan.problem.data_type, shape.rows, shape.cols,
-                         2 * (seed * 64 + static_cast<std::uint64_t>(plan.rank)) + 1);
-  }
-
-  /// Other values at the same addresses.
-  void fill(std::uint64_t seed) {
-    replace(a_, a(plan_, seed));
-    replace(b_, b(plan_, seed));
-  }
-  void poison() {
-    if (elements() == 0) return;
-    FLASHOVERLAP_CUDA(cudaMemset(target(), 0xFF, elements() * sizeof(Element)));
-    FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));  // which no other stream waits for
-  }
-
-  void run(Operator& op, Stream stream) { op.run(a_.data(), b_.data(), target(), stream); }
-  Matrix out() const { return download(plan_.problem.data_type, shape().rows, shape().cols, target()); }
-
- private:
-  const Buffer& shape() const { return plan_.buffer(BufferRole::out); }
-  std::size_t elements() const { return static_cast<std::size_t>(shape().rows * shape().cols); }
-  void* target() const { return op_.result() != nullptr ? op_.result() : out_.data(); }
-  static void replace(DeviceArray<Element>& array, const Matrix& values) {
-    if (array.size() == 0) {
-      array = upload(values);
-    } else {
-      array.set(testing::elements_of(values));
-    }
-  }
-
-  const Plan& plan_;
-  const Operator& op_;
-  DeviceArray<Element> a_;
-  DeviceArray<Element> b_;
-  DeviceArray<Element> out_;
-};
-
-double error_of(const std::vector<Plan>& plans, int rank, const Matrix& out, std::uint64_t seed) {
-  std::vector<Matrix> a;
-  std::vector<Matrix> b;
-  for (const Plan& plan : plans) {
-    a.push_back(Operands::a(plan, seed));
-    b.push_back(Operands::b(plan, seed));
-  }
-  const Plan& own = plans[static_cast<std::size_t>(rank)];
-  return relative_error(natural_result(own.output, out),
-                        reference_result(own.problem, own.output, a, b, rank));
-}
-
-/// One run on operands of seed 1, which must be right.
-void run_right(Operator& op, Operands& operands, const std::vector<Plan>& plans, int rank, Stream stream) {
-  operands.run(op, stream);
-  op.wait();
-  const double error = error_of(plans, rank, operands.out(), 1);
-  if (!(error < 1e-2)) throw Error(fmt::format("error {}", error));
-}
 
 /// Every operation by every strategy, ragged, with kernels that leave some multiprocessors free.
 testing::Case random_case(std::mt19937_64& engine, int ranks) {
@@ -226,21 +149,6 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
-struct Setting {
-  Operation operation;
-  Strategy strategy = Strategy::signal;
-  Layout layout = Layout::natural;
-  bool own_result = false;
-};
-
-std::vector<Plan> plans_of(const Setting& setting, int ranks) {
-  return make_plans({.operation = setting.operation, .m = 1024, .n = 1536, .k = 256, .ranks = ranks},
-                    {.strategy = setting.strategy,
-                     .layout = setting.layout,
-                     .multiprocessors = 24,
-                     .comm_multiprocessors = 16});
-}
-
 std::vector<Setting> settings() {
   std::vector<Setting> all;
   for (const Operation operation : enumerators<Operation>) {
@@ -253,11 +161,6 @@ std::vector<Setting> settings() {
     }
   }
   return all;
-}
-
-std::string describe(const Setting& setting) {
-  return fmt::format("{} {} {}{}", name(setting.operation), name(setting.strategy), name(setting.layout),
-                     setting.own_result ? " own" : "");
 }
 
 int number_from(const char* variable, int otherwise) {
@@ -346,76 +249,6 @@ TEST(Operator, SumsBySlicesRepeatBitByBitHoweverLateTheRanksAre) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
-/// One run of all ranks, then so many of all but rank 0, which stays away for 6 seconds.
-void run_without_rank_0(const std::vector<Plan>& plans, const Communicator& communicator, int runs,
-                        const OperatorOptions& options = {}) {
-  const CudaStream stream;
-  Operator op(plans, communicator, options);
-  Operands operands(op, 1);
-  operands.run(op, stream);
-  op.wait();
-  if (communicator.rank() == 0) {
-    std::this_thread::sleep_for(6s);
-    return;
-  }
-  for (int run = 0; run < runs; ++run) operands.run(op, stream);
-  op.wait();
-}
-
-TEST(Operator, AnAbsentRankGivesAnErrorInTimeThatNamesIt) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
-  const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce}, ranks);
-  for (const bool own_result : {false, true}) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
-      run_without_rank_0(plans, communicator, 1, {.own_result = own_result});
-    });
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
-    for (int rank = 1; rank < ranks; ++rank) {
-      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {} of", rank)));
-      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr("all_reduce of group 0"));
-    }
-  }
-}
-
-TEST(Operator, ARankThatDoesNotMakeItsOwnGivesTheOthersAnErrorInTime) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
-  for (const Setting& setting :
-       {Setting{Operation::gemm_all_reduce},
-        Setting{Operation::gemm_all_reduce, Strategy::signal, Layout::natural, /*own_result=*/true},
-        Setting{Operation::gemm_all_reduce, Strategy::copy}}) {
-    const std::vector<Plan> plans = plans_of(setting, ranks);
-    const auto begin = std::chrono::steady_clock::now();
-    const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
-      if (communicator.rank() == 0) {
-        if (setting.strategy == Strategy::signal)
-          communicator.capped(16);  // so that the others wait behind it
-        return std::this_thread::sleep_for(8s);
-      }
-      const Operator op(plans, communicator, {.own_result = setting.own_result});
-    });
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
-    for (int rank = 1; rank < ranks; ++rank)
-      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {} of", rank)))
-          << describe(setting);
-  }
-}
-
-TEST(Operator, ARankFiveSecondsLateIsWaitedFor) {
-  const int ranks = gpu_count();
-  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter}, ranks);
-  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
-    const CudaStream stream;
-    Operator op(plans, communicator);
-    Operands operands(op, 1);
-    if (communicator.rank() == 0) std::this_thread::sleep_for(5s);
-    run_right(op, operands, plans, communicator.rank(), stream);
-  });
-  for (const std::string& error : errors) EXPECT_EQ(error, "");
-}
-
 TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
   const int ranks = gpu_count();
   const std::vector<Plan> reduce = plans_of({Operation::gemm_all_reduce}, ranks);
@@ -440,47 +273,6 @@ TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
     }
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
-}
-
-TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
-  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
-    for (const Operation operation : {Operation::gemm_reduce_scatter, Operation::all_gather_gemm}) {
-      const std::vector<Plan> plans = plans_of({operation, strategy}, ranks);
-      const auto begin = std::chrono::steady_clock::now();
-      const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
-        run_without_rank_0(plans, communicator, 2);  // the second gets stuck behind the first
-      });
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, 40s);
-      for (int rank = 1; rank < ranks; ++rank) {
-        const std::string& error = errors[static_cast<std::size_t>(rank)];
-        EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank))) << describe({operation, strategy});
-      }
-      EXPECT_THAT(errors[1], AnyOf(HasSubstr("expected 1, is 0"), HasSubstr("has given up")));
-    }
-  }
-}
-
-TEST(Operator, ARunBehindATransferThatALostRankHoldsUpEndsInTime) {
-  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
-  const Problem problem{.m = 512, .n = 512, .k = 64, .ranks = 2};
-  const auto plans = make_plans(problem, kernel_schedule(Strategy::signal, {}, 64));
-  std::barrier made(2);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto errors = on_ranks(2, 2s, [&](const Communicator& communicator) {
-    Operator op(plans, communicator);
-    Operands operands(op, 1);
-    const DeviceArray<Element> lost(1024);
-    const CudaStream stream;
-    made.arrive_and_wait();
-    if (communicator.rank() == 1) return;
-    communicator.all_reduce(lost.data(), 1024, DataType::bf16, stream);
-    operands.run(op, stream);
-    op.wait();
-  });
-  EXPECT_THAT(errors[0], HasSubstr("rank 0"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
 }
 
 TEST(Operator, WaitsForRunsBeforeOneThatIsBeingCaptured) {
@@ -526,21 +318,6 @@ TEST(Operator, ARankThatReceivesNothingMayPassAnyResult) {
     });
     EXPECT_THAT(errors, ::testing::Each("")) << name(strategy);
   }
-}
-
-TEST(Operator, APeerThatHasGivenUpIsNoticedByOneThatComesLate) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
-  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, Strategy::copy}, ranks);
-  const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
-    const CudaStream stream;
-    Operator op(plans, communicator);
-    Operands operands(op, 1);
-    if (communicator.rank() == 0) std::this_thread::sleep_for(5s);
-    operands.run(op, stream);
-    op.wait();
-  });
-  for (const std::string& error : errors) EXPECT_NE(error, "");
 }
 
 TEST(Operator, PeerPlansAreRefusedWithoutPeerAccessAndPointToPointWorks) {
