@@ -111,7 +111,8 @@ class StoreBlock {
     }
   }
 
-  /// Units of a rectangle that this block has moved. What that read is one warp's, so all lanes see the same.
+  /// Units of a rectangle that this block has moved, as the warp's first lane reads them: the lanes must
+  /// agree.
   __device__ std::uint32_t moved(int index) const {
     return __shfl_sync(~0u, read(&moved_[index]), 0);
   }
