@@ -12,6 +12,7 @@
 #include "comm/await_stream.hpp"
 #include "comm/bounded_wait.hpp"
 #include "comm/process_environment.hpp"
+#include "exec/run_watch.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -127,7 +128,8 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
 
 void GpuRank::synchronize() const {
   // An operator on the stream has half of this, as it can tell what is missing.
-  await_stream(stream_, communicator_, 2 * communicator_.options().wait_limit, "the GPU did not finish");
+  await_stream(stream_, communicator_, behind_the_watch(communicator_.options().wait_limit),
+               "the GPU did not finish");
 }
 
 void GpuRank::enqueue_barrier() const {

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <string>
 #include <string_view>
 #include <thread>
 
+#include "comm/give_up.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/error.hpp"
 #include "gemm/cuda_error.hpp"
@@ -22,10 +22,9 @@ inline void await_stream(cudaStream_t stream, const Communicator& communicator,
   while (!is_over(cudaStreamQuery(stream), "cudaStreamQuery")) {
     communicator.check();
     if (std::chrono::steady_clock::now() > deadline) {
-      const std::string reason = fmt::format("rank {} of {}: {} within {} ms", communicator.rank(),
-                                             communicator.ranks(), failure, limit.count());
-      communicator.abort(reason);
-      throw CommunicationError(reason);
+      give_up(communicator,
+              CommunicationError(fmt::format("rank {} of {}: {} within {} ms", communicator.rank(),
+                                             communicator.ranks(), failure, limit.count())));
     }
     std::this_thread::yield();
   }

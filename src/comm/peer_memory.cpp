@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/await_stream.hpp"
+#include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
 
 namespace flashoverlap {
@@ -308,10 +309,8 @@ void PeerMemory::meet() {
   if (told_by_all(communicator_.options().wait_limit, has_come_to(meetings_),
                   [this] { communicator_.check(); }))
     return;
-  const std::string reason = fmt::format("rank {} of {}: not all ranks have come in time",
-                                         communicator_.rank(), communicator_.ranks());
-  communicator_.abort(reason);
-  throw CommunicationError(reason);
+  give_up(communicator_, CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time",
+                                                        communicator_.rank(), communicator_.ranks())));
 }
 
 }  // namespace flashoverlap

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "exec/message_kernels.hpp"
 #include "exec/plan_needs.hpp"
+#include "exec/run_watch.hpp"
 
 namespace flashoverlap {
 
 namespace {
-
-constexpr int default_store_blocks = 8;
 
 std::uint32_t target_of(const Plan& plan, std::int32_t counter) {
   return static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target);
@@ -30,10 +28,9 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       beside_gemm_(beside_gemm),
       memory_(memory),
       counters_(memory.counters(alone.rank())),
-      wait_limit_(2 * alone.options().wait_limit),  // the watch comes first, as it can tell what is missing
+      raises_(resolve_raises(plans, alone.rank(), messages_, memory)),
       awaited_by_tiles_(plan_.counters.size(), false) {
-  resolve_raises(plans);
-  gather_stores();
+  gather_stores(behind_the_watch(alone.options().wait_limit));
   if (std::ranges::any_of(messages_, [&](const Message& message) { return goes_on_beside(plan_, message); }))
     beside_ = std::make_unique<Beside>();
   for (const Tile& tile : plan_.tiles) {
@@ -46,70 +43,14 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
   FLASHOVERLAP_CUDA(load_message_kernels());
 }
 
-// A counter that is raised in order goes through the same values in every run, so they can be written, which
-// needs no multiprocessor.
-void CudaMessages::resolve_raises(const std::vector<Plan>& plans) {
-  std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> raised;
-  for (const Message& message : messages_) {
-    std::vector<ResolvedRaise>& resolved = raises_.emplace_back();
-    for (const Raise& raise : message.raises) {
-      const std::uint32_t value = ++raised[{raise.rank, raise.counter}];
-      resolved.push_back({memory_.counters(raise.rank) + raise.counter,
-                          raised_in_order(plans, plan_.rank, raise) ? value : 0});
+void CudaMessages::gather_stores(std::chrono::nanoseconds wait_limit) {
+  for (std::size_t index = 0; index < messages_.size();) {
+    if (messages_[index].kind != MessageKind::store) {
+      ++index;
+      continue;
     }
-  }
-}
-
-void CudaMessages::gather_stores() {
-  for (std::size_t first = 0; first < messages_.size();) {
-    std::vector<StoredRectangle> rectangles;
-    std::size_t last = first;
-    do {
-      add_rectangles(last++, rectangles);
-    } while (last < messages_.size() && follows_at_once(plan_, messages_, last) &&
-             rectangles.size() < most_rectangles / 2);
-    if (!rectangles.empty()) {
-      Stores& stores = stores_[first];
-      stores.messages = last - first;
-      stores.waits = std::ssize(messages_[first].waits) <= most_waits && !messages_[first].after_tiles;
-      stores.progress = DeviceArray<std::uint32_t>(rectangles.size());
-      stores.progress.set_bytes(0);
-      stores.rectangles = DeviceArray<StoredRectangle>(rectangles);
-    }
-    first = last;
-  }
-}
-
-/// The same part for several ranks is read once. Raises that find no place have an empty rectangle.
-void CudaMessages::add_rectangles(std::size_t index, std::vector<StoredRectangle>& rectangles) const {
-  const Message& message = messages_[index];
-  if (message.kind != MessageKind::store) return;
-  const std::int64_t element = size_of(plan_.problem.data_type);
-  const std::int64_t row_pitch = pitch(message.source);
-  require((row_pitch | message.col * element | moved_cols(plan_, message) * element) % stored_bytes == 0,
-          "columns of a store", moved_cols(plan_, message),
-          fmt::format("must begin and end at multiples of {} bytes", stored_bytes));
-  StoredRectangle rectangle{.from = message.source.buffer,
-                            .from_offset = message.source.row * row_pitch + message.col * element,
-                            .pitch = row_pitch,
-                            .row_bytes = moved_cols(plan_, message) * element,
-                            .rows = message.source.rows,
-                            .target_count = 0,
-                            .targets = {},
-                            .raises = {}};
-  const bool is_read_already = !rectangles.empty() && move_the_same_part(messages_[index - 1], message) &&
-                               rectangles.back().rows > 0 && rectangles.back().target_count < most_targets;
-  if (!is_read_already) rectangles.push_back(rectangle);
-  StoredTarget& target = rectangles.back().targets[rectangles.back().target_count++];
-  target.to = message.destination.buffer;
-  target.offset = message.destination.row * row_pitch + message.col * element;
-  if (message.peer != plan_.rank)
-    target.peer = static_cast<std::byte*>(memory_.buffer(message.peer, message.destination.buffer));
-  rectangle.rows = 0;
-  for (const ResolvedRaise& raise : raises_[index]) {
-    if (rectangles.back().raises.count == most_raises) rectangles.push_back(rectangle);
-    RaisedCounters& raises = rectangles.back().raises;
-    raises.counters[raises.count++] = raise.counter;
+    const auto run = stores_.try_emplace(index, plan_, messages_, index, raises_, memory_, wait_limit).first;
+    index += run->second.messages();
   }
 }
 
@@ -130,8 +71,8 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
     }
     const auto stores = stores_.find(index);
     const bool is_store = stores != stores_.end();
-    if (!is_store || !stores->second.waits) add_waits(message);
-    if (is_store && !stores->second.waits) reset_awaited(message, pending_);
+    if (!is_store || !stores->second.waits()) add_waits(message);
+    if (is_store && !stores->second.waits()) reset_awaited(message, pending_);
     // What follows a message waits for the next one's counters in the same call: nothing but that wait lies
     // between a signal and its transfer.
     const bool beside = goes_on_beside(plan_, message);
@@ -139,7 +80,7 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
     if (!at_once && (message.kind != MessageKind::signal || !times_.empty())) flush(stream);
     record(index, &Times::signalled, stream);
     if (is_store) {
-      store(index, own, stream, /*rehearses=*/false);
+      stores->second.enqueue(own, stream, /*rehearses=*/false);
       record(index, &Times::done, stream);
     } else if (beside) {
       if (!at_once) fork_copies(stream);
@@ -149,7 +90,7 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
       record(index, &Times::done, stream);
       raise(index, pending_, stream);
     }
-    index += is_store ? stores->second.messages : 1;
+    index += is_store ? stores->second.messages() : 1;
     pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));
   }
 }
@@ -161,26 +102,6 @@ bool CudaMessages::shares_times(std::size_t index) const {
 
 void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const {
   if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord((*times_[index]).*event, stream));
-}
-
-/// The stores that begin with message `first`; a rehearsal waits for nothing and raises nothing.
-void CudaMessages::store(std::size_t first, const Buffers& own, cudaStream_t stream, bool rehearses) const {
-  const Stores& stores = stores_.at(first);
-  StoreList list{.rectangles = stores.rectangles.data(),
-                 .progress = stores.progress.data(),
-                 .count = static_cast<int>(stores.rectangles.size()),
-                 .raise = !rehearses,
-                 .own = {},
-                 .wait_limit_ns = static_cast<std::uint64_t>(wait_limit_.count())};
-  std::ranges::transform(own, list.own.begin(), [](void* buffer) { return static_cast<std::byte*>(buffer); });
-  if (stores.waits && !rehearses) {
-    for (const Wait& wait : messages_[first].waits) {
-      list.waits[static_cast<std::size_t>(list.wait_count++)] = {
-          counters_ + wait.counter, target_of(plan_, wait.counter), wait.reset ? 1u : 0u};
-    }
-  }
-  const int blocks = plan_.schedule.comm_multiprocessors;
-  FLASHOVERLAP_CUDA(store_all(list, blocks > 0 ? blocks : default_store_blocks, stream));
 }
 
 /// Copies begin behind what the stream has done so far.
@@ -262,18 +183,13 @@ void CudaMessages::end(cudaStream_t stream) {
 
 void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
   for (const Message& message : messages_) transfer(message, own, stream);
-  for (const auto& [first, stores] : stores_) store(first, own, stream, /*rehearses=*/true);
+  for (const auto& [first, stores] : stores_) stores.enqueue(own, stream, /*rehearses=*/true);
 }
 
 void* CudaMessages::at(const Buffers& own, const Region& region, int rank) const {
   void* const buffer =
       rank == plan_.rank ? own[static_cast<std::size_t>(region.buffer)] : memory_.buffer(rank, region.buffer);
-  return static_cast<std::byte*>(buffer) + region.row * pitch(region);
-}
-
-/// Bytes from row to row.
-std::int64_t CudaMessages::pitch(const Region& region) const {
-  return plan_.buffer(region.buffer).cols * size_of(plan_.problem.data_type);
+  return static_cast<std::byte*>(buffer) + region.row * row_pitch(plan_, region.buffer);
 }
 
 std::int64_t CudaMessages::count(const Region& region) const {
@@ -326,18 +242,17 @@ void CudaMessages::transfer(const Message& message, const Buffers& own, cudaStre
 
 void CudaMessages::copy(const Message& message, const void* source, void* destination,
                         cudaStream_t stream) const {
-  const auto row_pitch = static_cast<std::size_t>(pitch(message.source));
+  const auto pitch = static_cast<std::size_t>(row_pitch(plan_, message.source.buffer));
   const auto rows = static_cast<std::size_t>(message.source.rows);
   if (message.cols == none) {
-    FLASHOVERLAP_CUDA(
-        cudaMemcpyAsync(destination, source, rows * row_pitch, cudaMemcpyDeviceToDevice, stream));
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(destination, source, rows * pitch, cudaMemcpyDeviceToDevice, stream));
     return;
   }
   const std::int64_t element = size_of(plan_.problem.data_type);
   const std::int64_t first = message.col * element;
   FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
-      static_cast<std::byte*>(destination) + first, row_pitch, static_cast<const std::byte*>(source) + first,
-      row_pitch, static_cast<std::size_t>(message.cols * element), rows, cudaMemcpyDeviceToDevice, stream));
+      static_cast<std::byte*>(destination) + first, pitch, static_cast<const std::byte*>(source) + first,
+      pitch, static_cast<std::size_t>(message.cols * element), rows, cudaMemcpyDeviceToDevice, stream));
 }
 
 std::exception_ptr CudaMessages::report() const {

@@ -9,26 +9,24 @@
 #include <memory>
 #include <vector>
 
-#include "exec/message_kernels.hpp"
 #include "exec/plan_memory.hpp"
+#include "exec/resolved_raise.hpp"
+#include "exec/store_run.hpp"
 #include "exec/stream_memory.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/plan.hpp"
 #include "gemm/cuda_handles.hpp"
-#include "gemm/device_memory.hpp"
 
 namespace flashoverlap {
 
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
-/// Stores that follow each other are one kernel, which raises for each as it is done.
+/// Stores that follow each other are one kernel (`StoreRun`).
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
 /// copy waits for neither; all is joined at the end. Two words of host memory say which run the stream is at,
 /// and how many of its messages are done, or have passed their waits if they are such copies.
 class CudaMessages {
  public:
-  using Buffers = std::array<void*, buffer_count>;
-
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `beside_gemm` makes
   /// the transfers that meet the GEMM; `alone` the one after its last tiles, which has the GPU to itself,
   /// unless `beside_gemm` is fast enough (`is_fast_enough`). Loads kernels.
@@ -71,19 +69,6 @@ class CudaMessages {
     CudaEvent done{cudaEventDefault};
   };
 
-  struct ResolvedRaise {
-    std::uint32_t* counter;
-    std::uint32_t value;  ///< to write; 0: it is not raised in order, so it must be added to
-  };
-
-  /// What one kernel stores: a store and those that follow it.
-  struct Stores {
-    std::size_t messages = 0;
-    bool waits = false;  ///< itself for the first message's counters, which takes less time than the stream
-    DeviceArray<StoredRectangle> rectangles;
-    DeviceArray<std::uint32_t> progress;
-  };
-
   /// What copies to peers go on with.
   struct Beside {
     CudaStream copies{StreamPriority::high};
@@ -94,21 +79,17 @@ class CudaMessages {
     std::vector<std::size_t> unraised;  ///< copies that are enqueued, but not their raises
   };
 
-  void resolve_raises(const std::vector<Plan>& plans);
-  void gather_stores();
-  void add_rectangles(std::size_t index, std::vector<StoredRectangle>& rectangles) const;
+  void gather_stores(std::chrono::nanoseconds wait_limit);
   const Communicator& communicator_for(const Message& message) const;
   void add_waits(const Message& message);
   void transfer(const Message& message, const Buffers& own, cudaStream_t stream) const;
   void fork_copies(cudaStream_t stream) const;
   void copy_beside(std::size_t index, const Buffers& own);
   bool shares_times(std::size_t index) const;
-  void store(std::size_t first, const Buffers& own, cudaStream_t stream, bool rehearses) const;
   void copy(const Message& message, const void* source, void* destination, cudaStream_t stream) const;
   void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
   void reset_awaited(const Message& message, StreamMemoryBatch& batch) const;
   void raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
-  std::int64_t pitch(const Region& region) const;
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
@@ -119,11 +100,10 @@ class CudaMessages {
   const Communicator& alone_;
   const Communicator& beside_gemm_;
   const PlanMemory& memory_;
-  std::uint32_t* const counters_;                   // this rank's
-  const std::chrono::nanoseconds wait_limit_;       // of stores
-  std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
-  std::map<std::size_t, Stores> stores_;            // by the first message
-  std::vector<bool> awaited_by_tiles_;              // [counter]
+  std::uint32_t* const counters_;                         // this rank's
+  const std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
+  std::map<std::size_t, StoreRun> stores_;                // by the first message
+  std::vector<bool> awaited_by_tiles_;                    // [counter]
   StreamMemoryBatch pending_;
   MappedWords words_{2};
   std::uint32_t runs_ = 0;

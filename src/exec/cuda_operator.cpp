@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/give_up.hpp"
 #include "exec/cuda_messages.hpp"
 #include "exec/in_order.hpp"
 #include "exec/plan_needs.hpp"
@@ -101,7 +102,7 @@ struct Operator::State {
   ~State() {
     // What is enqueued uses this memory. The watch sees to it that a run ends which has begun; one behind a
     // transfer that a lost rank holds up begins only when the communicator is aborted.
-    auto deadline = Clock::now() + 2 * communicator.options().wait_limit;
+    auto deadline = Clock::now() + longest_wait();
     while (cudaEventQuery(joined) == cudaErrorNotReady) {
       if (Clock::now() > deadline) {
         communicator.abort("an operator was given back, and its last run did not end");
@@ -111,6 +112,10 @@ struct Operator::State {
     }
     cudaStreamSynchronize(communication);
     watch.reset();
+  }
+
+  std::chrono::milliseconds longest_wait() const {
+    return behind_the_watch(communicator.options().wait_limit);
   }
 
   /// A first transfer waits on the host for ranks that may have failed.
@@ -147,8 +152,7 @@ struct Operator::State {
                                            each.buffers[role].rows, each.buffers[role].cols};
       }
     }
-    // The watch comes first, as it can tell what is missing.
-    const std::chrono::nanoseconds limit = 2 * communicator.options().wait_limit;
+    const std::chrono::nanoseconds limit = longest_wait();
     kernel.emplace(
         plan, gemm_memory,
         GemmOptions{.wait_limit_ns = static_cast<std::uint64_t>(limit.count()), .resets = resets_by_kernel});
@@ -375,12 +379,9 @@ void Operator::check() const {
 }
 
 void Operator::wait() const {
-  const auto limit = 2 * state_->communicator.options().wait_limit;
-  if (!state_->ends_within(limit, [this] { state_->watch->check(); })) {
-    const WaitExpired expired(
-        fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank));
-    state_->communicator.abort(expired.what());
-    throw expired;
+  if (!state_->ends_within(state_->longest_wait(), [this] { state_->watch->check(); })) {
+    give_up(state_->communicator,
+            WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank)));
   }
   state_->watch->check();
   state_->check_results();

@@ -38,6 +38,10 @@ std::size_t most_bytes(const std::vector<Plan>& plans, BufferRole role) {
 
 }  // namespace
 
+std::int64_t row_pitch(const Plan& plan, BufferRole role) {
+  return plan.buffer(role).cols * size_of(plan.problem.data_type);
+}
+
 PlanMemory::Layout::Layout(const Plan& plan)
     : counters(align(failure_bytes)), bytes(align(counters + plan.counters.size() * sizeof(std::uint32_t))) {
   for (std::size_t role = 0; role < buffer_count; ++role) {

@@ -11,6 +11,12 @@
 
 namespace flashoverlap {
 
+/// Of one rank, by role.
+using Buffers = std::array<void*, buffer_count>;
+
+/// Bytes from row to row of a plan's buffer.
+std::int64_t row_pitch(const Plan& plan, BufferRole role);
+
 /// The workspace and the counters of one rank's plan; where plans need it, those of its peers too, which
 /// then also tell each other when they give up.
 class PlanMemory {
