@@ -30,7 +30,7 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       counters_(memory.counters(alone.rank())),
       raises_(resolve_raises(plans, alone.rank(), messages_, memory)),
       awaited_by_tiles_(plan_.counters.size(), false) {
-  gather_stores(behind_the_watch(alone.options().wait_limit));
+  gather_stores();
   if (std::ranges::any_of(messages_, [&](const Message& message) { return goes_on_beside(plan_, message); }))
     beside_ = std::make_unique<Beside>();
   for (const Tile& tile : plan_.tiles) {
@@ -43,13 +43,15 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
   FLASHOVERLAP_CUDA(load_message_kernels());
 }
 
-void CudaMessages::gather_stores(std::chrono::nanoseconds wait_limit) {
+void CudaMessages::gather_stores() {
+  const std::chrono::milliseconds wait_limit = behind_the_watch(alone_.options().wait_limit);
   for (std::size_t index = 0; index < messages_.size();) {
     if (messages_[index].kind != MessageKind::store) {
       ++index;
       continue;
     }
-    const auto run = stores_.try_emplace(index, plan_, messages_, index, raises_, memory_, wait_limit).first;
+    const auto [run, is_new] = stores_.try_emplace(index, plan_, messages_, index, raises_, memory_,
+                                                   wait_limit, words_.device(expired_word));
     index += run->second.messages();
   }
 }
@@ -57,6 +59,7 @@ void CudaMessages::gather_stores(std::chrono::nanoseconds wait_limit) {
 void CudaMessages::begin() {
   if (++runs_ == 0) runs_ = 1;
   pending_ = {};
+  if (beside_) beside_->unraised.clear();  // of a run that could not be enqueued to its end
   pending_.write(words_.device(done_word), 0);
   pending_.write(words_.device(running_word), runs_);
 }
@@ -69,35 +72,53 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
       flush(stream);
       FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, computed));
     }
-    const auto stores = stores_.find(index);
-    const bool is_store = stores != stores_.end();
-    if (!is_store || !stores->second.waits()) add_waits(message);
-    if (is_store && !stores->second.waits()) reset_awaited(message, pending_);
-    // What follows a message waits for the next one's counters in the same call: nothing but that wait lies
-    // between a signal and its transfer.
-    const bool beside = goes_on_beside(plan_, message);
-    const bool at_once = beside && follows_at_once(plan_, messages_, index);
-    if (!at_once && (message.kind != MessageKind::signal || !times_.empty())) flush(stream);
-    record(index, &Times::signalled, stream);
-    if (is_store) {
-      stores->second.enqueue(own, stream, /*rehearses=*/false);
-      record(index, &Times::done, stream);
-    } else if (beside) {
-      if (!at_once) fork_copies(stream);
-      copy_beside(index, own);
+    if (const auto stores = stores_.find(index); stores != stores_.end()) {
+      enqueue_stores(index, stores->second, own, stream);
+      index += stores->second.messages();
     } else {
-      transfer(message, own, stream);
-      record(index, &Times::done, stream);
-      raise(index, pending_, stream);
+      goes_on_beside(plan_, message) ? enqueue_copy(index, own, stream)
+                                     : enqueue_in_stream(index, own, stream);
+      ++index;
     }
-    index += is_store ? stores->second.messages() : 1;
     pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));
   }
 }
 
+void CudaMessages::enqueue_stores(std::size_t first, const StoreRun& stores, const Buffers& own,
+                                  cudaStream_t stream) {
+  if (!stores.waits()) {
+    add_waits(messages_[first]);
+    reset_awaited(messages_[first], pending_);
+  }
+  flush(stream);
+  record(first, &Times::signalled, stream);
+  stores.enqueue(own, stream, /*rehearses=*/false);
+  record(first, &Times::done, stream);
+}
+
+void CudaMessages::enqueue_copy(std::size_t index, const Buffers& own, cudaStream_t stream) {
+  const bool at_once = follows_at_once(plan_, messages_, index);
+  add_waits(messages_[index]);
+  if (!at_once) flush(stream);
+  record(index, &Times::signalled, stream);
+  if (!at_once) fork_copies(stream);
+  copy_beside(index, own);
+}
+
+// What follows a message waits for the next one's counters in the same call: nothing but that wait lies
+// between a signal and its transfer.
+void CudaMessages::enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream) {
+  add_waits(messages_[index]);
+  if (messages_[index].kind != MessageKind::signal || !times_.empty()) flush(stream);
+  record(index, &Times::signalled, stream);
+  transfer(index, own, stream);
+  record(index, &Times::done, stream);
+  reset_and_raise(index, pending_, stream);
+}
+
 /// Stores that are one kernel.
 bool CudaMessages::shares_times(std::size_t index) const {
-  return messages_[index].kind == MessageKind::store && follows_at_once(plan_, messages_, index);
+  return messages_[index].kind == MessageKind::store && !stores_.contains(index);
 }
 
 void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const {
@@ -112,7 +133,7 @@ void CudaMessages::fork_copies(cudaStream_t stream) const {
 
 /// The raises of copies that move the same part to several ranks come together.
 void CudaMessages::copy_beside(std::size_t index, const Buffers& own) {
-  transfer(messages_[index], own, beside_->copies);
+  transfer(index, own, beside_->copies);
   record(index, &Times::done, beside_->copies);
   beside_->unraised.push_back(index);
   const std::size_t next = index + 1;
@@ -124,7 +145,7 @@ void CudaMessages::copy_beside(std::size_t index, const Buffers& own) {
   FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->raises, beside_->copied));
   StreamMemoryBatch raises;
   for (const std::size_t copied : std::exchange(beside_->unraised, {}))
-    raise(copied, raises, beside_->raises);
+    reset_and_raise(copied, raises, beside_->raises);
   raises.enqueue(beside_->raises);
 }
 
@@ -142,25 +163,26 @@ void CudaMessages::reset_awaited(const Message& message, StreamMemoryBatch& batc
   }
 }
 
-/// Gathered in `batch`, which raises that take a kernel are enqueued behind.
-void CudaMessages::raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
+/// Writes are left in `batch`; raises that take a kernel are enqueued, behind it.
+void CudaMessages::reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
   reset_awaited(messages_[index], batch);
-  RaisedCounters shared{};
-  const auto add_to_shared = [&] {
-    if (shared.count > 0) FLASHOVERLAP_CUDA(raise_counters(shared, stream));
-    shared = {};
-  };
+  std::vector<std::uint32_t*> shared;
   for (const ResolvedRaise& raise : raises_[index]) {
-    if (raise.value > 0) batch.write(raise.counter, raise.value);
+    if (raise.written) {
+      batch.write(raise.counter, *raise.written);
+    } else {
+      shared.push_back(raise.counter);
+    }
   }
-  for (const ResolvedRaise& raise : raises_[index]) {
-    if (raise.value > 0) continue;
-    batch.enqueue(stream);
-    batch = {};
-    shared.counters[shared.count++] = raise.counter;
-    if (shared.count == most_raises) add_to_shared();
+  if (shared.empty()) return;
+  batch.enqueue(stream);
+  batch = {};
+  for (std::size_t first = 0; first < shared.size(); first += most_raises) {
+    RaisedCounters raised{};
+    raised.count = static_cast<int>(std::min<std::size_t>(most_raises, shared.size() - first));
+    std::copy_n(shared.begin() + static_cast<std::ptrdiff_t>(first), raised.count, raised.counters);
+    FLASHOVERLAP_CUDA(raise_counters(raised, stream));
   }
-  add_to_shared();
 }
 
 void CudaMessages::flush(cudaStream_t stream) {
@@ -182,7 +204,7 @@ void CudaMessages::end(cudaStream_t stream) {
 }
 
 void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
-  for (const Message& message : messages_) transfer(message, own, stream);
+  for (std::size_t index = 0; index < messages_.size(); ++index) transfer(index, own, stream);
   for (const auto& [first, stores] : stores_) stores.enqueue(own, stream, /*rehearses=*/true);
 }
 
@@ -206,24 +228,26 @@ std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& par
 }
 
 /// For a collective, which is at the same place in the lists of all ranks.
-const Communicator& CudaMessages::communicator_for(const Message& message) const {
-  const bool is_last = &message == &messages_.back() && waits_for_tiles(plan_, message);
+const Communicator& CudaMessages::communicator_for(std::size_t index) const {
+  const Message& message = messages_[index];
+  const bool is_last = index + 1 == messages_.size() && waits_for_tiles(plan_, message);
   const bool is_fast =
       is_fast_enough(memory_.is_shared(message.source.buffer), plan_.schedule.comm_multiprocessors);
   return is_last && !is_fast ? alone_ : beside_gemm_;
 }
 
-void CudaMessages::transfer(const Message& message, const Buffers& own, cudaStream_t stream) const {
+void CudaMessages::transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const {
+  const Message& message = messages_[index];
   const DataType data_type = plan_.problem.data_type;
   const auto source = [&] { return at(own, message.source, plan_.rank); };
   const auto destination = [&] { return at(own, message.destination, plan_.rank); };
   switch (message.kind) {
     case MessageKind::all_reduce:
-      communicator_for(message).all_reduce(source(), count(message.source), data_type, stream);
+      communicator_for(index).all_reduce(source(), count(message.source), data_type, stream);
       break;
     case MessageKind::reduce_scatter:
-      communicator_for(message).reduce_scatter(source(), destination(), count(message.destination), data_type,
-                                               stream);
+      communicator_for(index).reduce_scatter(source(), destination(), count(message.destination), data_type,
+                                             stream);
       break;
     case MessageKind::all_gather:
       beside_gemm_.all_gather(source(), destination(), count(message.source), data_type, stream);
@@ -253,6 +277,13 @@ void CudaMessages::copy(const Message& message, const void* source, void* destin
   FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
       static_cast<std::byte*>(destination) + first, pitch, static_cast<const std::byte*>(source) + first,
       pitch, static_cast<std::size_t>(message.cols * element), rows, cudaMemcpyDeviceToDevice, stream));
+}
+
+void CudaMessages::check_waits() const {
+  if (words_.read(expired_word) == 0) return;
+  throw WaitExpired(fmt::format("rank {} of {}: stores waited for credits of their peers for more than {} ms",
+                                plan_.rank, plan_.problem.ranks,
+                                behind_the_watch(alone_.options().wait_limit).count()));
 }
 
 std::exception_ptr CudaMessages::report() const {

@@ -23,8 +23,9 @@ namespace flashoverlap {
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
 /// Stores that follow each other are one kernel (`StoreRun`).
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
-/// copy waits for neither; all is joined at the end. Two words of host memory say which run the stream is at,
-/// and how many of its messages are done, or have passed their waits if they are such copies.
+/// copy waits for neither; all is joined at the end. Words of host memory say which run the stream is at, how
+/// many of its messages are done, or have passed their waits if they are such copies, and whether stores have
+/// waited in vain.
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `beside_gemm` makes
@@ -52,6 +53,8 @@ class CudaMessages {
 
   /// The number of the run that is under way; 0: none.
   std::uint32_t running() const noexcept { return words_.read(running_word); }
+  /// Throws `WaitExpired` if stores have waited in vain in any run.
+  void check_waits() const;
   /// What the run that is under way waits for, as the error to throw. Reads the counters.
   std::exception_ptr report() const;
   /// Lets every wait on the stream, and of tiles, pass.
@@ -62,6 +65,7 @@ class CudaMessages {
  private:
   static constexpr std::size_t running_word = 0;
   static constexpr std::size_t done_word = 1;
+  static constexpr std::size_t expired_word = 2;
 
   /// Of a message; stores that are one kernel share it.
   struct Times {
@@ -79,17 +83,20 @@ class CudaMessages {
     std::vector<std::size_t> unraised;  ///< copies that are enqueued, but not their raises
   };
 
-  void gather_stores(std::chrono::nanoseconds wait_limit);
-  const Communicator& communicator_for(const Message& message) const;
+  void gather_stores();
+  const Communicator& communicator_for(std::size_t index) const;
+  void enqueue_stores(std::size_t first, const StoreRun& stores, const Buffers& own, cudaStream_t stream);
+  void enqueue_copy(std::size_t index, const Buffers& own, cudaStream_t stream);
+  void enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream);
   void add_waits(const Message& message);
-  void transfer(const Message& message, const Buffers& own, cudaStream_t stream) const;
+  void transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const;
   void fork_copies(cudaStream_t stream) const;
   void copy_beside(std::size_t index, const Buffers& own);
   bool shares_times(std::size_t index) const;
   void copy(const Message& message, const void* source, void* destination, cudaStream_t stream) const;
   void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
   void reset_awaited(const Message& message, StreamMemoryBatch& batch) const;
-  void raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
+  void reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
@@ -105,7 +112,7 @@ class CudaMessages {
   std::map<std::size_t, StoreRun> stores_;                // by the first message
   std::vector<bool> awaited_by_tiles_;                    // [counter]
   StreamMemoryBatch pending_;
-  MappedWords words_{2};
+  MappedWords words_{3};
   std::uint32_t runs_ = 0;
   std::vector<std::shared_ptr<Times>> times_;
   std::unique_ptr<Beside> beside_;         // null where nothing is copied to peers

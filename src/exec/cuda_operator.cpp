@@ -296,6 +296,7 @@ struct Operator::State {
   /// Asking the peers takes a copy from the GPU, which a run should rarely meet.
   void find_error(bool ask_peers = true) const {
     if (ask_peers) memory.check_peers();
+    messages.check_waits();
     communicator.check();
     beside_gemm.check();
   }

@@ -47,8 +47,10 @@ std::optional<WholeGemm> whole_gemm(const Plan& plan) {
 }  // namespace
 
 std::optional<InOrder> in_order(const Plan& plan) {
-  const auto beside = [&](const Message& message) { return goes_on_beside(plan, message); };
-  if (plan.schedule.strategy != Strategy::sequential || std::ranges::any_of(plan.messages, beside))
+  const auto meets_peers = [&](const Message& message) {
+    return goes_on_beside(plan, message) || message.kind == MessageKind::store;
+  };
+  if (plan.schedule.strategy != Strategy::sequential || std::ranges::any_of(plan.messages, meets_peers))
     return std::nullopt;
   const auto after = std::ranges::find_if(plan.messages, [&](const Message& message) {
     return message.after_tiles || waits_for_tiles(plan, message);

@@ -14,31 +14,32 @@ __global__ void __launch_bounds__(most_raises) raise_all(RaisedCounters raised) 
   if (index < raised.count) sm90::raise_everywhere(raised.counters[index]);
 }
 
-/// A block that works off a list with the others. Units of all rectangles in a row are dealt out to the warps
-/// of all blocks, so that each has as much to do. The block's first warp moves nothing: it finds out what is
-/// done, makes it visible and raises, so that the others need not wait until what they have stored is there.
+/// A block that works off a list with the others. Units are counted through all rectangles: number i is the
+/// business of block i mod gridDim, so that each has as much to do. The block's first warp moves nothing: it
+/// finds out what is done, makes it visible and raises, so that the others need not wait until what they have
+/// stored is there.
 class StoreBlock {
  public:
-  /// In shared memory: `moved`, a word for each rectangle, and `done`, both zero.
-  __device__ StoreBlock(const StoreList& list, std::uint32_t* moved, int* done)
-      : list_(list), moved_(moved), done_(done) {}
+  /// In shared memory, both zero: `units_moved`, a word for each rectangle, and `visible`.
+  __device__ StoreBlock(const StoreList& list, std::uint32_t* units_moved, int* visible)
+      : list_(list), units_moved_(units_moved), visible_(visible) {}
 
   __device__ void move() const {
     constexpr int moving_warps = threads / 32 - 1;
     const int warp = static_cast<int>(threadIdx.x) / 32 - 1;
     const std::int64_t step = std::int64_t{gridDim.x} * moving_warps;
-    std::int64_t next = std::int64_t{gridDim.x} * warp + blockIdx.x;
+    std::int64_t next = std::int64_t{gridDim.x} * warp + blockIdx.x;  // counted from the rectangle's first
     for (int index = 0; index < list_.count; ++index) {
       const StoredRectangle& rectangle = list_.rectangles[index];
       const std::int64_t units = units_of(rectangle);
-      while (read(done_) + most_ahead < index) __nanosleep(32);
+      while (read(visible_) + most_ahead < index) __nanosleep(32);
       std::uint32_t moved = 0;
       for (; next < units; next += step, ++moved) move_unit(rectangle, next * unit);
       next -= units;
       __syncwarp();
       if (moved == 0 || lane() != 0) continue;
       __threadfence_block();
-      atomicAdd(&moved_[index], moved);
+      atomicAdd(&units_moved_[index], moved);
     }
   }
 
@@ -56,15 +57,18 @@ class StoreBlock {
 
   /// By one warp.
   __device__ void watch() const {
-    std::int64_t units = 0;  // of the rectangles that this block has done
-    for (int done = 0; done < list_.count;) {
-      int index = done;
-      while (index < list_.count && moved(index) == own_units(units, list_.rectangles[index]))
-        units += units_of(list_.rectangles[index++]);
-      if (index == done) __nanosleep(32);
-      if (index > done) __threadfence_system();
-      if (index > done && lane() == 0) *done_ = index;
-      for (; done < index; ++done) finish(done);
+    std::int64_t units = 0;  // of the rectangles that this block has moved
+    int moved = 0;
+    for (int finished = 0; finished < list_.count;) {
+      while (moved < list_.count && units_moved(moved) == own_units(units, list_.rectangles[moved]))
+        units += units_of(list_.rectangles[moved++]);
+      if (moved == finished) {
+        __nanosleep(32);
+        continue;
+      }
+      __threadfence_system();
+      if (lane() == 0) *visible_ = moved;
+      for (; finished < moved; ++finished) finish(finished);
     }
   }
 
@@ -113,8 +117,8 @@ class StoreBlock {
 
   /// Units of a rectangle that this block has moved, as the warp's first lane reads them: the lanes must
   /// agree.
-  __device__ std::uint32_t moved(int index) const {
-    return __shfl_sync(~0u, read(&moved_[index]), 0);
+  __device__ std::uint32_t units_moved(int index) const {
+    return __shfl_sync(~0u, read(&units_moved_[index]), 0);
   }
 
   template <typename Word>
@@ -126,8 +130,9 @@ class StoreBlock {
   // before anyone can be last with the next.
   __device__ void finish(int index) const {
     std::uint32_t blocks_before = 0;
-    if (lane() == 0) blocks_before = atomicAdd(&list_.progress[index], 1);
+    if (lane() == 0) blocks_before = atomicAdd(&list_.blocks_done[index], 1);
     if (__shfl_sync(~0u, blocks_before, 0) != gridDim.x - 1) return;
+    __threadfence();  // what the other blocks have made visible comes before the raises
     if (index == 0 && lane() < list_.wait_count) {
       const AwaitedCounter& wait = list_.waits[static_cast<std::size_t>(lane())];
       if (wait.reset != 0) *wait.counter = 0;
@@ -137,26 +142,30 @@ class StoreBlock {
     if (list_.raise && lane() < raises.count) sm90::raise_everywhere(raises.counters[lane()]);
     __syncwarp();
     if (index + 1 < list_.count) return;
-    for (int word = lane(); word < list_.count; word += 32) list_.progress[word] = 0;
+    for (int word = lane(); word < list_.count; word += 32) list_.blocks_done[word] = 0;
   }
 
   const StoreList& list_;
-  std::uint32_t* const moved_;
-  int* const done_;  ///< rectangles of which this block's part is visible
+  std::uint32_t* const units_moved_;
+  int* const visible_;  ///< rectangles of which this block's part is
 };
 
 __global__ void __launch_bounds__(threads, 1) store(const __grid_constant__ StoreList list) {
-  __shared__ std::uint32_t moved[most_rectangles];
-  __shared__ int done;
+  __shared__ std::uint32_t units_moved[most_rectangles];
+  __shared__ int visible;
   __shared__ bool may_begin;
-  for (int index = static_cast<int>(threadIdx.x); index < list.count; index += threads) moved[index] = 0;
-  const StoreBlock block(list, moved, &done);
+  for (int index = static_cast<int>(threadIdx.x); index < list.count; index += threads)
+    units_moved[index] = 0;
+  const StoreBlock block(list, units_moved, &visible);
   if (threadIdx.x < 32) {
-    done = 0;
+    visible = 0;
     may_begin = block.await();
   }
   __syncthreads();
-  if (!may_begin) return;
+  if (!may_begin) {
+    if (threadIdx.x == 0) *list.expired = 1;
+    return;
+  }
   threadIdx.x < 32 ? block.watch() : block.move();
 }
 

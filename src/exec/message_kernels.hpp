@@ -51,11 +51,12 @@ struct AwaitedCounter {
   std::uint32_t reset;  ///< whether it is then set to zero, before anything is raised
 };
 
-/// What one kernel stores. `progress`: a word for each rectangle, zero between launches. Where a wait lasts
-/// longer than the limit, nothing is stored and nothing raised.
+/// What one kernel stores. A block whose wait lasts longer than the limit sets `expired` (which is not reset)
+/// and stores nothing.
 struct StoreList {
   const StoredRectangle* rectangles;
-  std::uint32_t* progress;
+  std::uint32_t* blocks_done;  ///< with each rectangle; zero between launches
+  std::uint32_t* expired;
   int count;
   bool raise;
   std::array<std::byte*, buffer_count> own;

@@ -32,6 +32,16 @@ std::vector<std::int32_t> reset_behind_tiles(const Plan& plan);
 /// through the same values in every run.
 bool raised_in_order(const std::vector<Plan>& plans, std::int32_t rank, const Raise& raise);
 
+/// Whether one kernel may make message `index` of a list (a plan's, or one that is made from it) side by side
+/// with the stores from `first` to before it: it follows them at once, and neither reads nor writes what they
+/// write, nor writes what they read.
+bool joins_stores(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
+                  std::size_t index);
+
+/// Whether a kernel may wait for what a message waits for: credits come by themselves, while what other
+/// counters wait for may need the multiprocessors that the kernel occupies.
+bool waits_for_credits_only(const Plan& plan, const Message& message);
+
 /// Whether messages of the rank take multiprocessors: NCCL, copy blocks, copies within the GPU, and raises
 /// that do not come in order.
 bool messages_take_multiprocessors(const std::vector<Plan>& plans, std::int32_t rank);

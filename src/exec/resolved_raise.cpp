@@ -18,8 +18,8 @@ std::vector<std::vector<ResolvedRaise>> resolve_raises(const std::vector<Plan>& 
     std::vector<ResolvedRaise>& resolved = by_message.emplace_back();
     for (const Raise& raise : message.raises) {
       const std::uint32_t value = ++raised[{raise.rank, raise.counter}];
-      resolved.push_back(
-          {memory.counters(raise.rank) + raise.counter, raised_in_order(plans, rank, raise) ? value : 0});
+      resolved.push_back({memory.counters(raise.rank) + raise.counter,
+                          raised_in_order(plans, rank, raise) ? std::optional(value) : std::nullopt});
     }
   }
   return by_message;

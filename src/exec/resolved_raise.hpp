@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "exec/plan_memory.hpp"
@@ -10,7 +11,7 @@ namespace flashoverlap {
 
 struct ResolvedRaise {
   std::uint32_t* counter;
-  std::uint32_t value;  ///< to write; 0: it is not raised in order, so it must be added to
+  std::optional<std::uint32_t> written;  ///< nothing: it is not raised in order, so it must be added to
 };
 
 /// By message of a rank's list: its plan's, or one that is made from it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exec/plan_needs.hpp"
 #include "flashoverlap/error.hpp"
 #include "gemm/cuda_error.hpp"
 
@@ -76,25 +77,27 @@ class StoreRun::Rectangles {
 
 StoreRun::StoreRun(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
                    const std::vector<std::vector<ResolvedRaise>>& raises, const PlanMemory& memory,
-                   std::chrono::nanoseconds wait_limit)
+                   std::chrono::nanoseconds wait_limit, std::uint32_t* expired)
     : blocks_(plan.schedule.comm_multiprocessors > 0 ? plan.schedule.comm_multiprocessors : default_blocks) {
   Rectangles rectangles(plan, memory);
   std::size_t next = first;
   do {
     rectangles.add(messages[next], raises[next]);
     ++next;
-  } while (next < messages.size() && follows_at_once(plan, messages, next) && !is_full(rectangles.list()));
+  } while (next < messages.size() && joins_stores(plan, messages, first, next) &&
+           !is_full(rectangles.list()));
   messages_ = next - first;
   rectangles_ = DeviceArray<StoredRectangle>(rectangles.list());
-  progress_ = DeviceArray<std::uint32_t>(rectangles.list().size());
-  progress_.set_bytes(0);
+  blocks_done_ = DeviceArray<std::uint32_t>(rectangles.list().size());
+  blocks_done_.set_bytes(0);
   list_.rectangles = rectangles_.data();
-  list_.progress = progress_.data();
+  list_.blocks_done = blocks_done_.data();
+  list_.expired = expired;
   list_.count = static_cast<int>(rectangles.list().size());
   list_.wait_limit_ns = static_cast<std::uint64_t>(wait_limit.count());
 
   const std::vector<Wait>& awaited = messages[first].waits;
-  waits_ = std::ssize(awaited) <= most_waits && !messages[first].after_tiles;
+  waits_ = std::ssize(awaited) <= most_waits && waits_for_credits_only(plan, messages[first]);
   if (!waits_) return;
   for (const Wait& wait : awaited) {
     const auto target = plan.counters[static_cast<std::size_t>(wait.counter)].target;

@@ -17,10 +17,11 @@ namespace flashoverlap {
 /// as it is done.
 class StoreRun {
  public:
-  /// From message `first` on. `raises`: by message. The kernel waits no longer than `wait_limit`.
+  /// From message `first` on. `raises`: by message. The kernel waits no longer than `wait_limit`, and sets
+  /// the word `expired` (not to 0) if that was not enough.
   StoreRun(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
            const std::vector<std::vector<ResolvedRaise>>& raises, const PlanMemory& memory,
-           std::chrono::nanoseconds wait_limit);
+           std::chrono::nanoseconds wait_limit, std::uint32_t* expired);
 
   /// How many it makes.
   std::size_t messages() const noexcept { return messages_; }
@@ -39,7 +40,7 @@ class StoreRun {
   bool waits_ = false;
   StoreList list_{};  // what is the same in every run
   DeviceArray<StoredRectangle> rectangles_;
-  DeviceArray<std::uint32_t> progress_;
+  DeviceArray<std::uint32_t> blocks_done_;
 };
 
 }  // namespace flashoverlap

@@ -45,12 +45,12 @@ bool is_aligned(const void* base, std::int64_t cols) {
 /// Loads of operand rows: `box_rows` rows × 64 of k, or 64 rows × 64 of k of the transposed matrix.
 CUtensorMap operand_map(std::string_view name, DataType data_type, const DeviceMatrix& matrix,
                         OperandLayout layout, int box_rows) {
-  if (matrix.base == nullptr) return {};
   const bool transposed = layout == OperandLayout::row_contiguous;
   const std::int64_t rows = transposed ? matrix.cols : matrix.rows;
   const std::int64_t cols = transposed ? matrix.rows : matrix.cols;
   require(cols % 8 == 0, fmt::format("contiguous extent of {}", name), cols,
           "must be a multiple of 8 elements, as the TMA loads rows of multiples of 16 bytes");
+  if (matrix.base == nullptr) return {};
   require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name),
           matrix.base, "must be a multiple of 16 bytes");
   return tensor_map(data_type, matrix.base, rows, cols, transposed ? 64 : box_rows);
@@ -275,10 +275,18 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
   }
   tiles_ = DeviceArray<sm90::DeviceTile>(tiles);
 
-  // One row map serves every tile that names it, so it must be stored to one buffer throughout.
+  resolve_row_map(plan);
+}
+
+/// Rows that no tile names are stored nowhere.
+void Sm90Gemm::resolve_row_map(const Plan& plan) {
+  const auto is_mapped = [](const Tile& tile) { return tile.row_map != none; };
+  const auto mapped = std::find_if(plan.tiles.begin(), plan.tiles.end(), is_mapped);
+  if (mapped == plan.tiles.end()) return;
+  require(std::all_of(mapped, plan.tiles.end(),
+                      [&](const Tile& tile) { return !is_mapped(tile) || tile.buffer == mapped->buffer; }),
+          "tiles", "with row maps into several buffers", "must store mapped rows into one buffer only");
   std::vector<sm90::DeviceRow> rows;
-  const auto mapped = std::find_if(plan.tiles.begin(), plan.tiles.end(),
-                                   [](const Tile& tile) { return tile.row_map != none; });
   for (const RowTarget& target : plan.row_map)
     rows.push_back({destination_of(target.rank, mapped->buffer), target.row});
   row_map_ = DeviceArray<sm90::DeviceRow>(rows);

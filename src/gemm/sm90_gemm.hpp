@@ -57,6 +57,7 @@ class Sm90Gemm {
   void bind_operand(BufferRole role, const DeviceMatrix& matrix);
   sm90::Destination destination(const DeviceMatrix& matrix) const;
   void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
+  void resolve_row_map(const Plan& plan);
 
   sm90::GemmArguments arguments_{};
   DataType data_type_;

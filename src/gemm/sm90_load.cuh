@@ -43,7 +43,8 @@ class Loader {
       const int gathered = uniform(next_.gathered);
       const int addend_row = uniform(next_.addend_row);
       if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
-      int awaited_k = wait.counter != nullptr ? 0 : arguments_.a_block_depth;
+      const int never = arguments_.a_block_depth;  // no columns begin there
+      int awaited_k = wait.counter != nullptr ? 0 : never;
 #pragma unroll 1  // so that the first load waits for few instructions to come from memory
       for (int a_block = 0; a_block < arguments_.a_blocks; ++a_block) {
         const int a_row = first_a_row + a_block * arguments_.a_block_stride;

@@ -70,36 +70,42 @@ class Storer {
     unraised_ = {};
   }
 
-  /// Stores the boxes of a tile as they are staged. Those of the last one lie elsewhere and are not given
-  /// back.
+  /// Stores the boxes of a tile as they are staged.
   template <typename StoreBox>
   __device__ void store_tile(bool last, const StoreBox& store) {
-    if (!last) {
+    last ? store_last_boxes(store) : store_boxes(store);
+  }
+
+  template <typename StoreBox>
+  __device__ void store_boxes(const StoreBox& store) {
 #pragma unroll 1
-      for (int box = 0; box < Shape::boxes; ++box) {
-        if (box == 1) raise_behind<Shape::groups>();
+    for (int box = 0; box < Shape::boxes; ++box) {
+      if (box == 1) raise_behind<Shape::groups>();
 #pragma unroll 1
-        for (int group = 0; group < Shape::groups; ++group) {
-          barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
-          store(group, box, shared_.staging(group, staging_.index));
-          __syncwarp();
-          if (leads_) give_back(shared_.unstaged(group, staging_.index));
-        }
-        staging_.advance();
+      for (int group = 0; group < Shape::groups; ++group) {
+        barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
+        store(group, box, shared_.staging(group, staging_.index));
+        __syncwarp();
+        if (leads_) give_back(shared_.unstaged(group, staging_.index));
       }
-    } else {
-#pragma unroll 1
-      for (int box = 0; box < Shape::boxes; ++box) {
-#pragma unroll 1
-        for (int group = 0; group < Shape::groups; ++group) {
-          barrier_wait(shared_.last_staged(group, box), 0);
-          store(group, box, shared_.last_staging(group, box));
-        }
-      }
-      __syncwarp();
-      tma_store_commit();
-      raise_behind<1>();
+      staging_.advance();
     }
+  }
+
+  /// They lie elsewhere and are not given back.
+  template <typename StoreBox>
+  __device__ void store_last_boxes(const StoreBox& store) {
+#pragma unroll 1
+    for (int box = 0; box < Shape::boxes; ++box) {
+#pragma unroll 1
+      for (int group = 0; group < Shape::groups; ++group) {
+        barrier_wait(shared_.last_staged(group, box), 0);
+        store(group, box, shared_.last_staging(group, box));
+      }
+    }
+    __syncwarp();
+    tma_store_commit();
+    raise_behind<1>();
   }
 
   /// Whether each box of the tile is one TMA store.

@@ -363,6 +363,19 @@ TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
+TEST(Operator, AShapeThatIsRefusedLeavesTheCommunicatorAsItWas) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs two GPUs";
+  const auto plans_of = [](std::int64_t k) {
+    return make_plans({.operation = Operation::gemm_reduce_scatter, .m = 256, .n = 256, .k = k, .ranks = 2},
+                      {.strategy = Strategy::signal, .multiprocessors = 116, .comm_multiprocessors = 16});
+  };
+  const auto errors = on_ranks(2, 20s, [&](const Communicator& communicator) {
+    EXPECT_THROW(Operator(plans_of(100), communicator), InvalidArgument);
+    Operator(plans_of(104), communicator).wait();
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 TEST(Operator, RefusesTilesThatWaitOnEveryMultiprocessor) {
   const int ranks = gpu_count();
   if (ranks < 2) GTEST_SKIP() << "needs two GPUs";

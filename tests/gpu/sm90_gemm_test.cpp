@@ -339,5 +339,19 @@ TEST(Sm90Gemm, RefusesWhatTheKernelsCannotDo) {
   EXPECT_THROW(Sm90Gemm(plans[0], ranks.memory()), InvalidArgument);
 }
 
+TEST(Sm90Gemm, RefusesRowMapsIntoSeveralBuffersAndIgnoresOneThatNoTileNames) {
+  std::vector<Plan> plans = make_plans({.m = 256, .n = 64, .k = 64}, {.strategy = Strategy::signal});
+  Plan& plan = plans[0];
+  GpuRanks ranks(plans, testing::base_seed());
+  for (std::int32_t row = 0; row < 256; ++row) plan.row_map.push_back({0, row});
+  EXPECT_NO_THROW(Sm90Gemm(plan, ranks.memory()));
+  ASSERT_GE(plan.tiles.size(), 2u);
+  for (Tile& tile : plan.tiles) tile.row_map = tile.row;
+  EXPECT_NO_THROW(Sm90Gemm(plan, ranks.memory()));
+  plan.tiles[1].buffer = BufferRole::staging;
+  EXPECT_THAT([&] { Sm90Gemm(plan, ranks.memory()); },
+              ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("one buffer only")));
+}
+
 }  // namespace
 }  // namespace flashoverlap
