@@ -1,5 +1,8 @@
 #include "comm/nccl_base.hpp"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,6 +20,21 @@ ncclConfig_t make_config(bool blocking) {
   return config;
 }
 
+std::string version_text(int code) {
+  return fmt::format("{}.{}.{}", code / 10'000, code / 100 % 100, code % 100);
+}
+
+/// The loader ends a process that calls what an older library lacks, so that one is refused at once.
+void check_version(const NcclEnd& end) {
+  int loaded = 0;
+  check_nccl(end, "ncclGetVersion", ncclGetVersion(&loaded));
+  if (loaded < NCCL_VERSION_CODE) {
+    fail(end, "NCCL",
+         fmt::format("{} is loaded, but must be {} or newer, as what was compiled against",
+                     version_text(loaded), version_text(NCCL_VERSION_CODE)));
+  }
+}
+
 /// Not on the calling thread, as NCCL sets no limit to how long these calls take.
 template <typename End>
 void end_in_background(const NcclEnd& end, End end_it) noexcept {
@@ -32,6 +50,7 @@ void end_in_background(const NcclEnd& end, End end_it) noexcept {
 }  // namespace
 
 NcclBase::NcclBase(const ncclUniqueId& id, const NcclEnd& end) : end_(end) {
+  check_version(end);
   constexpr std::string_view call = "ncclCommInitRankConfig";
   ncclConfig_t config = make_config(false);
   const ncclResult_t result = ncclCommInitRankConfig(&base_, end.ranks, id, end.rank, &config);
