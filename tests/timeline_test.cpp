@@ -78,6 +78,16 @@ TEST(TimelineSvgTest, NamesTitleRanksLanesAndTimes) {
   EXPECT_THAT(svg, HasSubstr("all ranks done after 100.0 µs, GEMM after 80.0 µs"));
 }
 
+TEST(TimelineSvgTest, SetsALongTitleSmallerSoThatItFits) {
+  const auto title_size = [](std::size_t letters) {
+    const std::string svg = timeline_svg(two_ranks(), std::string(letters, 'x'));
+    const std::string begin = "y=\"30\" font-size=\"";
+    return std::stod(svg.substr(svg.find(begin) + begin.size()));
+  };
+  EXPECT_EQ(title_size(20), 17);
+  EXPECT_LT(title_size(200), 9);
+}
+
 TEST(TimelineSvgTest, BringsItsOwnBackground) {
   EXPECT_THAT(timeline_svg(two_ranks(), ""),
               HasSubstr("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"));

@@ -234,8 +234,9 @@ void draw(const GpuRank& gpu, const ShapeTimes& shape, const std::string& path) 
   const Schedule& schedule = shape.methods.front().schedule;
   const Simulation measured = measured_timeline(gpu, shape.problem, schedule);
   if (!gpu.is_first()) return;
-  const std::string title = fmt::format("measured: {}; {}; {} blocks of NCCL; {}", describe(shape.problem),
-                                        describe(schedule), schedule.comm_multiprocessors, fabric());
+  const std::string title =
+      fmt::format("measured: {}; {}; {} thread blocks communicate; {}", describe(shape.problem),
+                  describe(schedule), schedule.comm_multiprocessors, fabric());
   write_file("--timeline", path, timeline_svg(measured, title));
 }
 

@@ -130,11 +130,18 @@ class Picture {
         "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"{2}\" fill=\"#222222\">\n",
         picture_width, height, font_size);
     add("<title>{0}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n", escaped(title));
-    add("<text x=\"20\" y=\"30\" font-size=\"17\" font-weight=\"bold\">{}</text>\n", escaped(title));
+    add("<text x=\"20\" y=\"30\" font-size=\"{:.3g}\" font-weight=\"bold\">{}</text>\n", title_size(title),
+        escaped(title));
     add("<text x=\"20\" y=\"50\" fill=\"#555555\">all ranks done after {:.1f} µs, GEMM after {:.1f} µs; a "
         "colour is a "
         "group of tiles and its communication</text>\n",
         simulation_.latency_us, simulation_.gemm_us);
+  }
+
+  /// The largest at which it fits, as bold letters are 0.7 of their size wide.
+  static double title_size(const std::string& title) {
+    constexpr double largest = 17;
+    return std::min(largest, (picture_width - 40) / (0.7 * static_cast<double>(title.size())));
   }
 
   void ticks() {
