@@ -215,9 +215,9 @@ TEST_F(Cli, CheckReportsViolations) {
 TEST_F(Cli, SaysWhenItCannotWrite) {
   EXPECT_EQ(run({"--help"}, "/dev/full").status, 1);
   expect_refused({"demo", "--output", "/dev/null/out"}, "--output = /dev/null/out: cannot be created: ");
-  std::istringstream words("plan " + small + " --save /dev/full");
-  const std::vector<std::string> save(std::istream_iterator<std::string>(words), {});
-  expect_refused(save, "--save = /dev/full: cannot be written: No space left");
+  const Outcome full = run("plan " + small + " --save /dev/full");
+  EXPECT_EQ(full.status, 1) << "a full disk is no wrong input";
+  EXPECT_THAT(full.err, HasSubstr("--save = /dev/full: cannot be written: No space left"));
 }
 
 /// Command lines that break one rule each, with how the refusal begins.
@@ -348,6 +348,23 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --gather b", "--gather = (given): is for"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --exchange heads", "--exchange = (given): is for"},
       {"timeline gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --svg same --trace same", "--trace = same"},
+      {"timeline gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --svg same --trace ./same",
+       "--trace = ./same: must be another file than --svg"},
+      {"timeline --plan two_lists.json --svg two_lists.json",
+       "--svg = two_lists.json: must be another file than --plan"},
+      {"plan " + small + " --save same --save-machine same",
+       "--save-machine = same: must be another file than --save"},
+      {"plan " + small + " --machine machine.json --save machine.json",
+       "--save = machine.json: must be another file than --machine"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --strategy sequential --waves-per-group 2",
+       "--waves-per-group = (given): is not for strategy sequential"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --multiprocessors 133",
+       "--multiprocessors = 133: must be at most 132, those of h200-nvlink"},
+      {"plan gemm_all_reduce --m 4194304 --n 1024 --k 8 --ranks 1 --layout tiled --tile 1024x1",
+       "--tile = 1024x1: lays 4294967296 rows"},
+      {"plan gemm_all_reduce --m 512 --n 384 --k 64 --ranks 3 --tile 64x64 --strategy copy "
+       "--multiprocessors 6 --groups 1,1",
+       "--groups = 1,1: must add up to 3 waves, those of one slice"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --rounds 2", "--rounds = 2"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --cluster 2 --multiprocessors 1",
        "--multiprocessors = 1"},
@@ -363,7 +380,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
        "--random-destinations = 1"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --machine rtx4090 --strategy copy",
        "--machine = rtx4090"},
-      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --strategy copy", "--search = copy"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --strategy copy",
+       "--search = (given): only the groups of --strategy signal"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --groups 1", "--search = (given)"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --m 64", "--m = (several)"},
       {"plan gemm_all_reduce gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2", "ARGUMENT = gemm_all_reduce"},

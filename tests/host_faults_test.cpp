@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <thread>
 
 #include "exec/delay.hpp"
+#include "exec/host_counters.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/host_executor.hpp"
 #include "hand_written_plans.hpp"
@@ -49,6 +51,17 @@ TEST_F(FaultTest, AMessageWhoseCounterIsNotReachedIsReported) {
   EXPECT_EQ(report<WaitExpired>(plans),
             "rank 1, message 1 (all_reduce) of group 1: counter 1 (tiles, group 1) expected 8, found 6 after "
             "250 ms");
+}
+
+TEST(HostCounters, WaitLongerThanTheLimitForACounterThatIsStillRaised) {
+  HostCounters counters({{.target = 4}}, 500ms);
+  std::jthread slow([&] {
+    for (int raise = 0; raise < 4; ++raise) {
+      std::this_thread::sleep_for(200ms);
+      counters.raise(0, 1);
+    }
+  });
+  EXPECT_TRUE(counters.wait(0));
 }
 
 TEST_F(FaultTest, ATileWhoseStartIsNotReachedIsReported) {

@@ -220,6 +220,7 @@ TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
       {"/multiprocessors", 108.5, "multiprocessors"},
       {"/multiprocessors", 1e30, "multiprocessors"},
       {"/teraflops", 0, "teraflops"},
+      {"/teraflops", 1e-308, "teraflops"},
       {"/teraflops", "NaN", "teraflops"},
       {"/teraflops", nullptr, "teraflops"},
       {"/tile_microseconds", -0.5, "tile_microseconds"},

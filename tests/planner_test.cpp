@@ -76,7 +76,7 @@ TEST(Grouping, RefusesGroupsThatDoNotAddUp) {
   EXPECT_THAT(refusal_by([] {
                 Grouping({.multiprocessors = 10, .groups = {1, 2}}, 33);
               }),
-              HasSubstr("groups = 1,2: must add up to 4 waves, not 3"));
+              HasSubstr("groups = 1,2: must add up to 4 waves, those of"));
 }
 
 TEST(Planner, PlansOneRankAsItPlansAll) {
@@ -256,6 +256,19 @@ TEST(Planner, MoreRoundsThanRowBlocksAreAsManyAsThereAre) {
   }
 }
 
+TEST(Planner, EveryRankSumsAsMuchHoweverManyRoundsAreAskedFor) {
+  const Problem problem{.m = 9 * 128, .n = 256, .k = 64, .ranks = 4};
+  for (const Strategy strategy : {Strategy::copy, Strategy::store, Strategy::p2p}) {
+    for (const int rounds : {1, 2, 3, 8, 1024}) {
+      for (const Plan& plan : make_plans(problem, {.strategy = strategy, .rounds = rounds})) {
+        const auto summed =
+            std::ranges::count_if(plan.tiles, [](const Tile& tile) { return tile.addend_row != none; });
+        EXPECT_THAT(summed, ::testing::AnyOf(2, 3)) << name(strategy) << ", " << rounds << " rounds";
+      }
+    }
+  }
+}
+
 TEST(Planner, OwnTilesLieBetweenThoseThatAreStoredToPeers) {
   const Problem problem{
       .operation = Operation::gemm_reduce_scatter, .m = 4 * 4 * 128, .n = 256, .k = 64, .ranks = 4};
@@ -371,9 +384,9 @@ TEST(Planner, RefusesSchedulesThatDoNotFitTheProblem) {
               HasSubstr("layout = tiled"));
   EXPECT_THAT(refusal(problem, {.strategy = Strategy::signal, .rounds = 2}), HasSubstr("rounds = 2"));
   EXPECT_THAT(refusal(problem, {.strategy = Strategy::sequential, .groups = {1}}),
-              HasSubstr("groups = 1 groups"));
+              HasSubstr("groups = 1: strategy sequential"));
   EXPECT_THAT(refusal(problem, {.strategy = Strategy::signal, .groups = {5}}),
-              HasSubstr("must add up to 1 waves, not 5"));
+              HasSubstr("must add up to 1 waves, those of the whole GEMM, not 5"));
   EXPECT_THAT(refusal(problem, {.cluster_rows = 2, .multiprocessors = 1}), HasSubstr("multiprocessors = 1"));
   EXPECT_THAT(refusal(problem, {.tile_rows = 0}), HasSubstr("tile_rows = 0"));
   EXPECT_THAT(refusal_by([&] { make_plan(problem, {}, 2); }), HasSubstr("rank = 2"));

@@ -249,6 +249,7 @@ bool run_rank(const GpuRank& gpu, const Arguments& arguments, const std::vector<
   }
   std::optional<Json> machine;
   if (gpu.is_first()) {
+    check_distinct({}, {{"--json", arguments.json}, {"--timeline", arguments.timeline}});
     if (!arguments.json.empty()) check_writable("--json", arguments.json);
     if (!arguments.timeline.empty()) check_writable("--timeline", arguments.timeline);
     machine = machine_record(arguments);
@@ -315,7 +316,7 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   add_integers(*parser, "--m", arguments->m, "Rows of A and C; by default 1024 to 16384", 1, 1 << 20);
   add_integer(*parser, "--n", arguments->n, "Columns of C; by default those of Llama-3's layers", 1, 1 << 20);
   add_integer(*parser, "--k", arguments->k, "Columns of A on each rank, with --n", 1, 1 << 20);
-  add_enumerator(*parser, "--dtype", arguments->data_type, "Data type, of 16 bits")->default_str("bf16");
+  add_enumerator(*parser, "--dtype", arguments->data_type, "bf16 or fp16")->default_str("bf16");
   if (operation == Operation::all_gather_gemm)
     add_enumerator(*parser, "--gather", arguments->gathered, "Operand that is gathered")->default_str("a");
   add_enumerators(*parser, "--strategy", arguments->strategies,

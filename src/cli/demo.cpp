@@ -41,7 +41,7 @@ struct Arguments {
 struct Result {
   DemoCase demo_case;
   double error = 0;
-  int groups = 0;
+  std::int64_t groups = 0;
   std::vector<std::optional<double>> speed_ups;  ///< by preset; none where the machine cannot do it
   std::string picture;
 };

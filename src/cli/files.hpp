@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/arguments.hpp"
 
@@ -24,6 +25,15 @@ auto from_file(const std::string& option, const std::string& path, const Read& r
 
 /// Refuses what `write_file` would, before what takes long is done for it.
 void check_writable(const std::string& option, const std::string& path);
+
+struct NamedFile {
+  std::string_view option;
+  std::string_view path;  ///< empty: not given
+};
+
+/// Refuses a file that is to be written if an option before it names it too, as what that reads or writes
+/// would be lost.
+void check_distinct(std::vector<NamedFile> read, const std::vector<NamedFile>& written);
 
 void write_file(const std::string& option, const std::string& path, std::string_view text);
 

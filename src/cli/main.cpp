@@ -22,6 +22,7 @@ std::string option_for(const std::string& field) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 7> renamed{{
       {"operation", "OPERATION"},
       {"data_type", "--dtype"},
+      {"tile_rows x tile_cols", "--tile"},
       {"gathered", "--gather"},
       {"tile_rows", "--tile"},
       {"tile_cols", "--tile"},

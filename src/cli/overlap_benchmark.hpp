@@ -22,7 +22,7 @@ struct OverlapBenchmark {
 /// Times in µs, of the slowest rank in each repetition.
 struct MethodTimes {
   Schedule schedule;
-  int groups = 0;
+  std::int64_t groups = 0;
   double median_us = 0;
   double p10_us = 0;
   double p90_us = 0;

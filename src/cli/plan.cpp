@@ -27,6 +27,8 @@ struct Arguments {
 };
 
 int run(const Arguments& arguments) {
+  check_distinct(arguments.what.files(),
+                 {{"--save", arguments.save}, {"--save-machine", arguments.save_machine}});
   const Machine machine = arguments.what.machine();
   Progress progress(4);
   progress.step("planning");

@@ -29,7 +29,8 @@ constexpr auto* schedule_group = "How it is overlapped";
 /// "128x256".
 void take_tile(const std::string& text, Schedule& schedule) {
   const std::size_t cross = text.find('x');
-  require(cross != std::string::npos, "--tile", shown(text), "must be ROWSxCOLS, such as 128x256");
+  require(cross != std::string::npos && cross == text.rfind('x') && cross + 1 < text.size(), "--tile",
+          shown(text), "must be ROWSxCOLS, such as 128x256");
   schedule.tile_rows = static_cast<int>(to_integer("--tile", text.substr(0, cross), 1, max_tile_side));
   schedule.tile_cols = static_cast<int>(to_integer("--tile", text.substr(cross + 1), 1, max_tile_side));
 }
@@ -62,8 +63,9 @@ void check_size(const Problem& problem, const Schedule& schedule) {
 }
 
 std::vector<int> searched_groups(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  require(schedule.strategy == Strategy::signal, "--search", name(schedule.strategy),
-          "only the groups of --strategy signal can be searched");
+  require(schedule.strategy == Strategy::signal, "--search", "(given)",
+          fmt::format("only the groups of --strategy signal can be searched, not those of {}",
+                      name(schedule.strategy)));
   require(schedule.groups.empty(), "--search", "(given)", "cannot be combined with --groups");
   const auto costs_of = [&](const Schedule& each) {
     GroupingCosts costs = grouping_costs(problem, each, machine);
@@ -176,6 +178,10 @@ Machine PlanOptions::machine() const {
   return from_file("--machine", machine_, [](const std::string& text) { return machine_from_json(text); });
 }
 
+std::vector<NamedFile> PlanOptions::files() const {
+  return {{"--plan", plan_file_}, {"--machine", machine_}, {"--destinations", destinations_file_}};
+}
+
 std::vector<Plan> PlanOptions::plans() const {
   if (!plan_file_.empty()) return read_plans();
   for (const std::string option : {"OPERATION", "--m", "--n", "--k", "--ranks"}) {
@@ -196,6 +202,8 @@ void PlanOptions::refuse_idle_options() const {
     only_for(option, is_all_to_all(problem_.operation), "is for gemm_all_to_all and all_to_all_gemm");
   only_for("--waves-per-group", schedule_.groups.empty(), "cannot be combined with --groups");
   only_for("--waves-per-group", !search_, "cannot be combined with --search");
+  only_for("--waves-per-group", schedule_.strategy != Strategy::sequential,
+           "is not for strategy sequential, which has a single group");
 }
 
 std::vector<Plan> PlanOptions::read_plans() const {
@@ -231,6 +239,8 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   share_multiprocessors(schedule, problem.operation, shared);
   if (comm_multiprocessors_) schedule.comm_multiprocessors = *comm_multiprocessors_;
   if (multiprocessors_) schedule.multiprocessors = *multiprocessors_;
+  require(schedule.multiprocessors <= target.multiprocessors, "--multiprocessors", schedule.multiprocessors,
+          fmt::format("must be at most {}, those of {}", target.multiprocessors, target.name));
   check(schedule);
   check_size(problem, schedule);
   if (search_) schedule.groups = searched_groups(problem, schedule, target);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/files.hpp"
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/plan.hpp"
 
@@ -21,6 +22,9 @@ class PlanOptions {
 
   /// --machine.
   Machine machine() const;
+
+  /// Files that they read.
+  std::vector<NamedFile> files() const;
 
   /// What was typed of them, unchecked; the rest is as by default.
   const Problem& problem() const { return problem_; }

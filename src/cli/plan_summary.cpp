@@ -61,10 +61,11 @@ std::map<MessageKind, Span> message_counts(std::span<const Plan> plans) {
   return counts;
 }
 
-/// ", of 1, 2, 4 waves"; empty where all have the same size.
+/// ", asked for as 1, 2, 4 waves"; empty where all have the same size. Small groups may have been joined, and
+/// a list is for each slice.
 std::string listed_sizes(const Schedule& schedule) {
   if (schedule.groups.empty()) return "";
-  return fmt::format(", of {} waves", fmt::join(schedule.groups, ", "));
+  return fmt::format(", asked for as {} waves", fmt::join(schedule.groups, ", "));
 }
 
 /// The rank's plan whose buffer is the largest.
@@ -121,12 +122,13 @@ std::string describe(const Schedule& schedule) {
                      more > 0 ? fmt::format(" ({} for the first group)", more) : "");
 }
 
-int group_count(const Plan& plan) {
+std::int64_t group_count(const Plan& plan) {
   std::int32_t last = none;
   for (const Tile& tile : plan.tiles) last = std::max(last, tile.group);
   for (const Message& message : plan.messages) last = std::max(last, message.group);
-  return last + 1;
+  return std::int64_t{last} + 1;
 }
+
 std::string summary_text(std::span<const Plan> plans) {
   const Plan& first = plans.front();
   std::string text;

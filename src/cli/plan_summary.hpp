@@ -20,7 +20,7 @@ std::string describe(const Problem& problem);
 std::string describe(const Schedule& schedule);
 
 /// How many groups the plan's tiles and messages form.
-int group_count(const Plan& plan);
+std::int64_t group_count(const Plan& plan);
 
 std::string summary_text(std::span<const Plan> plans);
 

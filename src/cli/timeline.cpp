@@ -31,8 +31,7 @@ struct Arguments {
 int run(const Arguments& arguments) {
   require(!arguments.svg.empty() || !arguments.trace.empty(), "--svg, --trace", "(missing)",
           "at least one of them must be given");
-  require(arguments.svg != arguments.trace, "--trace", shown(arguments.trace),
-          "must be another file than --svg");
+  check_distinct(arguments.what.files(), {{"--svg", arguments.svg}, {"--trace", arguments.trace}});
   const Machine machine = arguments.what.machine();
   Progress progress(4);
   progress.step("planning");

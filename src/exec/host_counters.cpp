@@ -23,7 +23,11 @@ std::int32_t HostCounters::raise(std::int32_t counter, std::int32_t by) {
 bool HostCounters::wait(std::int32_t counter) {
   if (reached(counter)) return true;
   auto lock = waiting_.lock();
-  return waiting_.wait(lock, [&] { return reached(counter); });
+  for (;;) {
+    const std::int32_t before = value(counter);
+    if (waiting_.wait(lock, [&] { return reached(counter); })) return true;
+    if (value(counter) == before) return false;
+  }
 }
 
 void HostCounters::reset(std::int32_t counter) {

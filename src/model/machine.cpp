@@ -1,7 +1,6 @@
 #include "flashoverlap/machine.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "flashoverlap/error.hpp"
@@ -25,7 +24,8 @@ const CurvesByRanks::value_type& nearest(const CurvesByRanks& curves, int ranks)
 }
 
 void check_positive(std::string_view field, double value) {
-  require(std::isfinite(value) && value > 0, field, value, "must be a positive number");
+  // Further away from 1, what is predicted from it may not be finite.
+  require(value >= 1e-9 && value <= 1e15, field, value, "must be a number between 1e-9 and 1e15");
 }
 
 void check_curve(const std::string& field, const Curve& curve) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "plan/operations.hpp"
 #include "plan/tile_order.hpp"
 
@@ -62,9 +64,12 @@ void plan_tiled(PlanBuilder& builder) {
   builder.set_buffer(BufferRole::out, next_row, reorder.block_cols);
 }
 
-// Rounds of row blocks, each shared out among the ranks.
+// Rounds of row blocks, each shared out among the ranks: no more than leave each of them a block in every
+// round.
 std::vector<std::vector<Range>> shared_rounds(const PlanBuilder& builder) {
-  const std::int64_t parts = std::int64_t{builder.schedule().rounds} * builder.ranks();
+  const std::int64_t blocks = divide_up(builder.gemm().rows, entry_rows(builder.schedule()));
+  const std::int64_t most_rounds = std::max<std::int64_t>(1, blocks / builder.ranks());
+  const std::int64_t parts = std::min<std::int64_t>(builder.schedule().rounds, most_rounds) * builder.ranks();
   const std::vector<Range> ranges = share_out(builder.gemm().rows, entry_rows(builder.schedule()), parts);
   std::vector<std::vector<Range>> rounds;
   for (auto first = ranges.begin(); first != ranges.end(); first += builder.ranks())

@@ -47,7 +47,11 @@ Grouping::Grouping(const Schedule& schedule, std::int64_t entries)
     sizes_ = schedule.groups;
     const std::int64_t sum = std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0});
     require(sum == waves_, "groups", fmt::format("{}", fmt::join(sizes_, ",")),
-            fmt::format("must add up to {} waves, not {}", waves_, sum));
+            fmt::format("must add up to {} waves, {}, not {}", waves_,
+                        schedule.strategy == Strategy::signal
+                            ? "those of the whole GEMM"
+                            : "those of one slice (where slices differ, no list fits all)",
+                        sum));
   }
 }
 

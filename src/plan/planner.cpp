@@ -1,5 +1,9 @@
 #include "flashoverlap/planner.hpp"
 
+#include <fmt/ranges.h>
+
+#include <limits>
+
 #include "flashoverlap/error.hpp"
 #include "plan/operations.hpp"
 
@@ -8,6 +12,7 @@ namespace flashoverlap {
 namespace {
 
 constexpr std::int64_t max_entries = std::int64_t{1} << 22;
+constexpr std::int64_t max_rows = std::numeric_limits<std::int32_t>::max();
 
 void check_together(const Problem& problem, const Schedule& schedule) {
   require(supports(problem.operation, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
@@ -19,7 +24,7 @@ void check_together(const Problem& problem, const Schedule& schedule) {
           "all_gather_gemm and "
           "all_to_all_gemm by rows by copy or store work in rounds");
   require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
-          fmt::format("{} groups", schedule.groups.size()), "strategy sequential has a single group");
+          fmt::format("{}", fmt::join(schedule.groups, ",")), "strategy sequential has a single group");
   require(schedule.first_multiprocessors == 0 || !communicates_first(problem.operation),
           "first_multiprocessors", schedule.first_multiprocessors,
           "must be 0 where tiles wait for the communication, which needs its multiprocessors from the start");
@@ -30,6 +35,11 @@ void check_together(const Problem& problem, const Schedule& schedule) {
             fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
             fmt::format("cuts {} x {} into {} tiles; at most {} can be planned", gemm.rows, gemm.cols,
                         entries, max_entries));
+    const std::int64_t stacked_rows = entries * entry_rows(schedule);
+    require(schedule.layout == Layout::natural || stacked_rows <= max_rows, "tile_rows x tile_cols",
+            fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
+            fmt::format("lays {} rows of tiles below each other; layout tiled takes at most {}", stacked_rows,
+                        max_rows));
   }
 }
 

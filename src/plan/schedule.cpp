@@ -1,6 +1,6 @@
 #include "flashoverlap/schedule.hpp"
 
-#include <fmt/ranges.h>
+#include <cstddef>
 
 #include "flashoverlap/error.hpp"
 
@@ -24,10 +24,8 @@ void check(const Schedule& schedule) {
   within(schedule.raster, 1, 1 << 20, "raster");
   within(schedule.waves_per_group, 1, 1 << 20, "waves_per_group");
   within(schedule.rounds, 1, 1024, "rounds");
-  for (const int waves : schedule.groups) {
-    require(waves >= 1 && waves <= 1 << 20, "groups", fmt::format("{}", fmt::join(schedule.groups, ",")),
-            "every group must have between 1 and 1048576 waves");
-  }
+  for (std::size_t group = 0; group < schedule.groups.size(); ++group)
+    within(schedule.groups[group], 1, 1 << 20, fmt::format("groups[{}]", group));
 }
 
 }  // namespace flashoverlap
