@@ -19,7 +19,7 @@ namespace {
 
 /// The option that sets a field of Problem or Schedule, which the library's errors name.
 std::string option_for(const std::string& field) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> renamed{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> renamed{{
       {"operation", "OPERATION"},
       {"data_type", "--dtype"},
       {"tile_rows x tile_cols", "--tile"},
