@@ -1,0 +1,100 @@
+/// The command `flashoverlap` as a process: what its tests share.
+#pragma once
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace flashoverlap {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int status = -1;  ///< -1: killed by a signal
+  std::string out;
+  std::string err;
+};
+
+inline std::string content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The command in a folder of its own, which is removed afterwards.
+class Cli : public testing::Test {
+ protected:
+  Cli() {
+    std::string pattern = (fs::temp_directory_path() / "flashoverlap-cli-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~Cli() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  std::string path(const std::string& file) const { return (folder_ / file).string(); }
+
+  void write(const std::string& file, const std::string& text) const {
+    std::ofstream(folder_ / file) << text;
+  }
+
+  Outcome run(const std::vector<std::string>& arguments, const std::string& stdout_path = "") const {
+    const std::string out = stdout_path.empty() ? path(".out") : stdout_path;
+    const std::string err = path(".err");
+    std::vector<char*> argv{const_cast<char*>(FLASHOVERLAP_COMMAND)};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool ready = chdir(folder_.c_str()) == 0 &&
+                         dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO) >= 0 &&
+                         dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO) >= 0;
+      if (ready) execv(argv[0], argv.data());
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, stdout_path.empty() ? content(out) : "",
+            content(err)};
+  }
+
+  /// A command line in which spaces part the arguments.
+  Outcome run(const std::string& line) const {
+    std::istringstream words(line);
+    return run(std::vector<std::string>(std::istream_iterator<std::string>(words), {}));
+  }
+
+  void expect_refused(const std::vector<std::string>& arguments, const std::string& start) const {
+    const Outcome outcome = run(arguments);
+    std::string line;
+    for (const std::string& argument : arguments) line += argument.substr(0, 60) + ' ';
+    EXPECT_EQ(outcome.status, 2) << line << outcome.err;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_THAT(outcome.err, testing::StartsWith("flashoverlap: " + start)) << line;
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << line << outcome.err;
+    EXPECT_EQ(outcome.err.back(), '\n') << line;
+    // "argument = value: rule"
+    const std::size_t value = outcome.err.find(" = ");
+    ASSERT_NE(value, std::string::npos) << line << outcome.err;
+    EXPECT_NE(outcome.err.find(": ", value), std::string::npos) << line << outcome.err;
+  }
+
+ private:
+  fs::path folder_;
+};
+
+inline const std::string small =
+    "gemm_all_reduce --m 96 --n 80 --k 64 --ranks 2 --tile 16x16 --multiprocessors 4";
+
+}  // namespace flashoverlap
