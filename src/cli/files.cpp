@@ -55,8 +55,7 @@ void check_writable(const std::string& option, const std::string& path) {
   if (is_new) std::filesystem::remove(path, ignored);
 }
 
-void check_distinct(std::vector<NamedFile> read, const std::vector<NamedFile>& written) {
-  std::vector<NamedFile>& earlier = read;
+void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written) {
   for (const NamedFile& file : written) {
     if (file.path.empty()) continue;
     for (const NamedFile& other : earlier) {

@@ -31,9 +31,9 @@ struct NamedFile {
   std::string_view path;  ///< empty: not given
 };
 
-/// Refuses a file that is to be written if an option before it names it too, as what that reads or writes
-/// would be lost.
-void check_distinct(std::vector<NamedFile> read, const std::vector<NamedFile>& written);
+/// Refuses a file that is to be written if an earlier option, or one before it, names it too: what that reads
+/// or writes would be lost.
+void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written);
 
 void write_file(const std::string& option, const std::string& path, std::string_view text);
 
