@@ -45,15 +45,19 @@ class StoreRun::Rectangles {
            list_.back().target_count < most_targets;
   }
 
+  /// Of a row.
+  std::int64_t first_byte(const Message& message) const {
+    return std::int64_t{message.col} * size_of(plan_.problem.data_type);
+  }
+
   StoredRectangle rectangle(const Message& message) const {
-    const std::int64_t element = size_of(plan_.problem.data_type);
     const std::int64_t pitch = row_pitch(plan_, message.source.buffer);
-    const std::int64_t row_bytes = moved_cols(plan_, message) * element;
-    require((pitch | message.col * element | row_bytes) % stored_bytes == 0, "columns of a store",
+    const std::int64_t row_bytes = moved_cols(plan_, message) * size_of(plan_.problem.data_type);
+    require((pitch | first_byte(message) | row_bytes) % stored_bytes == 0, "columns of a store",
             moved_cols(plan_, message),
             fmt::format("must begin and end at multiples of {} bytes", stored_bytes));
     return {.from = message.source.buffer,
-            .from_offset = message.source.row * pitch + message.col * element,
+            .from_offset = message.source.row * pitch + first_byte(message),
             .pitch = pitch,
             .row_bytes = row_bytes,
             .rows = message.source.rows};
@@ -63,8 +67,7 @@ class StoreRun::Rectangles {
     StoredRectangle& rectangle = list_.back();
     StoredTarget& target = rectangle.targets[rectangle.target_count++];
     target.to = message.destination.buffer;
-    target.offset =
-        message.destination.row * rectangle.pitch + message.col * size_of(plan_.problem.data_type);
+    target.offset = message.destination.row * rectangle.pitch + first_byte(message);
     if (message.peer != plan_.rank)
       target.peer = static_cast<std::byte*>(memory_.buffer(message.peer, message.destination.buffer));
   }
