@@ -166,6 +166,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --layout tiled --strategy copy",
        "--layout = tiled"},
       {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --layout tiled", "--layout = tiled"},
+      {"plan gemm_all_to_all --m 65537 --n 64 --k 64 --ranks 64 --random-destinations 2",
+       "--random-destinations = 2: is limited to m = 65536 on 64 ranks"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --random-destinations 1",
        "--random-destinations = (given): is for"},
       {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --destinations two_lists.json", "--destinations"},

@@ -10,7 +10,7 @@
 namespace flashoverlap::cli {
 namespace {
 
-constexpr std::int64_t most_random_rows = 1 << 26;
+constexpr std::int64_t most_entries = 1 << 28;  ///< 1 GB; every rank's plan has all ranks' destinations
 
 }
 
@@ -23,8 +23,9 @@ Destinations read_destinations(std::string_view text) {
 }
 
 Destinations random_destinations(const Problem& problem, std::uint64_t seed) {
-  require(problem.m <= most_random_rows / problem.ranks, "--random-destinations", seed,
-          fmt::format("is limited to {} rows on all ranks", most_random_rows));
+  const std::int64_t most_rows = most_entries / problem.ranks / problem.ranks;
+  require(problem.m <= most_rows, "--random-destinations", seed,
+          fmt::format("is limited to m = {} on {} ranks", most_rows, problem.ranks));
   std::mt19937_64 random(seed);
   Destinations destinations(static_cast<std::size_t>(problem.ranks));
   for (auto& rows : destinations) {
