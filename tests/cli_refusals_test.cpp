@@ -155,6 +155,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
        "--waves-per-group = (given): is not for strategy sequential"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --multiprocessors 133",
        "--multiprocessors = 133: must be at most 132, those of h200-nvlink"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --first-multiprocessors 133",
+       "--first-multiprocessors = 133: must be at most 132, those of h200-nvlink"},
       {"plan gemm_all_reduce --m 4194304 --n 1024 --k 8 --ranks 1 --layout tiled --tile 1024x1",
        "--tile = 1024x1: lays 4294967296 rows"},
       {"plan gemm_all_reduce --m 512 --n 384 --k 64 --ranks 3 --tile 64x64 --strategy copy "

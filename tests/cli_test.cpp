@@ -87,6 +87,7 @@ TEST_F(Cli, ASavedMachineCanBeChangedAndTaken) {
     return json::parse(plan.out)["prediction"]["latency_us"].get<double>();
   };
   EXPECT_EQ(predicted(), preset["prediction"]["latency_us"].get<double>());
+  EXPECT_EQ(run(problem + " --save-machine h200-nvlink").status, 0) << "a preset is no file";
   json machine = json::parse(content(path("machine.json")));
   machine["launch_microseconds"] = machine["launch_microseconds"].get<double>() + 1000;
   std::ofstream(path("machine.json")) << machine;

@@ -85,7 +85,10 @@ TEST(TimelineSvgTest, SetsALongTitleSmallerSoThatItFits) {
     return std::stod(svg.substr(svg.find(begin) + begin.size()));
   };
   EXPECT_EQ(title_size(20), 17);
-  EXPECT_LT(title_size(200), 9);
+  constexpr double room = 1160;
+  constexpr double letter_width = 0.7;  // of their size
+  for (const std::size_t letters : {100, 148, 200, 400})
+    EXPECT_NEAR(title_size(letters) * letter_width * static_cast<double>(letters), room, room / 100);
 }
 
 TEST(TimelineSvgTest, BringsItsOwnBackground) {

@@ -13,9 +13,10 @@
 namespace flashoverlap {
 
 struct HostOptions {
-  int workers_per_rank = 2;                      ///< threads that work off each rank's tile list
-  std::chrono::milliseconds wait_limit{10'000};  ///< bounds every wait; for a counter from its last raise on
-  std::chrono::microseconds max_delay{0};        ///< random delay before each tile and message, up to this
+  int workers_per_rank = 2;  ///< threads that work off each rank's tile list
+  std::chrono::milliseconds wait_limit{
+      10'000};                             ///< bounds every wait, which begins anew if its counter was raised
+  std::chrono::microseconds max_delay{0};  ///< random delay before each tile and message, up to this
   std::uint64_t delay_seed = 0;
 };
 

@@ -235,8 +235,7 @@ void draw(const GpuRank& gpu, const ShapeTimes& shape, const std::string& path) 
   const Simulation measured = measured_timeline(gpu, shape.problem, schedule);
   if (!gpu.is_first()) return;
   const std::string title =
-      fmt::format("measured: {}; {}; {} thread blocks communicate; {}", describe(shape.problem),
-                  describe(schedule), schedule.comm_multiprocessors, fabric());
+      fmt::format("measured: {}; {}; {}", describe(shape.problem), describe(schedule), fabric());
   write_file("--timeline", path, timeline_svg(measured, title));
 }
 

@@ -31,7 +31,9 @@ bool is_same_file(const std::filesystem::path& one, const std::filesystem::path&
   const auto place = [&](const std::filesystem::path& path) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
   };
-  return place(one) == place(other) || std::filesystem::equivalent(one, other, unknown);
+  const std::filesystem::path place_of_one = place(one);
+  return (!place_of_one.empty() && place_of_one == place(other)) ||
+         std::filesystem::equivalent(one, other, unknown);
 }
 
 }  // namespace

@@ -26,6 +26,11 @@ constexpr int most_searched_waves = 2048;
 constexpr auto* planned_group = "What is planned";
 constexpr auto* schedule_group = "How it is overlapped";
 
+bool is_preset(const std::string& machine) {
+  const auto presets = preset_names();
+  return std::ranges::find(presets, machine) != presets.end();
+}
+
 /// "128x256".
 void take_tile(const std::string& text, Schedule& schedule) {
   const std::size_t cross = text.find('x');
@@ -171,15 +176,15 @@ void PlanOptions::add_schedule(CLI::App& command) {
 }
 
 Machine PlanOptions::machine() const {
-  const auto presets = preset_names();
-  if (std::ranges::find(presets, machine_) != presets.end()) return preset(machine_);
+  if (is_preset(machine_)) return preset(machine_);
   require(std::filesystem::exists(machine_), "--machine", shown(machine_),
-          fmt::format("must be a file or one of {}", fmt::join(presets, ", ")));
+          fmt::format("must be a file or one of {}", fmt::join(preset_names(), ", ")));
   return from_file("--machine", machine_, [](const std::string& text) { return machine_from_json(text); });
 }
 
 std::vector<NamedFile> PlanOptions::files() const {
-  return {{"--plan", plan_file_}, {"--machine", machine_}, {"--destinations", destinations_file_}};
+  const std::string_view machine_file = is_preset(machine_) ? "" : std::string_view(machine_);
+  return {{"--plan", plan_file_}, {"--machine", machine_file}, {"--destinations", destinations_file_}};
 }
 
 std::vector<Plan> PlanOptions::plans() const {
@@ -239,8 +244,11 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   share_multiprocessors(schedule, problem.operation, shared);
   if (comm_multiprocessors_) schedule.comm_multiprocessors = *comm_multiprocessors_;
   if (multiprocessors_) schedule.multiprocessors = *multiprocessors_;
-  require(schedule.multiprocessors <= target.multiprocessors, "--multiprocessors", schedule.multiprocessors,
-          fmt::format("must be at most {}, those of {}", target.multiprocessors, target.name));
+  for (const auto& [option, count] : {std::pair{"--multiprocessors", schedule.multiprocessors},
+                                      {"--first-multiprocessors", schedule.first_multiprocessors}}) {
+    require(count <= target.multiprocessors, option, count,
+            fmt::format("must be at most {}, those of {}", target.multiprocessors, target.name));
+  }
   check(schedule);
   check_size(problem, schedule);
   if (search_) schedule.groups = searched_groups(problem, schedule, target);

@@ -18,7 +18,7 @@ class HostCounters {
   /// Returns the new value. Whoever waits for the counter sees what the raiser did and had seen before.
   std::int32_t raise(std::int32_t counter, std::int32_t by);
 
-  /// Until the counter has reached its target; false if nothing raises it for as long as the limit.
+  /// Until the counter has reached its target; false if the limit passes and nothing has raised it meanwhile.
   bool wait(std::int32_t counter);
 
   void reset(std::int32_t counter);

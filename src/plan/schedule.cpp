@@ -1,5 +1,7 @@
 #include "flashoverlap/schedule.hpp"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 
 #include "flashoverlap/error.hpp"

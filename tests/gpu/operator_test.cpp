@@ -363,7 +363,7 @@ TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
-TEST(Operator, AShapeThatIsRefusedLeavesTheCommunicatorAsItWas) {
+TEST(Operator, AShapeThatIsRefusedDoesNotAbortTheCommunicator) {
   if (gpu_count() < 2) GTEST_SKIP() << "needs two GPUs";
   const auto plans_of = [](std::int64_t k) {
     return make_plans({.operation = Operation::gemm_reduce_scatter, .m = 256, .n = 256, .k = k, .ranks = 2},
