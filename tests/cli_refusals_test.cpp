@@ -1,9 +1,7 @@
 // What the command `flashoverlap` refuses, and how.
 #include <cstdlib>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,10 +98,6 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"--random-destinations", {"-1", "x", "99999999999999999999", ""}},
       {"--machine", {"h100", "", ".", "absent.json", "nonsense.json", "machine.json", "H200-NVLINK"}},
       {"--save", {"", ".", "/absent/plans.json"}},
-  };
-  const auto words = [](const std::string& line) {
-    std::istringstream stream(line);
-    return std::vector<std::string>(std::istream_iterator<std::string>(stream), {});
   };
   for (const auto& [option, values] : wrong_values) {
     std::vector<std::string> good{"plan", "gemm_all_reduce"};
@@ -205,7 +199,7 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"timeline " + small + " --trace /absent/a.json", "--trace = /absent/a.json: cannot be created"},
       {"timeline " + small + " --trace", "--trace = (missing)"},
   };
-  for (const auto& [line, start] : lines) cases.emplace_back(words(line), start);
+  for (const auto& [line, start] : lines) cases.emplace_back(words_of(line), start);
 
   std::set<std::vector<std::string>> distinct;
   for (const auto& [arguments, start] : cases) {
@@ -261,6 +255,8 @@ TEST_F(Cli, WrongInputForGpusIsRefusedInOneLine) {
       {"bench gemm_all_reduce --gpus 2 --strategy sequential --layout tiled", "--layout = tiled"},
       {"bench gemm_all_reduce --gpus 2 --comm-sms 0", "--comm-sms = 0"},
       {"bench gemm_all_reduce --gpus 2 --repetitions 0", "--repetitions = 0"},
+      {"bench gemm_all_reduce --gpus 64 --json same --timeline same",
+       "--timeline = same: must be another file than --json"},
       {"bench gemm_reduce_scatter --gpus 2 --m 7", "--m = 7: must be a multiple of ranks"},
       {"bench", "COMMAND = (missing): must be a benchmark"},
       {"bench gemm --m abc", "--m = abc: must be an integer between 1"},
@@ -269,10 +265,7 @@ TEST_F(Cli, WrongInputForGpusIsRefusedInOneLine) {
       {"bench gemm --json /no/such/folder/file", "--json = /no/such/folder/file: cannot be created"},
       {"bench rms_norm --m 12", "--m = 12: must be a multiple of 8"},
   };
-  for (const auto& [line, start] : lines) {
-    std::istringstream words(line);
-    expect_refused(std::vector<std::string>(std::istream_iterator<std::string>(words), {}), start);
-  }
+  for (const auto& [line, start] : lines) expect_refused(words_of(line), start);
 }
 
 TEST_F(Cli, ALaunchersWorldIsTheNumberOfGpus) {

@@ -31,6 +31,12 @@ inline std::string content(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// What spaces part.
+inline std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream words(line);
+  return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
+}
+
 /// The command in a folder of its own, which is removed afterwards.
 class Cli : public testing::Test {
  protected:
@@ -70,10 +76,7 @@ class Cli : public testing::Test {
   }
 
   /// A command line in which spaces part the arguments.
-  Outcome run(const std::string& line) const {
-    std::istringstream words(line);
-    return run(std::vector<std::string>(std::istream_iterator<std::string>(words), {}));
-  }
+  Outcome run(const std::string& line) const { return run(words_of(line)); }
 
   void expect_refused(const std::vector<std::string>& arguments, const std::string& start) const {
     const Outcome outcome = run(arguments);

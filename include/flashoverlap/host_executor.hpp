@@ -14,8 +14,8 @@ namespace flashoverlap {
 
 struct HostOptions {
   int workers_per_rank = 2;  ///< threads that work off each rank's tile list
-  std::chrono::milliseconds wait_limit{
-      10'000};                             ///< bounds every wait, which begins anew if its counter was raised
+  /// Bounds every wait; one for a counter begins anew if it was raised meanwhile.
+  std::chrono::milliseconds wait_limit{10'000};
   std::chrono::microseconds max_delay{0};  ///< random delay before each tile and message, up to this
   std::uint64_t delay_seed = 0;
 };

@@ -248,7 +248,6 @@ bool run_rank(const GpuRank& gpu, const Arguments& arguments, const std::vector<
   }
   std::optional<Json> machine;
   if (gpu.is_first()) {
-    check_distinct({}, {{"--json", arguments.json}, {"--timeline", arguments.timeline}});
     if (!arguments.json.empty()) check_writable("--json", arguments.json);
     if (!arguments.timeline.empty()) check_writable("--timeline", arguments.timeline);
     machine = machine_record(arguments);
@@ -278,6 +277,7 @@ int run(const Arguments& arguments) {
   require(arguments.gpus > 0, "--gpus", "(missing)", "must be given");
   require((arguments.n > 0) == (arguments.k > 0), arguments.n > 0 ? "--k" : "--n", "(missing)",
           "--n and --k must be given together");
+  check_distinct({}, {{"--json", arguments.json}, {"--timeline", arguments.timeline}});
   const std::vector<Problem> problems = arguments.problems();
   const OverlapBenchmark benchmark{arguments.methods(), arguments.tried_comm_sms(), arguments.repetitions};
   std::atomic<bool> right = true;

@@ -57,7 +57,7 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
     return has_few_waves(problem, schedule) ? std::max<std::int64_t>(1, problem.k / least_depth) : 1;
   }
   if (problem.operation == Operation::gemm_all_reduce)
-    return std::max<std::int64_t>(1, divide_up(problem.m, entry_rows(schedule)) / problem.ranks);
+    return most_shared_rounds(schedule, problem.m, problem.ranks);
   return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
 }
 

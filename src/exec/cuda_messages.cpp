@@ -12,14 +12,6 @@
 
 namespace flashoverlap {
 
-namespace {
-
-std::uint32_t target_of(const Plan& plan, std::int32_t counter) {
-  return static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target);
-}
-
-}  // namespace
-
 CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages,
                            const Communicator& alone, const Communicator& beside_gemm,
                            const PlanMemory& memory, bool record_times)

@@ -42,6 +42,10 @@ std::int64_t row_pitch(const Plan& plan, BufferRole role) {
   return plan.buffer(role).cols * size_of(plan.problem.data_type);
 }
 
+std::uint32_t target_of(const Plan& plan, std::int32_t counter) {
+  return static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target);
+}
+
 PlanMemory::Layout::Layout(const Plan& plan)
     : counters(align(failure_bytes)), bytes(align(counters + plan.counters.size() * sizeof(std::uint32_t))) {
   for (std::size_t role = 0; role < buffer_count; ++role) {

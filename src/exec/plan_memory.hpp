@@ -17,6 +17,9 @@ using Buffers = std::array<void*, buffer_count>;
 /// Bytes from row to row of a plan's buffer.
 std::int64_t row_pitch(const Plan& plan, BufferRole role);
 
+/// What a counter of a plan reaches, as it stands in memory.
+std::uint32_t target_of(const Plan& plan, std::int32_t counter);
+
 /// The workspace and the counters of one rank's plan; where plans need it, those of its peers too, which
 /// then also tell each other when they give up.
 class PlanMemory {

@@ -103,9 +103,8 @@ StoreRun::StoreRun(const Plan& plan, const std::vector<Message>& messages, std::
   waits_ = std::ssize(awaited) <= most_waits && waits_for_credits_only(plan, messages[first]);
   if (!waits_) return;
   for (const Wait& wait : awaited) {
-    const auto target = plan.counters[static_cast<std::size_t>(wait.counter)].target;
     list_.waits[static_cast<std::size_t>(list_.wait_count++)] = {
-        memory.counters(plan.rank) + wait.counter, static_cast<std::uint32_t>(target), wait.reset ? 1u : 0u};
+        memory.counters(plan.rank) + wait.counter, target_of(plan, wait.counter), wait.reset ? 1u : 0u};
   }
 }
 

@@ -64,13 +64,13 @@ void plan_tiled(PlanBuilder& builder) {
   builder.set_buffer(BufferRole::out, next_row, reorder.block_cols);
 }
 
-// Rounds of row blocks, each shared out among the ranks: no more than leave each of them a block in every
-// round.
+// Rounds of row blocks, each shared out among the ranks.
 std::vector<std::vector<Range>> shared_rounds(const PlanBuilder& builder) {
-  const std::int64_t blocks = divide_up(builder.gemm().rows, entry_rows(builder.schedule()));
-  const std::int64_t most_rounds = std::max<std::int64_t>(1, blocks / builder.ranks());
-  const std::int64_t parts = std::min<std::int64_t>(builder.schedule().rounds, most_rounds) * builder.ranks();
-  const std::vector<Range> ranges = share_out(builder.gemm().rows, entry_rows(builder.schedule()), parts);
+  const Schedule& schedule = builder.schedule();
+  const std::int64_t rows = builder.gemm().rows;
+  const std::int64_t count =
+      std::min<std::int64_t>(schedule.rounds, most_shared_rounds(schedule, rows, builder.ranks()));
+  const std::vector<Range> ranges = share_out(rows, entry_rows(schedule), count * builder.ranks());
   std::vector<std::vector<Range>> rounds;
   for (auto first = ranges.begin(); first != ranges.end(); first += builder.ranks())
     rounds.emplace_back(first, first + builder.ranks());

@@ -9,6 +9,10 @@
 
 namespace flashoverlap {
 
+std::int64_t most_shared_rounds(const Schedule& schedule, std::int64_t rows, std::int64_t ranks) {
+  return std::max<std::int64_t>(1, divide_up(rows, entry_rows(schedule)) / ranks);
+}
+
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols) {
   return divide_up(rows, entry_rows(schedule)) * divide_up(cols, schedule.tile_cols);
 }

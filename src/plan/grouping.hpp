@@ -21,6 +21,9 @@ constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
 /// parts than blocks.
 std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64_t parts);
 
+/// Rounds of row blocks that are each shared out among the ranks: so many leave every rank a block in each.
+std::int64_t most_shared_rounds(const Schedule& schedule, std::int64_t rows, std::int64_t ranks);
+
 /// Tile entries of a rows × cols part of C.
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols);
 
