@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "flashoverlap/problem.hpp"
+#include "flashoverlap/data_type.hpp"
 
 namespace flashoverlap {
 

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "flashoverlap/data_type.hpp"
+
 namespace flashoverlap {
 
 /// Every rank r runs C_r[m,n] = A_r[m,k] · B_r[n,k]ᵀ (row-major operands, k contiguous).
@@ -15,10 +17,6 @@ enum class Operation {
   all_gather_gemm,      ///< A (or B) is sharded by rows and gathered before the GEMM, see `Problem::gathered`
   all_to_all_gemm,      ///< parts of A go to the ranks they are meant for before the GEMM, see `Exchange`
 };
-
-/// Type of operands and result in memory. Products are always accumulated in fp32. fp32 runs on the host
-/// only.
-enum class DataType { bf16, fp16, fp32 };
 
 /// Which operand `all_gather_gemm` gathers: A (sequence parallelism) or B (sharded weights).
 enum class Operand { a, b };
@@ -95,11 +93,7 @@ bool gathers(const Problem& problem, Operand operand);
 bool is_all_to_all(Operation operation);
 
 std::string_view name(Operation operation);
-std::string_view name(DataType data_type);
 std::string_view name(Operand operand);
 std::string_view name(Exchange exchange);
-
-/// Bytes of one element.
-int size_of(DataType data_type);
 
 }  // namespace flashoverlap

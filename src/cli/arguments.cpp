@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "plan/json_reader.hpp"
+#include "plan/json/json_reader.hpp"
 
 namespace flashoverlap::cli {
 

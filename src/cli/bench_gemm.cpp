@@ -9,9 +9,9 @@
 #include "cli/arguments.hpp"
 #include "cli/benchmarks.hpp"
 #include "cli/files.hpp"
-#include "cli/gpu_machine.hpp"
 #include "flashoverlap/error.hpp"
-#include "gemm/gemm_benchmark.hpp"
+#include "measure/gemm_benchmark.hpp"
+#include "measure/gpu_record.hpp"
 
 namespace flashoverlap::cli {
 namespace {

@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "cli/arguments.hpp"
-#include "cli/comparison.hpp"
 #include "cli/files.hpp"
-#include "cli/gpu_machine.hpp"
-#include "cli/gpu_schedule.hpp"
-#include "cli/overlap_benchmark.hpp"
 #include "cli/plan_summary.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/gpu_record.hpp"
+#include "measure/host_comparison.hpp"
+#include "measure/overlap_benchmark.hpp"
+#include "search/kernel_schedules.hpp"
 
 namespace flashoverlap::cli {
 namespace {

@@ -9,10 +9,10 @@
 #include "cli/arguments.hpp"
 #include "cli/benchmarks.hpp"
 #include "cli/files.hpp"
-#include "cli/gpu_machine.hpp"
-#include "epilogue/rms_norm_benchmark.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/gpu_record.hpp"
+#include "measure/rms_norm_benchmark.hpp"
 
 namespace flashoverlap::cli {
 namespace {

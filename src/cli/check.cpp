@@ -9,11 +9,11 @@
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
-#include "cli/comparison.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/plan_summary.hpp"
 #include "cli/progress.hpp"
 #include "flashoverlap/validate.hpp"
+#include "measure/host_comparison.hpp"
 
 #ifdef FLASHOVERLAP_HAS_NCCL
 #include "cli/gpu_check_options.hpp"

@@ -10,15 +10,16 @@
 #include <random>
 #include <thread>
 
-#include "cli/comparison.hpp"
 #include "cli/destinations.hpp"
-#include "cli/gpu_baseline.hpp"
-#include "cli/gpu_schedule.hpp"
 #include "cli/plan_summary.hpp"
-#include "cli/sampled_reference.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/gpu_baseline.hpp"
+#include "measure/host_comparison.hpp"
+#include "measure/sampled_reference.hpp"
 #include "plan/grouping.hpp"
+#include "plan/message_rules.hpp"
+#include "search/kernel_schedules.hpp"
 
 namespace flashoverlap::cli {
 namespace {

@@ -12,14 +12,15 @@
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
-#include "cli/comparison.hpp"
 #include "cli/demo_cases.hpp"
 #include "cli/files.hpp"
 #include "cli/format.hpp"
 #include "cli/plan_summary.hpp"
-#include "cli/prediction.hpp"
 #include "cli/progress.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/host_comparison.hpp"
+#include "plan/message_rules.hpp"
+#include "search/prediction.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -58,7 +59,7 @@ std::vector<Plan> fastest_plans(const DemoCase& demo_case, const Problem& proble
   Schedule schedule;
   schedule.strategy = demo_case.strategy;
   schedule.layout = demo_case.layout;
-  share_multiprocessors(schedule, problem.operation, machine);
+  share_multiprocessors(schedule, problem, machine);
   if (demo_case.strategy == Strategy::sequential) return make_plans(problem, schedule);
 
   std::vector<Plan> fastest;

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "flashoverlap/error.hpp"
-#include "plan/json_reader.hpp"
+#include "plan/json/json_reader.hpp"
 
 namespace flashoverlap::cli {
 namespace {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace flashoverlap::cli {
@@ -11,22 +10,6 @@ namespace flashoverlap::cli {
 std::string microseconds(double time) {
   if (time < 1000) return fmt::format("{:.1f} us", time);
   return fmt::format("{:.2f} ms", time / 1000);
-}
-
-std::string bytes(double size) {
-  constexpr std::array units{"B", "kB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  while (size >= 1000 && unit + 1 < units.size()) {
-    size /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", size, unit == 0 ? 0 : 1, units[unit]);
-}
-
-std::string grouped_digits(std::int64_t n) {
-  std::string digits = fmt::format("{}", n);
-  for (std::size_t end = digits.size(); end > 3; end -= 3) digits.insert(end - 3, 1, ',');
-  return digits;
 }
 
 Table::Table(std::vector<std::string> headers) {

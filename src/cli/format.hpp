@@ -1,15 +1,12 @@
 /// Numbers and tables for people.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace flashoverlap::cli {
 
-std::string microseconds(double time);       ///< "645 us", "1.34 ms"
-std::string bytes(double size);              ///< "134.2 MB"
-std::string grouped_digits(std::int64_t n);  ///< "26,624"
+std::string microseconds(double time);  ///< "645 us", "1.34 ms"
 
 /// One line per row, columns aligned: numbers to the right, text to the left.
 class Table {

@@ -9,12 +9,12 @@
 #include "cli/arguments.hpp"
 #include "cli/destinations.hpp"
 #include "cli/files.hpp"
-#include "cli/prediction.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "plan/grouping.hpp"
+#include "search/prediction.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -241,7 +241,7 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   Machine shared = target;
   if (comm_multiprocessors_.value_or(0) > 0)
     shared.comm_multiprocessors = std::min(shared.comm_multiprocessors, *comm_multiprocessors_);
-  share_multiprocessors(schedule, problem.operation, shared);
+  share_multiprocessors(schedule, problem, shared);
   if (comm_multiprocessors_) schedule.comm_multiprocessors = *comm_multiprocessors_;
   if (multiprocessors_) schedule.multiprocessors = *multiprocessors_;
   for (const auto& [option, count] : {std::pair{"--multiprocessors", schedule.multiprocessors},

@@ -9,7 +9,9 @@
 
 #include "cli/format.hpp"
 #include "plan/grouping.hpp"
-#include "plan/plan_keys.hpp"
+#include "plan/json/plan_keys.hpp"
+#include "plan/message_rules.hpp"
+#include "plan/readable.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -65,7 +67,7 @@ std::map<MessageKind, Span> message_counts(std::span<const Plan> plans) {
 /// a list is for each slice.
 std::string listed_sizes(const Schedule& schedule) {
   if (schedule.groups.empty()) return "";
-  return fmt::format(", asked for as {} waves", fmt::join(schedule.groups, ", "));
+  return fmt::format(", asked for as {} waves", readable_list(schedule.groups));
 }
 
 /// The rank's plan whose buffer is the largest.
@@ -122,13 +124,6 @@ std::string describe(const Schedule& schedule) {
                      more > 0 ? fmt::format(" ({} for the first group)", more) : "");
 }
 
-std::int64_t group_count(const Plan& plan) {
-  std::int32_t last = none;
-  for (const Tile& tile : plan.tiles) last = std::max(last, tile.group);
-  for (const Message& message : plan.messages) last = std::max(last, message.group);
-  return std::int64_t{last} + 1;
-}
-
 std::string summary_text(std::span<const Plan> plans) {
   const Plan& first = plans.front();
   std::string text;
@@ -148,7 +143,7 @@ std::string summary_text(std::span<const Plan> plans) {
     const Buffer& buffer = largest(plans, role).buffer(role);
     if (buffer == Buffer{}) continue;
     line("buffer", fmt::format("{}: {} x {}, {}{}", name(role), buffer.rows, buffer.cols,
-                               bytes(size_of_buffer(largest(plans, role), role)),
+                               readable_bytes(size_of_buffer(largest(plans, role), role)),
                                buffer.peer_written ? ", written by peers" : ""));
   }
   return text;

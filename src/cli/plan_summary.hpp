@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "cli/prediction.hpp"
 #include "flashoverlap/plan.hpp"
+#include "search/prediction.hpp"
 
 namespace flashoverlap::cli {
 
@@ -18,9 +18,6 @@ std::string describe(const Problem& problem);
 
 /// "signal, natural, tiles of 128x256".
 std::string describe(const Schedule& schedule);
-
-/// How many groups the plan's tiles and messages form.
-std::int64_t group_count(const Plan& plan);
 
 std::string summary_text(std::span<const Plan> plans);
 

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "comm/give_up.hpp"
+#include "cuda/error.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/error.hpp"
-#include "gemm/cuda_error.hpp"
 
 namespace flashoverlap {
 

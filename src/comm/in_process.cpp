@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "data_type/elements.hpp"
 #include "flashoverlap/error.hpp"
-#include "gemm/elements.hpp"
 
 namespace flashoverlap {
 namespace {

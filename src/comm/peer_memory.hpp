@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/handles.hpp"
 #include "flashoverlap/communicator.hpp"
-#include "gemm/cuda_handles.hpp"
 
 namespace flashoverlap {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "flashoverlap/error.hpp"
-#include "plan/json_reader.hpp"
+#include "plan/json/json_reader.hpp"
 
 namespace flashoverlap {
 namespace {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
+#include "cuda/device_array.hpp"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_pieces.hpp"
 #include "flashoverlap/epilogue.hpp"
-#include "gemm/device_memory.hpp"
 
 namespace flashoverlap {
 

@@ -1,6 +1,4 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "cuda/elements.cuh"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_chunks.cuh"
 
@@ -147,8 +145,7 @@ cudaError_t launch(const Operands& operands, Stream stream) {
 cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
                             const RmsNorm& norm, void* normalized, Stream stream) {
   const Operands operands{layout, out, norm, normalized};
-  return data_type == DataType::fp16 ? launch<__half>(operands, stream)
-                                     : launch<__nv_bfloat16>(operands, stream);
+  return with_element(data_type, [&]<typename Element>() { return launch<Element>(operands, stream); });
 }
 
 }  // namespace flashoverlap

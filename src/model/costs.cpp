@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/message_rules.hpp"
+
 namespace flashoverlap {
 
 namespace {
@@ -32,10 +34,6 @@ double capped_collective_microseconds(const Problem& problem, const Schedule& sc
   const double slower =
       static_cast<double>(machine.comm_multiprocessors) / collective_multiprocessors(schedule, machine);
   return slower * machine.collective_microseconds(kind, problem.ranks, bytes);
-}
-
-bool runs_on_multiprocessors(MessageKind kind) {
-  return kind != MessageKind::copy && kind != MessageKind::signal;
 }
 
 double bytes_of(const Plan& plan, const Region& region) {

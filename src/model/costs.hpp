@@ -16,9 +16,6 @@ int collective_multiprocessors(const Schedule& schedule, const Machine& machine)
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes);
 
-/// Whether a message's transfer runs on multiprocessors.
-bool runs_on_multiprocessors(MessageKind kind);
-
 /// Bytes of rows of one of the plan's buffers.
 double bytes_of(const Plan& plan, const Region& region);
 

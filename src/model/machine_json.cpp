@@ -3,7 +3,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/machine.hpp"
-#include "plan/json_reader.hpp"
+#include "plan/json/json_reader.hpp"
 
 namespace flashoverlap {
 

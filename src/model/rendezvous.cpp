@@ -6,9 +6,8 @@
 namespace flashoverlap {
 
 std::vector<std::vector<std::vector<MessagePlace>>> find_partners(std::span<const Plan> plans) {
-  Findings findings(1);
-  const Matching matching = match_messages(plans, findings);
-  if (!findings.empty()) throw InvalidPlan(findings.take().front().detail);
+  const Matching matching = match_messages(plans);
+  if (!matching.differences.empty()) throw InvalidPlan(matching.differences.front());
 
   std::vector<std::vector<std::vector<MessagePlace>>> partners;
   for (const Plan& plan : plans) partners.emplace_back(plan.messages.size());

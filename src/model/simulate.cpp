@@ -9,6 +9,9 @@
 #include "model/rank_progress.hpp"
 #include "model/rendezvous.hpp"
 #include "plan/grouping.hpp"
+#include "plan/message_needs.hpp"
+#include "plan/message_rules.hpp"
+#include "plan/readable.hpp"
 
 namespace flashoverlap {
 
@@ -16,16 +19,9 @@ namespace {
 
 using Step = SimulationStep;
 
-std::string readable_size(double bytes) {
-  if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
-  if (bytes < 1e6) return fmt::format("{:.1f} kB", bytes / 1e3);
-  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
-  return fmt::format("{:.1f} GB", bytes / 1e9);
-}
-
 std::string label(const Plan& plan, const Message& message) {
   const std::string target = writes_to_peer(plan, message) ? fmt::format(" to rank {}", message.peer) : "";
-  return fmt::format("{}{} {}", name(message.kind), target, readable_size(transferred_bytes(plan, message)));
+  return fmt::format("{}{} {}", name(message.kind), target, readable_bytes(transferred_bytes(plan, message)));
 }
 
 class Simulator {
@@ -207,7 +203,7 @@ class Simulator {
     const Plan& plan = *rank.plan;
     if (message.after_tiles) return true;
     if (schedule_.strategy == Strategy::sequential) return waits_for_tiles(plan, message);
-    return !rank.room_for_collectives && runs_on_multiprocessors(message.kind) &&
+    return !rank.room_for_collectives && transfers_by_multiprocessors(plan, message) &&
            transferred_bytes(plan, message) > 0;
   }
 

@@ -1,11 +1,10 @@
 #include "plan/grouping.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "flashoverlap/error.hpp"
+#include "plan/readable.hpp"
 
 namespace flashoverlap {
 
@@ -50,7 +49,7 @@ Grouping::Grouping(const Schedule& schedule, std::int64_t entries)
   } else {
     sizes_ = schedule.groups;
     const std::int64_t sum = std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0});
-    require(sum == waves_, "groups", fmt::format("{}", fmt::join(sizes_, ",")),
+    require(sum == waves_, "groups", readable_list(sizes_),
             fmt::format("must add up to {} waves, {}, not {}", waves_,
                         schedule.strategy == Strategy::signal
                             ? "those of the whole GEMM"

@@ -1,5 +1,10 @@
 #include "plan/matching.hpp"
 
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
 namespace flashoverlap {
 
 namespace {
@@ -8,7 +13,7 @@ std::int64_t elements(const Plan& plan, const Region& region) {
   return region.rows * plan.buffer(region.buffer).cols;
 }
 
-void match_collectives(std::span<const Plan> plans, Matching& matching, Findings& findings) {
+void match_collectives(std::span<const Plan> plans, Matching& matching) {
   std::vector<std::vector<std::int32_t>> by_rank;
   for (const Plan& plan : plans) {
     std::vector<std::int32_t>& indices = by_rank.emplace_back();
@@ -21,8 +26,8 @@ void match_collectives(std::span<const Plan> plans, Matching& matching, Findings
   }
   for (std::size_t rank = 1; rank < plans.size(); ++rank) {
     if (by_rank[rank].size() != by_rank[0].size()) {
-      findings.add(Violation::matching, "rank {} calls {} collectives, rank 0 calls {}", rank,
-                   by_rank[rank].size(), by_rank[0].size());
+      matching.differences.push_back(fmt::format("rank {} calls {} collectives, rank 0 calls {}", rank,
+                                                 by_rank[rank].size(), by_rank[0].size()));
       return;
     }
   }
@@ -35,9 +40,9 @@ void match_collectives(std::span<const Plan> plans, Matching& matching, Findings
       const std::int64_t expected = elements(plans[0], first.source);
       const std::int64_t actual = elements(plans[rank], mine.source);
       if (mine.kind != first.kind || actual != expected || mine.source.rows != first.source.rows) {
-        findings.add(Violation::matching,
-                     "collective {}: rank 0 calls {} of {} elements, rank {} calls {} of {}", call,
-                     name(first.kind), expected, rank, name(mine.kind), actual);
+        matching.differences.push_back(
+            fmt::format("collective {}: rank 0 calls {} of {} elements, rank {} calls {} of {}", call,
+                        name(first.kind), expected, rank, name(mine.kind), actual));
       }
     }
   }
@@ -48,7 +53,7 @@ struct Side {
   Region region;
 };
 
-void match_exchanges(std::span<const Plan> plans, Matching& matching, Findings& findings) {
+void match_exchanges(std::span<const Plan> plans, Matching& matching) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::vector<Side>, std::vector<Side>>> pairs;
   for (const Plan& plan : plans) {
     matching.transfers_of.emplace_back(plan.messages.size());
@@ -64,20 +69,19 @@ void match_exchanges(std::span<const Plan> plans, Matching& matching, Findings& 
     const auto [source, target] = ranks;
     const auto& [sends, receives] = sides;
     if (sends.size() != receives.size()) {
-      findings.add(Violation::matching, "rank {} sends {} times to rank {}, which receives {} times", source,
-                   sends.size(), target, receives.size());
+      matching.differences.push_back(fmt::format("rank {} sends {} times to rank {}, which receives {} times",
+                                                 source, sends.size(), target, receives.size()));
       continue;
     }
     for (std::size_t index = 0; index < sends.size(); ++index) {
       const std::int64_t sent = elements(plans[static_cast<std::size_t>(source)], sends[index].region);
       const std::int64_t received = elements(plans[static_cast<std::size_t>(target)], receives[index].region);
       if (sent != received || sends[index].region.rows != receives[index].region.rows) {
-        findings.add(
-            Violation::matching,
+        matching.differences.push_back(fmt::format(
             "transfer {} from rank {} (message {}) to rank {} (message {}): {} rows, {} elements sent, {} "
             "rows, {} elements received",
             index, source, sends[index].message, target, receives[index].message, sends[index].region.rows,
-            sent, receives[index].region.rows, received);
+            sent, receives[index].region.rows, received));
         continue;
       }
       const std::size_t transfer = matching.transfers.size();
@@ -95,10 +99,10 @@ void match_exchanges(std::span<const Plan> plans, Matching& matching, Findings& 
 
 }  // namespace
 
-Matching match_messages(std::span<const Plan> plans, Findings& findings) {
+Matching match_messages(std::span<const Plan> plans) {
   Matching matching;
-  match_collectives(plans, matching, findings);
-  match_exchanges(plans, matching, findings);
+  match_collectives(plans, matching);
+  match_exchanges(plans, matching);
   return matching;
 }
 

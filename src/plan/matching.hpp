@@ -1,11 +1,10 @@
 #pragma once
 
-#include <map>
 #include <span>
-#include <utility>
+#include <string>
 #include <vector>
 
-#include "plan/findings.hpp"
+#include "flashoverlap/plan.hpp"
 
 namespace flashoverlap {
 
@@ -32,9 +31,10 @@ struct Matching {
   std::vector<Transfer> transfers;
   std::vector<std::vector<std::vector<std::size_t>>>
       transfers_of;  ///< [rank][message] indices into `transfers`
+  /// Where kinds, sizes or numbers differ between ranks; empty: all that belongs together fits together.
+  std::vector<std::string> differences;
 };
 
-/// Adds a finding where kinds, sizes or numbers differ.
-Matching match_messages(std::span<const Plan> plans, Findings& findings);
+Matching match_messages(std::span<const Plan> plans);
 
 }  // namespace flashoverlap

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "flashoverlap/plan.hpp"
-#include "flashoverlap/validate.hpp"
 
 namespace flashoverlap {
 
@@ -17,18 +16,6 @@ std::string_view name(Operation operation) {
       return "all_gather_gemm";
     case Operation::all_to_all_gemm:
       return "all_to_all_gemm";
-  }
-  return "?";
-}
-
-std::string_view name(DataType data_type) {
-  switch (data_type) {
-    case DataType::bf16:
-      return "bf16";
-    case DataType::fp16:
-      return "fp16";
-    case DataType::fp32:
-      return "fp32";
   }
   return "?";
 }
@@ -107,28 +94,6 @@ std::string_view name(MessageKind kind) {
       return "store";
     case MessageKind::signal:
       return "signal";
-  }
-  return "?";
-}
-
-std::string_view name(Violation violation) {
-  switch (violation) {
-    case Violation::structure:
-      return "structure";
-    case Violation::coverage:
-      return "coverage";
-    case Violation::counter:
-      return "counter";
-    case Violation::matching:
-      return "matching";
-    case Violation::deadlock:
-      return "deadlock";
-    case Violation::race:
-      return "race";
-    case Violation::credit:
-      return "credit";
-    case Violation::wrong_value:
-      return "wrong value";
   }
   return "?";
 }

@@ -173,8 +173,4 @@ Shape out_shape(const Problem& problem, int rank) {
   return {};
 }
 
-int size_of(DataType data_type) {
-  return data_type == DataType::fp32 ? 4 : 2;
-}
-
 }  // namespace flashoverlap

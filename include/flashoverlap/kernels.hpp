@@ -1,0 +1,39 @@
+/// The GEMM kernels that exist, as data: which tiles a schedule may ask for, and which GPUs run them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "flashoverlap/schedule.hpp"
+
+namespace flashoverlap {
+
+/// A compiled kernel: the tile of C that one thread block computes, and the thread blocks of a cluster, whose
+/// tiles lie below each other. Names `Schedule::tile_rows`, `tile_cols` and `cluster_rows`.
+struct KernelTile {
+  int rows = 128;
+  int cols = 256;
+  int cluster_rows = 1;
+  bool operator==(const KernelTile&) const = default;
+};
+
+/// The kernels of one GPU architecture. They are one method and differ in their tiles.
+struct KernelFamily {
+  std::string_view name;       ///< "sm90"
+  int compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
+  int step_depth = 0;          ///< columns of k that a tile multiplies at a time
+  int most_ranks = 0;          ///< whose memory one launch can store to
+  std::span<const KernelTile> tiles;
+};
+
+/// Every family that is compiled into the library or could be: the list is the same in builds without CUDA.
+std::span<const KernelFamily> kernel_families();
+
+/// The family for GPUs of a compute capability; null where no kernel runs on them.
+const KernelFamily* kernel_family(int compute_capability);
+
+/// The kernel that a schedule asks for. There may be none like it: `has_kernel`.
+KernelTile kernel_tile(const Schedule& schedule);
+bool has_kernel(const KernelFamily& family, const Schedule& schedule);
+
+}  // namespace flashoverlap

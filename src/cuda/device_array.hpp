@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "cuda/error.hpp"
+
+namespace flashoverlap {
+
+/// Memory of the current GPU, freed with its owner.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  explicit DeviceArray(std::size_t count) : count_(count) {
+    if (count > 0) FLASHOVERLAP_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
+  }
+  explicit DeviceArray(std::span<const T> values) : DeviceArray(values.size()) { set(values); }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(DeviceArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    return *this;
+  }
+
+  // Both have happened when they return: CUDA's calls may not have, and no other stream waits for them.
+  /// As many values as there are.
+  void set(std::span<const T> values) const {
+    if (count_ == 0) return;
+    FLASHOVERLAP_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));
+  }
+  void set_bytes(int value) const {
+    if (count_ == 0) return;
+    FLASHOVERLAP_CUDA(cudaMemset(data_, value, count_ * sizeof(T)));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));
+  }
+
+  T* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return count_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+}  // namespace flashoverlap

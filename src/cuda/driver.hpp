@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include "cuda/error.hpp"
+
+namespace flashoverlap {
+
+/// A function of the driver as it was in CUDA version `version` (12000 is 12.0), found at run time so that
+/// the library does not link against the driver.
+template <typename Function>
+Function driver_function(const char* function_name, unsigned version) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  FLASHOVERLAP_CUDA(
+      cudaGetDriverEntryPointByVersion(function_name, &function, version, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess)
+    throw CudaError(fmt::format("{}: the driver does not have it", function_name));
+  return reinterpret_cast<Function>(function);
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,349 @@
+#include "exec/cuda/cuda_messages.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "exec/cuda/message_kernels.hpp"
+#include "exec/cuda/plan_needs.hpp"
+#include "exec/cuda/run_watch.hpp"
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap {
+
+CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages,
+                           const Communicator& alone, const Communicator& beside_gemm,
+                           const PlanMemory& memory, bool record_times)
+    : plan_(plans[static_cast<std::size_t>(alone.rank())]),
+      messages_(std::move(messages)),
+      alone_(alone),
+      beside_gemm_(beside_gemm),
+      memory_(memory),
+      counters_(memory.counters(alone.rank())),
+      raises_(resolve_raises(plans, alone.rank(), messages_, memory)),
+      awaited_by_tiles_(plan_.counters.size(), false) {
+  gather_stores();
+  if (std::ranges::any_of(messages_, [&](const Message& message) { return goes_on_beside(plan_, message); }))
+    beside_ = std::make_unique<Beside>();
+  for (const Tile& tile : plan_.tiles) {
+    for_each_awaited(plan_, tile, [&](std::int32_t counter) {
+      awaited_by_tiles_[static_cast<std::size_t>(counter)] = true;
+    });
+  }
+  for (std::size_t index = 0; record_times && index < messages_.size(); ++index)
+    times_.push_back(shares_times(index) ? times_.back() : std::make_shared<Times>());
+  FLASHOVERLAP_CUDA(load_message_kernels());
+}
+
+void CudaMessages::gather_stores() {
+  const std::chrono::milliseconds wait_limit = behind_the_watch(alone_.options().wait_limit);
+  for (std::size_t index = 0; index < messages_.size();) {
+    if (messages_[index].kind != MessageKind::store) {
+      ++index;
+      continue;
+    }
+    const auto [run, is_new] = stores_.try_emplace(index, plan_, messages_, index, raises_, memory_,
+                                                   wait_limit, words_.device(expired_word));
+    index += run->second.messages();
+  }
+}
+
+void CudaMessages::begin() {
+  if (++runs_ == 0) runs_ = 1;
+  pending_ = {};
+  if (beside_) beside_->unraised.clear();  // of a run that could not be enqueued to its end
+  pending_.write(words_.device(done_word), 0);
+  pending_.write(words_.device(running_word), runs_);
+}
+
+void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
+                           cudaEvent_t computed) {
+  for (std::size_t index = first; index < last;) {
+    const Message& message = messages_[index];
+    if (message.after_tiles && computed != nullptr) {
+      flush(stream);
+      FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, computed));
+    }
+    if (const auto stores = stores_.find(index); stores != stores_.end()) {
+      enqueue_stores(index, stores->second, own, stream);
+      index += stores->second.messages();
+    } else {
+      goes_on_beside(plan_, message) ? enqueue_copy(index, own, stream)
+                                     : enqueue_in_stream(index, own, stream);
+      ++index;
+    }
+    pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));
+  }
+}
+
+void CudaMessages::enqueue_stores(std::size_t first, const StoreRun& stores, const Buffers& own,
+                                  cudaStream_t stream) {
+  if (!stores.waits()) {
+    add_waits(messages_[first]);
+    reset_awaited(messages_[first], pending_);
+  }
+  flush(stream);
+  record(first, &Times::signalled, stream);
+  stores.enqueue(own, stream, /*rehearses=*/false);
+  record(first, &Times::done, stream);
+}
+
+void CudaMessages::enqueue_copy(std::size_t index, const Buffers& own, cudaStream_t stream) {
+  const bool at_once = follows_at_once(plan_, messages_, index);
+  add_waits(messages_[index]);
+  if (!at_once) flush(stream);
+  record(index, &Times::signalled, stream);
+  if (!at_once) fork_copies(stream);
+  copy_beside(index, own);
+}
+
+// What follows a message waits for the next one's counters in the same call: nothing but that wait lies
+// between a signal and its transfer.
+void CudaMessages::enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream) {
+  add_waits(messages_[index]);
+  if (messages_[index].kind != MessageKind::signal || !times_.empty()) flush(stream);
+  record(index, &Times::signalled, stream);
+  transfer(index, own, stream);
+  record(index, &Times::done, stream);
+  reset_and_raise(index, pending_, stream);
+}
+
+/// Stores that are one kernel.
+bool CudaMessages::shares_times(std::size_t index) const {
+  return messages_[index].kind == MessageKind::store && !stores_.contains(index);
+}
+
+void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const {
+  if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord((*times_[index]).*event, stream));
+}
+
+/// Copies begin behind what the stream has done so far.
+void CudaMessages::fork_copies(cudaStream_t stream) const {
+  FLASHOVERLAP_CUDA(cudaEventRecord(beside_->begun, stream));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->copies, beside_->begun));
+}
+
+/// The raises of copies that move the same part to several ranks come together.
+void CudaMessages::copy_beside(std::size_t index, const Buffers& own) {
+  transfer(index, own, beside_->copies);
+  record(index, &Times::done, beside_->copies);
+  beside_->unraised.push_back(index);
+  const std::size_t next = index + 1;
+  if (next < messages_.size() && follows_at_once(plan_, messages_, next) &&
+      move_the_same_part(messages_[index], messages_[next])) {
+    return;
+  }
+  FLASHOVERLAP_CUDA(cudaEventRecord(beside_->copied, beside_->copies));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->raises, beside_->copied));
+  StreamMemoryBatch raises;
+  for (const std::size_t copied : std::exchange(beside_->unraised, {}))
+    reset_and_raise(copied, raises, beside_->raises);
+  raises.enqueue(beside_->raises);
+}
+
+void CudaMessages::add_waits(const Message& message) {
+  for (const Wait& wait : message.waits) {
+    const bool passed = message.after_tiles && awaited_by_tiles_[static_cast<std::size_t>(wait.counter)];
+    if (!passed) pending_.wait_until_reached(counters_ + wait.counter, target_of(plan_, wait.counter));
+  }
+}
+
+/// Before the message's raises: whoever sees them may raise these counters again.
+void CudaMessages::reset_awaited(const Message& message, StreamMemoryBatch& batch) const {
+  for (const Wait& wait : message.waits) {
+    if (wait.reset) batch.write(counters_ + wait.counter, 0);
+  }
+}
+
+/// Writes are left in `batch`; raises that take a kernel are enqueued, behind it.
+void CudaMessages::reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
+  reset_awaited(messages_[index], batch);
+  std::vector<std::uint32_t*> shared;
+  for (const ResolvedRaise& raise : raises_[index]) {
+    if (raise.written) {
+      batch.write(raise.counter, *raise.written);
+    } else {
+      shared.push_back(raise.counter);
+    }
+  }
+  if (shared.empty()) return;
+  batch.enqueue(stream);
+  batch = {};
+  for (std::size_t first = 0; first < shared.size(); first += most_raises) {
+    RaisedCounters raised{};
+    raised.count = static_cast<int>(std::min<std::size_t>(most_raises, shared.size() - first));
+    std::copy_n(shared.begin() + static_cast<std::ptrdiff_t>(first), raised.count, raised.counters);
+    FLASHOVERLAP_CUDA(raise_counters(raised, stream));
+  }
+}
+
+void CudaMessages::flush(cudaStream_t stream) {
+  pending_.enqueue(stream);
+  pending_ = {};
+}
+
+void CudaMessages::join(cudaStream_t stream) {
+  flush(stream);
+  if (beside_) {
+    FLASHOVERLAP_CUDA(cudaEventRecord(beside_->raised, beside_->raises));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, beside_->raised));
+  }
+}
+
+void CudaMessages::end(cudaStream_t stream) {
+  pending_.write(words_.device(running_word), 0);
+  flush(stream);
+}
+
+void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
+  for (std::size_t index = 0; index < messages_.size(); ++index) transfer(index, own, stream);
+  for (const auto& [first, stores] : stores_) stores.enqueue(own, stream, /*rehearses=*/true);
+}
+
+void* CudaMessages::at(const Buffers& own, const Region& region, int rank) const {
+  void* const buffer =
+      rank == plan_.rank ? own[static_cast<std::size_t>(region.buffer)] : memory_.buffer(rank, region.buffer);
+  return static_cast<std::byte*>(buffer) + region.row * row_pitch(plan_, region.buffer);
+}
+
+std::int64_t CudaMessages::count(const Region& region) const {
+  return region.rows * plan_.buffer(region.buffer).cols;
+}
+
+std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& parts,
+                                                    const Buffers& own) const {
+  std::vector<Communicator::Part> resolved;
+  resolved.reserve(parts.size());
+  for (const Part& part : parts)
+    resolved.push_back({part.peer, at(own, part.region, plan_.rank), count(part.region)});
+  return resolved;
+}
+
+/// For a collective, which is at the same place in the lists of all ranks.
+const Communicator& CudaMessages::communicator_for(std::size_t index) const {
+  const Message& message = messages_[index];
+  const bool is_last = index + 1 == messages_.size() && waits_for_tiles(plan_, message);
+  const bool is_fast =
+      is_fast_enough(memory_.is_shared(message.source.buffer), plan_.schedule.comm_multiprocessors);
+  return is_last && !is_fast ? alone_ : beside_gemm_;
+}
+
+void CudaMessages::transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const {
+  const Message& message = messages_[index];
+  const DataType data_type = plan_.problem.data_type;
+  const auto source = [&] { return at(own, message.source, plan_.rank); };
+  const auto destination = [&] { return at(own, message.destination, plan_.rank); };
+  switch (message.kind) {
+    case MessageKind::all_reduce:
+      communicator_for(index).all_reduce(source(), count(message.source), data_type, stream);
+      break;
+    case MessageKind::reduce_scatter:
+      communicator_for(index).reduce_scatter(source(), destination(), count(message.destination), data_type,
+                                             stream);
+      break;
+    case MessageKind::all_gather:
+      beside_gemm_.all_gather(source(), destination(), count(message.source), data_type, stream);
+      break;
+    case MessageKind::exchange:
+      beside_gemm_.exchange(parts(message.sends, own), parts(message.receives, own), data_type, stream);
+      break;
+    case MessageKind::copy:
+      copy(message, source(), at(own, message.destination, message.peer), stream);
+      break;
+    case MessageKind::store:  // made with others
+    case MessageKind::signal:
+      break;
+  }
+}
+
+void CudaMessages::copy(const Message& message, const void* source, void* destination,
+                        cudaStream_t stream) const {
+  const auto pitch = static_cast<std::size_t>(row_pitch(plan_, message.source.buffer));
+  const auto rows = static_cast<std::size_t>(message.source.rows);
+  if (message.cols == none) {
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(destination, source, rows * pitch, cudaMemcpyDeviceToDevice, stream));
+    return;
+  }
+  const std::int64_t element = size_of(plan_.problem.data_type);
+  const std::int64_t first = message.col * element;
+  FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
+      static_cast<std::byte*>(destination) + first, pitch, static_cast<const std::byte*>(source) + first,
+      pitch, static_cast<std::size_t>(message.cols * element), rows, cudaMemcpyDeviceToDevice, stream));
+}
+
+void CudaMessages::check_waits() const {
+  if (words_.read(expired_word) == 0) return;
+  throw WaitExpired(fmt::format("rank {} of {}: stores waited for credits of their peers for more than {} ms",
+                                plan_.rank, plan_.problem.ranks,
+                                behind_the_watch(alone_.options().wait_limit).count()));
+}
+
+std::exception_ptr CudaMessages::report() const {
+  std::vector<std::uint32_t> values(plan_.counters.size());
+  const auto bytes = values.size() * sizeof(std::uint32_t);
+  if (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost, side_) != cudaSuccess ||
+      cudaStreamSynchronize(side_) != cudaSuccess) {
+    return std::make_exception_ptr(CudaError(fmt::format("rank {}: the GPU does not answer: {}", plan_.rank,
+                                                         cudaGetErrorString(cudaGetLastError()))));
+  }
+  const std::uint32_t done = words_.read(done_word);
+  if (done >= messages_.size()) {
+    return std::make_exception_ptr(
+        WaitExpired(fmt::format("rank {}: all messages of a run are done but the run is not{}", plan_.rank,
+                                missing_for_tiles(values))));
+  }
+  const Message& current = messages_[done];
+  const std::string where = fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank,
+                                        plan_.problem.ranks, done, name(current.kind), current.group);
+  std::string counters;
+  for (const Wait& wait : current.waits) {
+    const std::uint32_t value = values[static_cast<std::size_t>(wait.counter)];
+    const std::uint32_t target = target_of(plan_, wait.counter);
+    const std::string counter = describe_counter(plan_, wait.counter);
+    if (value < target) {
+      return std::make_exception_ptr(
+          WaitExpired(fmt::format("{} waited for {} for too long: expected {}, is {}{}", where, counter,
+                                  target, value, missing_for_tiles(values))));
+    }
+    counters += fmt::format("; {} is {} of {}", counter, value, target);
+  }
+  return std::make_exception_ptr(
+      CommunicationError(fmt::format("{} was not answered by every rank in time{}", where, counters)));
+}
+
+/// "; tiles wait for counter 5 (arrival, group 0), which is 1 of 2": the first that they wait for.
+std::string CudaMessages::missing_for_tiles(const std::vector<std::uint32_t>& values) const {
+  std::string missing;
+  for (const Tile& tile : plan_.tiles) {
+    for_each_awaited(plan_, tile, [&](std::int32_t counter) {
+      const std::uint32_t value = values[static_cast<std::size_t>(counter)];
+      if (missing.empty() && value < target_of(plan_, counter)) {
+        missing = fmt::format("; tiles wait for {}, which is {} of {}", describe_counter(plan_, counter),
+                              value, target_of(plan_, counter));
+      }
+    });
+    if (!missing.empty()) break;
+  }
+  return missing;
+}
+
+void CudaMessages::release() const noexcept {
+  try {
+    StreamMemoryBatch batch;
+    for (std::size_t counter = 0; counter < plan_.counters.size(); ++counter)
+      batch.write(counters_ + counter, static_cast<std::uint32_t>(plan_.counters[counter].target));
+    batch.enqueue(side_);
+  } catch (const Error&) {
+    // The GPU is gone; there is nothing to release.
+  }
+}
+
+std::vector<MessageTimes> CudaMessages::times(const std::function<double(cudaEvent_t)>& since_begin) const {
+  std::vector<MessageTimes> times;
+  for (const auto& each : times_) times.push_back({since_begin(each->signalled), since_begin(each->done)});
+  return times;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "cuda/handles.hpp"
+#include "exec/cuda/plan_memory.hpp"
+#include "exec/cuda/resolved_raise.hpp"
+#include "exec/cuda/store_run.hpp"
+#include "exec/cuda/stream_memory.hpp"
+#include "flashoverlap/communicator.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap {
+
+/// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
+/// Stores that follow each other are one kernel (`StoreRun`).
+/// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
+/// copy waits for neither; all is joined at the end. Words of host memory say which run the stream is at, how
+/// many of its messages are done, or have passed their waits if they are such copies, and whether stores have
+/// waited in vain.
+class CudaMessages {
+ public:
+  /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `beside_gemm` makes
+  /// the transfers that meet the GEMM; `alone` the one after its last tiles, which has the GPU to itself,
+  /// unless `beside_gemm` is fast enough (`is_fast_enough`). Loads kernels.
+  CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages, const Communicator& alone,
+               const Communicator& beside_gemm, const PlanMemory& memory, bool record_times);
+
+  std::size_t size() const noexcept { return messages_.size(); }
+
+  /// Begins a run, which `end` must end on the same stream.
+  void begin();
+  /// Messages from `first` to before `last`. `own`: this rank's buffers. `computed`: recorded when every tile
+  /// is done; null where the stream itself has computed them by the first message that needs them all.
+  void enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
+               cudaEvent_t computed);
+  /// Raises and resets after the last message wait for the next one; this sends them on their way now.
+  void flush(cudaStream_t stream);
+  /// From here on the stream has made every transfer.
+  void join(cudaStream_t stream);
+  void end(cudaStream_t stream);
+
+  /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them.
+  void rehearse(const Buffers& own, cudaStream_t stream) const;
+
+  /// The number of the run that is under way; 0: none.
+  std::uint32_t running() const noexcept { return words_.read(running_word); }
+  /// Throws `WaitExpired` if stores have waited in vain in any run.
+  void check_waits() const;
+  /// What the run that is under way waits for, as the error to throw. Reads the counters.
+  std::exception_ptr report() const;
+  /// Lets every wait on the stream, and of tiles, pass.
+  void release() const noexcept;
+
+  std::vector<MessageTimes> times(const std::function<double(cudaEvent_t)>& since_begin) const;
+
+ private:
+  static constexpr std::size_t running_word = 0;
+  static constexpr std::size_t done_word = 1;
+  static constexpr std::size_t expired_word = 2;
+
+  /// Of a message; stores that are one kernel share it.
+  struct Times {
+    CudaEvent signalled{cudaEventDefault};
+    CudaEvent done{cudaEventDefault};
+  };
+
+  /// What copies to peers go on with.
+  struct Beside {
+    CudaStream copies{StreamPriority::high};
+    CudaStream raises{StreamPriority::high};
+    CudaEvent begun;  ///< by the message stream: all that comes before a copy
+    CudaEvent copied;
+    CudaEvent raised;
+    std::vector<std::size_t> unraised;  ///< copies that are enqueued, but not their raises
+  };
+
+  void gather_stores();
+  const Communicator& communicator_for(std::size_t index) const;
+  void enqueue_stores(std::size_t first, const StoreRun& stores, const Buffers& own, cudaStream_t stream);
+  void enqueue_copy(std::size_t index, const Buffers& own, cudaStream_t stream);
+  void enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream);
+  void add_waits(const Message& message);
+  void transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const;
+  void fork_copies(cudaStream_t stream) const;
+  void copy_beside(std::size_t index, const Buffers& own);
+  bool shares_times(std::size_t index) const;
+  void copy(const Message& message, const void* source, void* destination, cudaStream_t stream) const;
+  void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
+  void reset_awaited(const Message& message, StreamMemoryBatch& batch) const;
+  void reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
+  void* at(const Buffers& own, const Region& region, int rank) const;
+  std::int64_t count(const Region& region) const;
+  std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
+  std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
+
+  const Plan& plan_;
+  const std::vector<Message> messages_;
+  const Communicator& alone_;
+  const Communicator& beside_gemm_;
+  const PlanMemory& memory_;
+  std::uint32_t* const counters_;                         // this rank's
+  const std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
+  std::map<std::size_t, StoreRun> stores_;                // by the first message
+  std::vector<bool> awaited_by_tiles_;                    // [counter]
+  StreamMemoryBatch pending_;
+  MappedWords words_{3};
+  std::uint32_t runs_ = 0;
+  std::vector<std::shared_ptr<Times>> times_;
+  std::unique_ptr<Beside> beside_;         // null where nothing is copied to peers
+  CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck
+};
+
+}  // namespace flashoverlap

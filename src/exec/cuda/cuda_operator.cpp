@@ -1,0 +1,402 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "comm/give_up.hpp"
+#include "cuda/device_array.hpp"
+#include "cuda/handles.hpp"
+#include "exec/cuda/cuda_messages.hpp"
+#include "exec/cuda/in_order.hpp"
+#include "exec/cuda/plan_needs.hpp"
+#include "exec/cuda/run_watch.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/validate.hpp"
+#include "gemm/cublas/cublas_gemm.hpp"
+#include "gemm/gemm_kernel.hpp"
+#include "plan/message_needs.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
+
+std::size_t index(BufferRole role) {
+  return static_cast<std::size_t>(role);
+}
+
+/// Tiles that wait for what messages bring occupy their multiprocessors meanwhile, so the messages must find
+/// others.
+void check_room(const std::vector<Plan>& plans, const Plan& plan) {
+  if (in_order(plan) || !tiles_wait(plan) ||
+      multiprocessor_use(plans, plan.rank) == MultiprocessorUse::nothing)
+    return;
+  int device = 0;
+  int multiprocessors = 0;
+  FLASHOVERLAP_CUDA(cudaGetDevice(&device));
+  FLASHOVERLAP_CUDA(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  require(
+      plan.schedule.multiprocessors < multiprocessors, "multiprocessors", plan.schedule.multiprocessors,
+      fmt::format("must leave some of the GPU's {} to the communication, which tiles of {} by {} wait for",
+                  multiprocessors, name(plan.problem.operation), name(plan.schedule.strategy)));
+}
+
+/// Between two questions whether GPU work has ended.
+void pause() {
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+/// What this thread does on the GPU must not break a capture that another one has under way.
+void leave_captures_alone(int device) {
+  cudaSetDevice(device);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
+}  // namespace
+
+/// Streams, events and memory of one operator. A run is: the caller's stream computes; the communication
+/// stream, forked from it before the GEMM, works off the messages and is joined at the end. Without overlap
+/// both are the caller's stream.
+struct Operator::State {
+  State(std::vector<Plan> all_plans, const Communicator& all_ranks, const OperatorOptions& options)
+      : plans(std::move(all_plans)),
+        plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
+        communicator(all_ranks),
+        beside_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
+        making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
+        order(in_order(plan)),
+        resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_behind_tiles(plan)),
+        memory(plans, all_ranks, beside_gemm, options.own_result),
+        messages(plans, streamed_messages(), communicator, beside_gemm, memory, options.record_timeline) {
+    for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
+      buffers[index(role)] = memory.buffer(plan.rank, role);
+    result = memory.buffer(plan.rank, BufferRole::out);
+    if (order && order->gemm) {
+      cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
+                     OperandLayout::k_contiguous, OperandLayout::k_contiguous);
+    } else {
+      make_kernel();
+    }
+    if (options.record_timeline) {
+      for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
+    }
+    warm_up();
+    memory.meet();  // after what the warm-up gave back, which may wait for the GPUs of the whole process
+    making.reset();
+    communicator.check();  // it may have expired at the last moment
+    watch.emplace(
+        communicator.options().wait_limit,
+        RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
+                            .running = [this] { return messages.running(); },
+                            .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
+                            .expired = [this] { return messages.report(); },
+                            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
+                            .release = [this] { release(); }});
+  }
+
+  ~State() {
+    // What is enqueued uses this memory. The watch sees to it that a run ends which has begun; one behind a
+    // transfer that a lost rank holds up begins only when the communicator is aborted.
+    auto deadline = Clock::now() + longest_wait();
+    while (cudaEventQuery(joined) == cudaErrorNotReady) {
+      if (Clock::now() > deadline) {
+        communicator.abort("an operator was given back, and its last run did not end");
+        deadline = Clock::time_point::max();
+      }
+      pause();
+    }
+    cudaStreamSynchronize(communication);
+    watch.reset();
+  }
+
+  std::chrono::milliseconds longest_wait() const {
+    return behind_the_watch(communicator.options().wait_limit);
+  }
+
+  /// A first transfer waits on the host for ranks that may have failed.
+  RunWatch::Callbacks watch_making() {
+    return {.begin = [device = communicator.device()] { leave_captures_alone(device); },
+            .running = [] { return 1; },
+            .find_error = [] {},
+            .expired =
+                [this] {
+                  return std::make_exception_ptr(CommunicationError(
+                      fmt::format("rank {} of {}: the ranks have not made an operator together in time",
+                                  communicator.rank(), communicator.ranks())));
+                },
+            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
+            .release = [] {}};
+  }
+
+  /// The plan's, but for what is done otherwise.
+  std::vector<Message> streamed_messages() const {
+    std::vector<Message> streamed = order ? order->messages : plan.messages;
+    if (!resets_by_kernel.empty()) streamed.pop_back();
+    return streamed;
+  }
+
+  void make_kernel() {
+    const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
+    GemmMemory gemm_memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
+                           .counters = std::vector<std::uint32_t*>(ranks)};
+    for (const Plan& each : plans) {
+      const auto rank = static_cast<std::size_t>(each.rank);
+      gemm_memory.counters[rank] = memory.counters(each.rank);
+      for (std::size_t role = 0; role < buffer_count; ++role) {
+        gemm_memory.buffers[rank][role] = {memory.buffer(each.rank, static_cast<BufferRole>(role)),
+                                           each.buffers[role].rows, each.buffers[role].cols};
+      }
+    }
+    const std::chrono::nanoseconds limit = longest_wait();
+    kernel = make_gemm_kernel(
+        plan, gemm_memory,
+        {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()), .resets = resets_by_kernel});
+  }
+
+  /// Loads the kernels and connects the ranks, on operands of its own.
+  void warm_up() {
+    std::array<DeviceArray<std::byte>, buffer_count> callers;
+    for (const BufferRole role : callers_roles) {
+      const Buffer& shape = plan.buffer(role);
+      if (role == BufferRole::out && result != nullptr) continue;
+      callers[index(role)] =
+          DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * shape.cols) *
+                                 static_cast<std::size_t>(size_of(plan.problem.data_type)));
+    }
+    const CudaStream stream;
+    bind(callers[index(BufferRole::a)].data(), callers[index(BufferRole::b)].data(),
+         callers[index(BufferRole::out)].data());
+    if (cublas) {
+      const WholeGemm& gemm = *order->gemm;
+      cublas->choose_algorithm(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)],
+                               stream);
+    }
+    memory.meet();
+    const auto limit = communicator.options().wait_limit;
+    try {
+      if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
+        messages.rehearse(buffers, stream);
+        FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+        if (!ends_within(limit, [this] { find_error(); })) {
+          throw CommunicationError(
+              fmt::format("rank {} of {}: not all ranks have made their first transfers in time",
+                          communicator.rank(), communicator.ranks()));
+        }
+      }
+      run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)],
+          callers[index(BufferRole::out)].data(), stream);
+      if (!ends_within(limit, [this] { find_error(); })) std::rethrow_exception(messages.report());
+    } catch (...) {
+      // What is enqueued may wait for what will not come, and freeing memory waits for it.
+      release();
+      give_up(std::current_exception());
+      throw;
+    }
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+  }
+
+  /// Whether the runs enqueued so far end in time; `check` may throw meanwhile.
+  template <typename Check>
+  bool ends_within(std::chrono::milliseconds limit, Check check) const {
+    const auto deadline = Clock::now() + limit;
+    while (!is_over(cudaEventQuery(joined), "cudaEventQuery")) {
+      check();
+      if (Clock::now() > deadline) return false;
+      pause();
+    }
+    return true;
+  }
+
+  void bind(const void* a, const void* b, void* out) {
+    require(result == nullptr || out == nullptr || out == result, "out", out,
+            "must be null or Operator::result(), where that is not null");
+    bind(BufferRole::a, a);
+    bind(BufferRole::b, b);
+    bind(BufferRole::out, result != nullptr ? result : out);
+  }
+
+  /// Refuses what cannot be used before anything is enqueued: half a run would wait for the other half.
+  void bind(BufferRole role, const void* address) {
+    const Buffer& shape = plan.buffer(role);
+    void*& bound = buffers[index(role)];
+    if (shape.rows == 0 || shape.cols == 0) {
+      bound = nullptr;  // whatever the caller has there
+      return;
+    }
+    require(address != nullptr, name(role), "null", "must be GPU memory");
+    require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
+            address, "must be a multiple of 16 bytes");
+    bound = const_cast<void*>(address);
+  }
+
+  void run(const void* a, const void* b, void* out, cudaStream_t stream) {
+    bind(a, b, out);
+    if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
+    messages.begin();
+    order ? run_in_order(stream) : run_overlapped(stream);
+    if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
+    // Of a captured run nothing is enqueued here, and its replays would not record the event.
+    if (!is_captured(stream)) FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+  }
+
+  static bool is_captured(cudaStream_t stream) {
+    cudaStreamCaptureStatus capture{};
+    FLASHOVERLAP_CUDA(cudaStreamIsCapturing(stream, &capture));
+    return capture != cudaStreamCaptureStatusNone;
+  }
+
+  void run_in_order(cudaStream_t stream) {
+    if (order->messages_before > 0) {
+      messages.enqueue(0, order->messages_before, buffers, stream, nullptr);
+      messages.flush(stream);
+    }
+    compute(stream);
+    messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);
+    messages.join(stream);
+    messages.end(stream);
+  }
+
+  void run_overlapped(cudaStream_t stream) {
+    FLASHOVERLAP_CUDA(cudaEventRecord(forked, stream));
+    compute(stream);
+    FLASHOVERLAP_CUDA(cudaEventRecord(computed, stream));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
+    messages.enqueue(0, messages.size(), buffers, communication, computed);
+    messages.join(communication);
+    // The caller need not wait until it is written down that the run has ended; but a capture ends where it
+    // began, on one stream.
+    const bool captured = is_captured(stream);
+    if (!captured) join_caller(stream);
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, computed));
+    messages.end(communication);
+    if (captured) join_caller(stream);
+  }
+
+  void join_caller(cudaStream_t stream) const {
+    FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
+  }
+
+  void compute(cudaStream_t stream) {
+    if (cublas) {
+      const WholeGemm& gemm = *order->gemm;
+      cublas->launch(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)], stream);
+    } else {
+      for (const BufferRole role : callers_roles) kernel->rebind(role, buffers[index(role)]);
+      kernel->launch(stream);
+    }
+    if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
+  }
+
+  /// Asking the peers takes a copy from the GPU, which a run should rarely meet.
+  void find_error(bool ask_peers = true) const {
+    if (ask_peers) memory.check_peers();
+    messages.check_waits();
+    communicator.check();
+    beside_gemm.check();
+  }
+
+  /// Of runs that have ended.
+  void check_results() const {
+    find_error();
+    if (kernel && tiles_wait(plan)) kernel->check_waits();
+  }
+
+  void release() const noexcept {
+    memory.tell_failure();  // before anything wrong can reach a peer
+    messages.release();
+  }
+
+  void give_up(const std::exception_ptr& why) noexcept {
+    try {
+      std::rethrow_exception(why);
+    } catch (const std::exception& error) {
+      communicator.abort(error.what());
+    }
+  }
+
+  const std::vector<Plan> plans;
+  const Plan& plan;
+  Communicator communicator;
+  Communicator beside_gemm;  // capped; aborted with the one it was made from
+  std::optional<RunWatch> making;
+  const std::optional<InOrder> order;
+  const std::vector<std::int32_t> resets_by_kernel;
+  PlanMemory memory;
+  std::array<void*, buffer_count> buffers{};
+  void* result = nullptr;
+  CudaMessages messages;
+  std::optional<CublasGemm> cublas;
+  std::unique_ptr<GemmKernel> kernel;
+  CudaStream communication{StreamPriority::high};
+  CudaEvent forked;
+  CudaEvent computed;
+  CudaEvent communicated;
+  CudaEvent joined;
+  std::optional<CudaEvent> begun;
+  std::optional<CudaEvent> gemm_done;
+  std::optional<CudaEvent> ended;
+  std::optional<RunWatch> watch;
+};
+
+Operator::Operator(const std::vector<Plan>& plans, const Communicator& communicator,
+                   const OperatorOptions& options) {
+  validate(plans);
+  require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
+          fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
+  check_room(plans, plans[static_cast<std::size_t>(communicator.rank())]);
+  state_ = std::make_unique<State>(plans, communicator, options);
+}
+
+Operator::~Operator() = default;
+Operator::Operator(Operator&&) noexcept = default;
+Operator& Operator::operator=(Operator&&) noexcept = default;
+
+const Plan& Operator::plan() const noexcept {
+  return state_->plan;
+}
+
+void* Operator::result() const noexcept {
+  return state_->result;
+}
+
+const void* Operator::gathered() const noexcept {
+  return state_->buffers[index(BufferRole::gathered)];
+}
+
+void Operator::run(const void* a, const void* b, void* out, Stream stream) {
+  state_->watch->check();
+  state_->run(a, b, out, stream);
+}
+
+void Operator::check() const {
+  state_->watch->check();
+  state_->find_error(/*ask_peers=*/false);
+}
+
+void Operator::wait() const {
+  if (!state_->ends_within(state_->longest_wait(), [this] { state_->watch->check(); })) {
+    give_up(state_->communicator,
+            WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank)));
+  }
+  state_->watch->check();
+  state_->check_results();
+}
+
+RunTimes Operator::timeline() const {
+  require(state_->begun.has_value(), "record_timeline", false, "must be set in OperatorOptions");
+  const auto since_begin = [&](cudaEvent_t event) { return microseconds_between(*state_->begun, event); };
+  return {.gemm_done_us = since_begin(*state_->gemm_done),
+          .messages = state_->messages.times(since_begin),
+          .done_us = since_begin(*state_->ended)};
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,76 @@
+#include "exec/cuda/in_order.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// Whether everything that tiles wait for is raised by this rank's first messages.
+bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
+  std::vector<std::int32_t> missing;
+  for (const Counter& counter : plan.counters) missing.push_back(counter.target);
+  for (const Message& message : messages) {
+    for (const Raise& raise : message.raises) {
+      if (raise.rank == plan.rank) --missing[static_cast<std::size_t>(raise.counter)];
+    }
+  }
+  return std::ranges::all_of(plan.tiles, [&](const Tile& tile) {
+    bool all_raised = true;
+    for_each_awaited(plan, tile, [&](std::int32_t counter) {
+      all_raised &= missing[static_cast<std::size_t>(counter)] == 0;
+    });
+    return all_raised;
+  });
+}
+
+std::optional<WholeGemm> whole_gemm(const Plan& plan) {
+  if (plan.tiles.empty() || plan.a_blocks.count != 1) return std::nullopt;
+  const Tile& first = plan.tiles.front();
+  const WholeGemm gemm{first.a_buffer, first.b_buffer, first.buffer};
+  const Shape c = gemm_shape(plan.problem, plan.rank);
+  const Buffer& result = plan.buffer(gemm.c);
+  if (result.rows != c.rows || result.cols != c.cols || plan.buffer(gemm.a).rows != c.rows ||
+      plan.buffer(gemm.b).rows != c.cols) {
+    return std::nullopt;
+  }
+  const bool natural = std::ranges::all_of(plan.tiles, [&](const Tile& tile) {
+    const bool from_place = tile.a_buffer == gemm.a && tile.b_buffer == gemm.b && tile.a_row == tile.row &&
+                            tile.b_row == tile.col;
+    const bool in_place = tile.buffer == gemm.c && tile.rank == plan.rank && tile.row_map == none &&
+                          tile.part_rows == none && tile.store_row == tile.row && tile.store_col == tile.col;
+    return from_place && in_place && tile.addend_row == none;
+  });
+  return natural ? std::optional(gemm) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<InOrder> in_order(const Plan& plan) {
+  const auto meets_peers = [&](const Message& message) {
+    return goes_on_beside(plan, message) || message.kind == MessageKind::store;
+  };
+  if (plan.schedule.strategy != Strategy::sequential || std::ranges::any_of(plan.messages, meets_peers))
+    return std::nullopt;
+  const auto after = std::ranges::find_if(plan.messages, [&](const Message& message) {
+    return message.after_tiles || waits_for_tiles(plan, message);
+  });
+  const std::span<const Message> before(plan.messages.begin(), after);
+  if (!tiles_can_follow(plan, before)) return std::nullopt;
+  const std::optional<WholeGemm> gemm = whole_gemm(plan);
+  if (!gemm) return InOrder{before.size(), gemm, plan.messages};
+  InOrder order{.gemm = gemm};
+  for (std::size_t index = 0; index < plan.messages.size(); ++index) {
+    const Message& message = plan.messages[index];
+    if (message.kind == MessageKind::signal) continue;
+    if (index < before.size()) ++order.messages_before;
+    order.messages.push_back(message);
+    order.messages.back().waits.clear();
+    order.messages.back().raises.clear();
+  }
+  return order;
+}
+
+}  // namespace flashoverlap

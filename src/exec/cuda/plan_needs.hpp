@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+
+/// What the plans of all ranks need of the GPUs they run on and of what they communicate through.
+namespace flashoverlap {
+
+/// Whether any rank writes or raises anything of another one itself.
+bool needs_peer_memory(const std::vector<Plan>& plans);
+
+/// Whether a collective of any rank reads or writes its buffer, and no peer does.
+bool meets_collectives(const std::vector<Plan>& plans, BufferRole role);
+
+/// Whether a collective by so many thread blocks is as fast as NCCL's with the whole GPU: on memory that is
+/// shared (`CollectiveMemory`) 8 are enough.
+bool is_fast_enough(bool is_shared, int thread_blocks);
+
+/// Whether tiles of the rank wait for counters.
+bool tiles_wait(const Plan& plan);
+
+/// The counters that the plan's last message resets, where it does nothing else that the rank's tiles have
+/// not done when they end: then their kernel can do it. Empty otherwise.
+std::vector<std::int32_t> reset_behind_tiles(const Plan& plan);
+
+/// Whether one kernel may make message `index` of a list (a plan's, or one that is made from it) side by side
+/// with the stores from `first` to before it: it follows them at once, and neither reads nor writes what they
+/// write, nor writes what they read.
+bool joins_stores(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
+                  std::size_t index);
+
+/// Whether a kernel may wait for what a message waits for: credits come by themselves, while what other
+/// counters wait for may need the multiprocessors that the kernel occupies.
+bool waits_for_credits_only(const Plan& plan, const Message& message);
+
+}  // namespace flashoverlap

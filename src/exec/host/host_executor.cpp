@@ -1,0 +1,57 @@
+#include "flashoverlap/host_executor.hpp"
+
+#include <fmt/format.h>
+
+#include "exec/host/host_world.hpp"
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/validate.hpp"
+
+namespace flashoverlap {
+namespace {
+
+std::string describe(std::int64_t rows, std::int64_t cols, DataType data_type) {
+  return fmt::format("{} x {} {}", rows, cols, name(data_type));
+}
+
+void require_operand(const Matrix& operand, std::string_view operand_name, int rank, const Shape& shape,
+                     DataType data_type) {
+  require(operand.rows() == shape.rows && operand.cols() == shape.cols && operand.data_type() == data_type,
+          fmt::format("{}[{}]", operand_name, rank),
+          describe(operand.rows(), operand.cols(), operand.data_type()),
+          fmt::format("must be {}", describe(shape.rows, shape.cols, data_type)));
+}
+
+std::vector<Plan> validated(std::vector<Plan> plans) {
+  validate(plans);
+  return plans;
+}
+
+}  // namespace
+
+struct HostExecutor::State {
+  HostWorld world;
+};
+
+HostExecutor::HostExecutor(std::vector<Plan> plans, const HostOptions& options)
+    : state_(new State{HostWorld(validated(std::move(plans)), options)}) {}
+
+HostExecutor::~HostExecutor() = default;
+HostExecutor::HostExecutor(HostExecutor&&) noexcept = default;
+HostExecutor& HostExecutor::operator=(HostExecutor&&) noexcept = default;
+
+std::vector<Matrix> HostExecutor::run(std::span<const Matrix> a, std::span<const Matrix> b) {
+  const HostRanks& ranks = state_->world.ranks();
+  require(std::ssize(a) == ranks.size(), "a.size()", a.size(),
+          fmt::format("must be ranks = {}", ranks.size()));
+  require(std::ssize(b) == ranks.size(), "b.size()", b.size(),
+          fmt::format("must be ranks = {}", ranks.size()));
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const Problem& problem = ranks.at(rank).plan().problem;
+    require_operand(a[static_cast<std::size_t>(rank)], "a", rank, a_shape(problem, rank), problem.data_type);
+    require_operand(b[static_cast<std::size_t>(rank)], "b", rank, b_shape(problem, rank), problem.data_type);
+  }
+  const HostOperands operands{a, b};
+  return std::move(state_->world.run({&operands, 1}).front());
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,118 @@
+#include "gemm/cublas/cublas_gemm.hpp"
+
+#include <array>
+#include <limits>
+
+#include "cuda/timer.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+void check_cublas(cublasStatus_t status, std::string_view call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw CudaError(fmt::format("{}: {}", call, cublasLtGetStatusString(status)));
+}
+
+cudaDataType_t cuda_type(DataType data_type) {
+  switch (data_type) {
+    case DataType::bf16:
+      return CUDA_R_16BF;
+    case DataType::fp16:
+      return CUDA_R_16F;
+    case DataType::fp32:
+      break;
+  }
+  throw InvalidArgument("data_type", name(data_type), "must be bf16 or fp16 on GPUs");
+}
+
+template <typename Setter, typename Handle, typename Attribute, typename Value>
+void set(Setter setter, Handle handle, Attribute attribute, const Value& value, std::string_view what) {
+  check_cublas(setter(handle, attribute, &value, sizeof value), what);
+}
+
+constexpr std::size_t workspace_bytes = 64 << 20;
+
+}  // namespace
+
+// cuBLASLt is column-major, so row-major C[m,n] = A·Bᵀ is computed as Cᵀ[n,m] = B·Aᵀ: its first operand is
+// our B.
+CublasGemm::Layout CublasGemm::make_layout(DataType data_type, std::int64_t rows, std::int64_t cols,
+                                           OperandLayout layout) {
+  const bool transposed = layout == OperandLayout::row_contiguous;
+  const std::int64_t contiguous = transposed ? rows : cols;
+  cublasLtMatrixLayout_t made = nullptr;
+  check_cublas(cublasLtMatrixLayoutCreate(&made, cuda_type(data_type), static_cast<std::uint64_t>(contiguous),
+                                          static_cast<std::uint64_t>(transposed ? cols : rows), contiguous),
+               "cublasLtMatrixLayoutCreate");
+  return Layout(made);
+}
+
+CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
+                       OperandLayout b_layout, int multiprocessors)
+    : a_(make_layout(data_type, c.rows, k, a_layout)),
+      b_(make_layout(data_type, c.cols, k, b_layout)),
+      c_(make_layout(data_type, c.rows, c.cols, OperandLayout::k_contiguous)),
+      workspace_(workspace_bytes) {
+  cublasLtHandle_t handle = nullptr;
+  check_cublas(cublasLtCreate(&handle), "cublasLtCreate");
+  handle_.reset(handle);
+  cublasLtMatmulDesc_t operation = nullptr;
+  check_cublas(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
+  operation_.reset(operation);
+  const auto transposition = [](OperandLayout layout, bool first) {
+    return (layout == OperandLayout::k_contiguous) == first ? CUBLAS_OP_T : CUBLAS_OP_N;
+  };
+  set(cublasLtMatmulDescSetAttribute, operation, CUBLASLT_MATMUL_DESC_TRANSA, transposition(b_layout, true),
+      "TRANSA");
+  set(cublasLtMatmulDescSetAttribute, operation, CUBLASLT_MATMUL_DESC_TRANSB, transposition(a_layout, false),
+      "TRANSB");
+  if (multiprocessors > 0) {
+    set(cublasLtMatmulDescSetAttribute, operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, multiprocessors,
+        "SM_COUNT_TARGET");
+  }
+
+  cublasLtMatmulPreference_t preference_handle = nullptr;
+  check_cublas(cublasLtMatmulPreferenceCreate(&preference_handle), "cublasLtMatmulPreferenceCreate");
+  const Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(preference_handle);
+  set(cublasLtMatmulPreferenceSetAttribute, preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+      workspace_bytes, "MAX_WORKSPACE_BYTES");
+  candidates_.resize(8);
+  int found = 0;
+  check_cublas(cublasLtMatmulAlgoGetHeuristic(
+                   handle_.get(), operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(),
+                   static_cast<int>(candidates_.size()), candidates_.data(), &found),
+               "cublasLtMatmulAlgoGetHeuristic");
+  candidates_.resize(static_cast<std::size_t>(found));
+  if (candidates_.empty()) throw CudaError("cuBLASLt has no algorithm for this GEMM");
+}
+
+void CublasGemm::choose_algorithm(const void* a, const void* b, void* c, cudaStream_t stream) {
+  CudaTimer timer;
+  double best = std::numeric_limits<double>::max();
+  std::size_t fastest = 0;
+  for (chosen_ = 0; chosen_ < candidates_.size(); ++chosen_) {
+    constexpr int repetitions = 5;
+    launch(a, b, c, stream);
+    const double time = timer.microseconds(stream, [&] {
+      for (int repetition = 0; repetition < repetitions; ++repetition) launch(a, b, c, stream);
+    });
+    if (time < best) {
+      best = time;
+      fastest = chosen_;
+    }
+  }
+  chosen_ = fastest;
+}
+
+void CublasGemm::launch(const void* a, const void* b, void* c, cudaStream_t stream) const {
+  constexpr float one = 1;
+  constexpr float zero = 0;
+  check_cublas(
+      cublasLtMatmul(handle_.get(), operation_.get(), &one, b, b_.get(), a, a_.get(), &zero, c, c_.get(), c,
+                     c_.get(), &candidates_[chosen_].algo, workspace_.data(), workspace_bytes, stream),
+      "cublasLtMatmul");
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+#include "gemm/operand_layout.hpp"
+
+/// The seam between plans and kernel families: what an operator knows of a GEMM kernel.
+namespace flashoverlap {
+
+/// A row-major matrix in GPU memory, of this GPU or a peer.
+struct DeviceMatrix {
+  void* base = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+
+/// Memory that a plan's GEMM works on, shaped as each rank's plan says; all of it belongs to the caller.
+struct GemmMemory {
+  /// [rank][role]: this rank's buffers, and those of peers that it stores to; null where it has no business.
+  /// Of this rank, a, b and out may be null with their shape: `GemmKernel::rebind` names their memory later.
+  std::vector<std::array<DeviceMatrix, buffer_count>> buffers;
+  /// [rank]: the first of each rank's counters, zero at the start of a run.
+  std::vector<std::uint32_t*> counters;
+};
+
+struct GemmOptions {
+  OperandLayout a_layout = OperandLayout::k_contiguous;
+  OperandLayout b_layout = OperandLayout::k_contiguous;
+  bool raise_counters = true;  ///< off only to measure what raising costs
+  std::uint64_t wait_limit_ns = 10'000'000'000;
+  /// Counters of this rank that tiles wait for and that are zero again when a launch ends.
+  std::vector<std::int32_t> resets{};
+};
+
+/// A plan's tile list on the current GPU, bound to its memory.
+class GemmKernel {
+ public:
+  GemmKernel() = default;
+  virtual ~GemmKernel() = default;
+  GemmKernel(const GemmKernel&) = delete;
+  GemmKernel& operator=(const GemmKernel&) = delete;
+
+  /// Gives this rank's buffer `role` (a, b or out) other memory of the same shape, aligned to 16 bytes.
+  virtual void rebind(BufferRole role, void* base) = 0;
+
+  /// Launches the kernel; asynchronous, no allocation.
+  virtual void launch(cudaStream_t stream) const = 0;
+
+  /// Throws `WaitExpired` if a wait expired in a launch that is complete; synchronises with the GPU.
+  virtual void check_waits() const = 0;
+};
+
+/// A kernel of the family that the current GPU runs; uploads the plan's lists. Throws `InvalidArgument` for
+/// what the family cannot do (`require_kernel`) and where no family runs on the GPU.
+std::unique_ptr<GemmKernel> make_gemm_kernel(const Plan& plan, const GemmMemory& memory,
+                                             const GemmOptions& options = {});
+
+}  // namespace flashoverlap

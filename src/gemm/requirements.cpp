@@ -1,0 +1,85 @@
+#include "gemm/requirements.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "flashoverlap/error.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+/// Elements of 16 bytes, which the TMA and 16-byte loads move at a time.
+constexpr int aligned_elements = 8;
+
+std::string tiles_of(const KernelFamily& family) {
+  std::string list;
+  for (const KernelTile& tile : family.tiles) {
+    list += fmt::format("{}{}x{}", list.empty() ? "" : ", ", tile.rows, tile.cols);
+    if (tile.cluster_rows > 1) list += fmt::format(" in clusters of {}", tile.cluster_rows);
+  }
+  return list;
+}
+
+void require_tile(const Schedule& schedule, const KernelFamily& family) {
+  const KernelTile wanted = kernel_tile(schedule);
+  require(has_kernel(family, schedule), "tile",
+          fmt::format("{}x{} in clusters of {}", wanted.rows, wanted.cols, wanted.cluster_rows),
+          fmt::format("has no {} kernel; there are {}", family.name, tiles_of(family)));
+}
+
+void require_operand(const Plan& plan, BufferRole role, OperandLayout layout) {
+  const Buffer& buffer = plan.buffer(role);
+  const std::int64_t contiguous = layout == OperandLayout::k_contiguous ? buffer.cols : buffer.rows;
+  require(contiguous % aligned_elements == 0, fmt::format("contiguous extent of {}", name(role)), contiguous,
+          "must be a multiple of 8 elements on GPUs, which load rows of multiples of 16 bytes");
+}
+
+void require_start(std::string_view operand, OperandLayout layout, std::int32_t row) {
+  require(
+      layout == OperandLayout::k_contiguous || row % aligned_elements == 0,
+      fmt::format("first row of a tile's {}", operand), row,
+      "must be a multiple of 8 where the operand's rows are contiguous, as loads start at multiples of 16 "
+      "bytes");
+}
+
+/// Rows of several tiles that are stored by one row map.
+void require_one_mapped_buffer(const Plan& plan) {
+  const Tile* mapped = nullptr;
+  for (const Tile& tile : plan.tiles) {
+    if (tile.row_map == none) continue;
+    if (mapped == nullptr) mapped = &tile;
+    require(tile.buffer == mapped->buffer, "tiles", "with row maps into several buffers",
+            "must store mapped rows into one buffer only");
+  }
+}
+
+}  // namespace
+
+void require_kernel(const Plan& plan, const KernelFamily* family, OperandLayout a_layout,
+                    OperandLayout b_layout) {
+  require(runs_on_gpus(plan.problem.data_type), "data_type", name(plan.problem.data_type),
+          "must be bf16 or fp16 on GPUs");
+  require(family != nullptr, "machine", "its GPUs", "must be of an architecture that there are kernels for");
+  require_tile(plan.schedule, *family);
+  require(plan.problem.ranks <= family->most_ranks, "ranks", plan.problem.ranks,
+          fmt::format("must be at most {} on one node", family->most_ranks));
+  require_operand(plan, BufferRole::a, a_layout);
+  require_operand(plan, BufferRole::b, b_layout);
+  require(plan.wait_depth == none || plan.wait_depth % family->step_depth == 0, "wait_depth", plan.wait_depth,
+          fmt::format("must be a multiple of {}, the columns of k that are multiplied at a time",
+                      family->step_depth));
+  for (const Tile& tile : plan.tiles) {
+    require_start("A", a_layout, tile.a_row);
+    require_start("B", b_layout, tile.b_row);
+  }
+  const auto waits = [](const Tile& tile) { return tile.start_wait != none; };
+  const auto raises = [](const Tile& tile) { return tile.raise.rank != none; };
+  require(
+      std::ranges::none_of(plan.tiles, waits) || std::ranges::none_of(plan.tiles, raises), "tiles",
+      "some wait for operands, some raise counters",
+      "must not do both: a tile is stored after the next one's first products, which may wait for its raise");
+  require_one_mapped_buffer(plan);
+}
+
+}  // namespace flashoverlap

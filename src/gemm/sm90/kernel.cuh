@@ -1,0 +1,68 @@
+#pragma once
+
+#include "gemm/sm90/kernels.hpp"
+#include "gemm/sm90/load.cuh"
+#include "gemm/sm90/multiply.cuh"
+#include "gemm/sm90/store.cuh"
+
+/// The GEMM that works off a tile list: persistent, one block per multiprocessor, C = A · Bᵀ.
+///
+/// A block is three warpgroups. Two are *multipliers*: each multiplies its half of the tile's rows on the
+/// tensor cores and leaves the result in shared memory. The third gives up its registers and does the moving:
+/// its warp 0 loads the operands by TMA into a ring of stages, the others store finished tiles and raise
+/// their counters when they are visible, so that the multipliers go on with the next tile meanwhile.
+/// With clusters of two, the blocks compute tiles below each other: each loads half of B for both.
+namespace flashoverlap::sm90 {
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::threads, 1)
+    gemm_kernel(const __grid_constant__ GemmArguments arguments) {
+  extern __shared__ unsigned char memory[];
+  const Shared<Shape> shared(memory);
+  const BlockTiles<Shape> tiles(arguments);
+  const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
+  constexpr int loading_warp = 4 * Shape::groups;
+  Loader<Shape> loader(arguments, shared, tiles);
+  if (warp == loading_warp) loader.begin();
+  if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
+  barrier_init_fence();
+  constexpr bool alone = Shape::cluster_rows == 1;
+  if constexpr (alone) {
+    __syncthreads();
+  } else {
+    cluster_arrive();
+    cluster_wait();
+  }
+  if (warp == loading_warp) loader.load_first();
+  if (warp < loading_warp) {
+    take_registers<224>();
+    Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
+  } else {
+    give_up_registers<56>();
+    if (warp == loading_warp) loader.run();
+    if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
+  }
+  // No barrier here: the loader leaves when its partner, too, has read what it has loaded.
+}
+
+template <int Rows, int Cols, int ClusterRows>
+Kernel find_kernel(DataType data_type, OperandLayout a, OperandLayout b) {
+  const auto kernel = []<typename Element, OperandLayout A, OperandLayout B>() {
+    using Shape = KernelShape<Element, Cols, ClusterRows, A, B>;
+    static_assert(Shape::rows == Rows);
+    return Kernel{reinterpret_cast<const void*>(&gemm_kernel<Shape>), Shape::group_rows, Shape::threads,
+                  Shape::shared_bytes};
+  };
+  constexpr OperandLayout k = OperandLayout::k_contiguous;
+  constexpr OperandLayout row = OperandLayout::row_contiguous;
+  return with_element(data_type, [&]<typename Element>() {
+    if (a == k) {
+      return b == k ? kernel.template operator()<Element, k, k>()
+                    : kernel.template operator()<Element, k, row>();
+    }
+    return b == k ? kernel.template operator()<Element, row, k>()
+                  : kernel.template operator()<Element, row, row>();
+  });
+}
+
+}  // namespace flashoverlap::sm90

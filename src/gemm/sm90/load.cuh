@@ -1,0 +1,149 @@
+#pragma once
+
+#include "gemm/sm90/shape.cuh"
+
+namespace flashoverlap::sm90 {
+
+/// A warp that loads the operands of a block's tiles by TMA into the ring of stages, and behind them the
+/// partial results that are added to the tile.
+template <typename Shape>
+class Loader {
+ public:
+  __device__ Loader(const GemmArguments& arguments, const Shared<Shape>& shared,
+                    const BlockTiles<Shape>& tiles)
+      : arguments_(arguments), shared_(shared), tiles_(tiles) {}
+
+  /// Before the other warps are ready.
+  __device__ void begin() {
+    next_ = arguments_.tiles[tiles_.first()].load;
+    if (!elect()) return;
+    tma_prefetch(&arguments_.a[0]);
+    tma_prefetch(&arguments_.b[0]);
+    shared_.initialize_stages();
+  }
+
+  /// Every stage at once, before anything else: until the operands have come the block can only wait.
+  __device__ void load_first() {
+    if (next_.start_wait.counter != nullptr) return;
+    const int a_row = uniform(next_.a_row) + tiles_.first_row();
+    const int b_row = uniform(next_.b_row);
+    const int gathered = uniform(next_.gathered);
+    first_depth_ = min(arguments_.a_block_depth, Shape::stages * Shape::depth);
+#pragma unroll 1
+    for (int k = 0; k < first_depth_; k += Shape::depth) {
+      if (elect()) load(k / Shape::depth, gathered, a_row, k, b_row, k);
+    }
+  }
+
+  __device__ void run() {
+    for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
+      CounterWait wait = next_.start_wait;
+      const int first_a_row = uniform(next_.a_row) + tiles_.first_row();
+      const int b_row = uniform(next_.b_row);
+      const int gathered = uniform(next_.gathered);
+      const int addend_row = uniform(next_.addend_row);
+      if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
+      const int never = arguments_.a_block_depth;  // no columns begin there
+      int awaited_k = wait.counter != nullptr ? 0 : never;
+#pragma unroll 1  // so that the first load waits for few instructions to come from memory
+      for (int a_block = 0; a_block < arguments_.a_blocks; ++a_block) {
+        const int a_row = first_a_row + a_block * arguments_.a_block_stride;
+#pragma unroll 1
+        for (int k = 0; k < arguments_.a_block_depth; k += Shape::depth) {
+          if (k == awaited_k) {
+            await(wait, index);
+            ++wait.counter;
+            awaited_k += arguments_.wait_depth;
+          }
+          if (k >= first_depth_) {
+            barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+            if (elect())
+              load(stage_.index, gathered, a_row, k, b_row, a_block * arguments_.a_block_depth + k);
+          }
+          stage_.advance();
+        }
+        first_depth_ = 0;
+      }
+      if (addend_row >= 0) load_partials(index, addend_row);
+    }
+    // Every stage must have been consumed before this block may end, by the partner's consumers too.
+    for (int left = 0; left < Shape::stages; ++left) {
+      barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+      stage_.advance();
+    }
+  }
+
+ private:
+  static constexpr int box_cols = Shape::box_cols;
+
+  __device__ void await(const CounterWait& wait, int index) {
+    wait_for(wait, arguments_, index);
+    fence_global_for_async();
+    __syncwarp();
+  }
+
+  __device__ void load(int stage, int gathered, int a_row, int a_k, int b_row, int b_k) {
+    barrier_expect(shared_.loaded(stage), Shape::a_bytes + Shape::b_bytes);
+    load_a(&arguments_.a[gathered & 1], stage, a_row, a_k);
+    load_b(&arguments_.b[gathered >> 1], stage, b_row, b_k);
+  }
+
+  __device__ void load_a(const CUtensorMap* map, int stage, int row, int k) {
+    const std::uint32_t to = shared_.a(stage);
+    const std::uint32_t barrier = shared_.loaded(stage);
+    if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
+      tma_load(to, map, barrier, k, row);
+    } else {
+      for (int box = 0; box < Shape::rows / box_cols; ++box)
+        tma_load(to + box * box_cols * swizzle_bytes, map, barrier, row + box * box_cols, k);
+    }
+  }
+
+  /// A stage for each box of 64 columns of each rank's partial result, in the place of A, which has its size.
+  __device__ void load_partials(int index, int addend_row) {
+    const CounterWait arrival = arguments_.tiles[index].finish.store_wait;
+    const int first_col = uniform(arguments_.tiles[index].store.addend_col);
+    if (arrival.counter != nullptr) await(arrival, index);
+    const int first_row = addend_row + tiles_.first_row();
+    for (int box = 0; box < Shape::boxes; ++box) {
+      for (int source = 0; source < arguments_.addend_count; ++source) {
+        const std::uint32_t barrier = shared_.loaded(stage_.index);
+        barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+        if (elect()) {
+          barrier_expect(barrier, Shape::a_bytes);
+          tma_load(shared_.a(stage_.index), &arguments_.addends_map, barrier, first_col + box * box_cols,
+                   first_row + source * arguments_.addend_stride);
+        }
+        stage_.advance();
+      }
+    }
+  }
+
+  // Blocks of a cluster load B for each other: a part of its rows each, or every so many boxes.
+  __device__ void load_b(const CUtensorMap* map, int stage, int row, int k) {
+    const std::uint32_t to = shared_.b(stage);
+    const std::uint32_t barrier = shared_.loaded(stage);
+    constexpr bool in_rows = Shape::b_layout == OperandLayout::k_contiguous;
+    constexpr int step = in_rows ? Shape::cols / Shape::cluster_rows : box_cols;
+    for (int at = tiles_.cluster_block() * step; at < Shape::b_cols; at += Shape::cluster_rows * step) {
+      load_b_box(to + at * swizzle_bytes, map, barrier, in_rows ? k : row + at, in_rows ? row + at : k);
+    }
+  }
+
+  __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x, int y) {
+    if constexpr (Shape::cluster_rows == 1) {
+      tma_load(to, map, barrier, x, y);
+    } else {
+      tma_load_multicast(to, map, barrier, x, y, (1 << Shape::cluster_rows) - 1);
+    }
+  }
+
+  const GemmArguments& arguments_;
+  const Shared<Shape>& shared_;
+  const BlockTiles<Shape>& tiles_;
+  DeviceTile::Load next_{};
+  Ring<Shape::stages> stage_;
+  int first_depth_ = 0;  ///< of the first tile's A that `load_first` has loaded
+};
+
+}  // namespace flashoverlap::sm90

@@ -1,0 +1,192 @@
+#pragma once
+
+#include "cuda/elements.cuh"
+#include "cuda/ptx.cuh"
+#include "gemm/operand_layout.hpp"
+#include "gemm/sm90/device_tiles.hpp"
+#include "gemm/sm90/ptx.cuh"
+
+/// What the kernel's roles agree on: sizes, shared memory, barriers, and which tiles a block computes.
+namespace flashoverlap::sm90 {
+
+inline constexpr int max_shared_bytes = 227 * 1024;
+inline constexpr int swizzle_bytes = 128;
+inline constexpr int swizzle_pattern_bytes = 8 * swizzle_bytes;
+
+template <typename ElementType, int Cols, int ClusterRows, OperandLayout ALayout, OperandLayout BLayout>
+struct KernelShape {
+  using Element = ElementType;
+  static constexpr int groups = 2;  ///< consumer warpgroups
+  static constexpr int group_rows = 64;
+  static constexpr int rows = groups * group_rows;
+  static constexpr int cols = Cols;
+  static constexpr int depth = 64;  ///< of a stage: 128 bytes, the width of the swizzle
+  static constexpr int cluster_rows = ClusterRows;
+  static constexpr OperandLayout a_layout = ALayout;
+  static constexpr OperandLayout b_layout = BLayout;
+  static constexpr int storers = 3;  ///< warps
+  static constexpr int threads = (groups + 1) * 128;
+  static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes
+  static constexpr int boxes = (cols + box_cols - 1) / box_cols;
+  /// With rows contiguous B comes in boxes too, the last one perhaps wider than the tile.
+  static constexpr int b_cols = b_layout == OperandLayout::k_contiguous ? cols : boxes * box_cols;
+  static constexpr int a_bytes = rows * depth * 2;
+  static constexpr int b_bytes = b_cols * depth * 2;
+  static constexpr int box_bytes = group_rows * box_cols * 2;
+  static constexpr int staged_boxes = 2;  ///< of each warpgroup: one is filled while the other is stored
+  static constexpr int staging_bytes = groups * staged_boxes * box_bytes;
+  static constexpr int row_address_bytes = rows * 8;
+  static constexpr int barrier_bytes = 256;
+  /// As many as fit.
+  static constexpr int stages =
+      (max_shared_bytes - swizzle_pattern_bytes - staging_bytes - row_address_bytes - barrier_bytes) /
+      (a_bytes + b_bytes);
+  static constexpr int shared_bytes = swizzle_pattern_bytes + stages * (a_bytes + b_bytes) + staging_bytes +
+                                      row_address_bytes + barrier_bytes;
+  static_assert(cols % 16 == 0 && cols > box_cols);  // a late raise comes behind the next tile's first box
+  static_assert(cols / cluster_rows % 8 == 0);
+  static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
+  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);
+
+  /// First column of a box in the tile. The last box ends with the tile, over some columns of the one before
+  /// it if it must: both then store the same values.
+  static __device__ constexpr int box_col(int box) {
+    return box == boxes - 1 ? cols - box_cols : box * box_cols;
+  }
+};
+
+/// Addresses in a block's shared memory. They are 32-bit numbers computed from one that the compiler cannot
+/// see through: it would otherwise derive it anew, from a slow special register, at every use.
+template <typename Shape>
+class Shared {
+ public:
+  /// `memory` has `Shape::shared_bytes`; the swizzle repeats every 1024, so operands begin at multiples.
+  __device__ explicit Shared(const void* memory) {
+    const std::uint32_t address = shared_address(memory);
+    base_ = opaque((address + swizzle_pattern_bytes - 1) / swizzle_pattern_bytes * swizzle_pattern_bytes);
+  }
+
+  __device__ std::uint32_t a(int stage) const { return base_ + stage * Shape::a_bytes; }
+  __device__ std::uint32_t b(int stage) const {
+    return base_ + Shape::stages * Shape::a_bytes + stage * Shape::b_bytes;
+  }
+  __device__ std::uint32_t staging(int group, int slot) const {
+    return base_ + Shape::stages * (Shape::a_bytes + Shape::b_bytes) +
+           (group * Shape::staged_boxes + slot) * Shape::box_bytes;
+  }
+  /// Where a block's last tile is staged, over the stages.
+  __device__ std::uint32_t last_staging(int group, int box) const {
+    return base_ + (group * Shape::boxes + box) * Shape::box_bytes;
+  }
+  /// Where the address of a row's destination is kept, for tiles that are stored row by row.
+  __device__ std::uint32_t row_address(int row) const { return after_staging() + row * 8; }
+  /// A stage's operands have arrived.
+  __device__ std::uint32_t loaded(int stage) const { return barrier(stage); }
+  /// A stage may be loaded again.
+  __device__ std::uint32_t consumed(int stage) const { return barrier(Shape::stages + stage); }
+  /// A box of the result is in `staging`.
+  __device__ std::uint32_t staged(int group, int slot) const {
+    return barrier(2 * Shape::stages + group * Shape::staged_boxes + slot);
+  }
+  /// `staging` may be filled again.
+  __device__ std::uint32_t unstaged(int group, int slot) const {
+    return barrier(2 * Shape::stages + (Shape::groups + group) * Shape::staged_boxes + slot);
+  }
+
+  /// A box of the last tile is in `last_staging`.
+  __device__ std::uint32_t last_staged(int group, int box) const {
+    return barrier(2 * Shape::stages + 2 * Shape::groups * Shape::staged_boxes + group * Shape::boxes + box);
+  }
+
+  /// By one thread each, unrolled: addresses that differ between threads would be worked off in turn.
+  __device__ void initialize_stages() const {
+    constexpr int every_multiplier_warp = Shape::groups * 4 * Shape::cluster_rows;
+#pragma unroll
+    for (int stage = 0; stage < Shape::stages; ++stage) {
+      barrier_init(loaded(stage), 1);
+      barrier_init(consumed(stage), every_multiplier_warp);
+    }
+  }
+  __device__ void initialize_staging() const {
+#pragma unroll
+    for (int box = 0; box < Shape::groups * Shape::staged_boxes; ++box) {
+      barrier_init(staged(0, box), 4);
+      barrier_init(unstaged(0, box), Shape::storers);
+    }
+#pragma unroll
+    for (int box = 0; box < Shape::groups * Shape::boxes; ++box) barrier_init(last_staged(0, box), 4);
+  }
+
+ private:
+  __device__ std::uint32_t after_staging() const {
+    return base_ + Shape::stages * (Shape::a_bytes + Shape::b_bytes) + Shape::staging_bytes;
+  }
+  __device__ std::uint32_t barrier(int index) const {
+    return after_staging() + Shape::row_address_bytes + index * 8;
+  }
+
+  std::uint32_t base_;
+};
+
+/// Bytes from the start of a staged box to columns [col, col + 8) of a row, 128-byte swizzled.
+__device__ inline int staging_offset(int row, int col) {
+  return row * swizzle_bytes + ((col / 8 ^ row % 8) * 16);
+}
+
+/// A position in a ring, and the parity of the turn.
+template <int Size>
+struct Ring {
+  int index = 0;
+  std::uint32_t parity = 0;
+  __device__ void advance() {
+    if (++index < Size) return;
+    index = 0;
+    parity ^= 1;
+  }
+};
+
+/// A block's share of the tile list: every so many entries, one row of blocks of each. Nothing is kept in
+/// registers, of which the multipliers have none to spare.
+template <typename Shape>
+class BlockTiles {
+ public:
+  __device__ explicit BlockTiles(const GemmArguments& arguments) : arguments_(arguments) {}
+
+  __device__ int first() const { return static_cast<int>(blockIdx.x) / Shape::cluster_rows; }
+  __device__ bool contains(int index) const { return index < arguments_.tile_count; }
+  /// The entry after `index`.
+  __device__ int next(int index) const {
+    if (index >= arguments_.first_group_end) return index + arguments_.workers;
+    const int next = index + static_cast<int>(gridDim.x) / Shape::cluster_rows;
+    const bool leaves = next >= arguments_.first_group_end && first() >= arguments_.workers;
+    return leaves ? arguments_.tile_count : next;
+  }
+  /// Rows of an entry before those of this block.
+  __device__ int first_row() const { return cluster_block() * Shape::rows; }
+  __device__ int cluster_block() const { return static_cast<int>(blockIdx.x) % Shape::cluster_rows; }
+
+ private:
+  const GemmArguments& arguments_;
+};
+
+/// Waits for a plan's counter, but not for ever: the first wait to expire is recorded, and all later ones
+/// pass.
+__device__ inline void wait_for(const CounterWait& wait, const GemmArguments& arguments, int tile) {
+  if (wait.counter == nullptr || read_counter(wait.counter) >= wait.target) return;
+  const std::uint64_t begin = nanoseconds();
+  for (;;) {
+    const std::uint32_t value = read_counter(wait.counter);
+    if (value >= wait.target || *reinterpret_cast<volatile std::uint32_t*>(&arguments.expired->happened))
+      return;
+    if (nanoseconds() - begin > arguments.wait_limit_ns) {
+      if (atomicExch(&arguments.expired->happened, 1u) == 0) {
+        arguments.expired->tile = static_cast<std::uint32_t>(tile);
+        arguments.expired->actual = value;
+      }
+      return;
+    }
+    __nanosleep(64);
+  }
+}
+
+}  // namespace flashoverlap::sm90

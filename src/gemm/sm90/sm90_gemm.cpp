@@ -1,0 +1,300 @@
+#include "gemm/sm90/sm90_gemm.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "cuda/driver.hpp"
+#include "flashoverlap/kernels.hpp"
+#include "gemm/sm90/kernels.hpp"
+#include "gemm/sm90/spread_stores.hpp"
+#include "plan/grouping.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+using sm90::Destination;
+
+constexpr std::array destination_roles{BufferRole::out, BufferRole::staging, BufferRole::inbox};
+
+CUtensorMapDataType tensor_type(DataType data_type) {
+  switch (data_type) {
+    case DataType::bf16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DataType::fp16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DataType::fp32:
+      break;
+  }
+  throw InvalidArgument("data_type", name(data_type), "must be bf16 or fp16 on GPUs");
+}
+
+/// Boxes of `box_rows` rows × 128 bytes of a row-major matrix of 16-bit elements, swizzled by 128 bytes.
+CUtensorMap tensor_map(DataType data_type, void* base, std::int64_t rows, std::int64_t cols, int box_rows) {
+  static const auto encode =
+      driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled", 12000);
+  CUtensorMap map{};
+  const std::array<cuuint64_t, 2> extents{static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
+  const std::array<cuuint64_t, 1> pitch{static_cast<cuuint64_t>(cols) * 2};
+  const std::array<cuuint32_t, 2> box{64, static_cast<cuuint32_t>(box_rows)};
+  const std::array<cuuint32_t, 2> steps{1, 1};
+  const CUresult result =
+      encode(&map, tensor_type(data_type), 2, base, extents.data(), pitch.data(), box.data(), steps.data(),
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    throw CudaError(fmt::format("cuTensorMapEncodeTiled: error {} for a matrix of {} x {} at {}",
+                                static_cast<int>(result), rows, cols, base));
+  }
+  return map;
+}
+
+constexpr int swizzle_rows = 8;  ///< after which the 128-byte swizzle repeats
+
+bool is_aligned(const void* base, std::int64_t cols) {
+  return cols % 8 == 0 && reinterpret_cast<std::uintptr_t>(base) % 16 == 0;
+}
+
+/// Loads of operand rows: `box_rows` rows × 64 of k, or 64 rows × 64 of k of the transposed matrix.
+CUtensorMap operand_map(std::string_view name, DataType data_type, const DeviceMatrix& matrix,
+                        OperandLayout layout, int box_rows) {
+  const bool transposed = layout == OperandLayout::row_contiguous;
+  const std::int64_t rows = transposed ? matrix.cols : matrix.rows;
+  const std::int64_t cols = transposed ? matrix.rows : matrix.cols;
+  if (matrix.base == nullptr) return {};
+  require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name),
+          matrix.base, "must be a multiple of 16 bytes");
+  return tensor_map(data_type, matrix.base, rows, cols, transposed ? 64 : box_rows);
+}
+
+sm90::Kernel kernel_for(const Schedule& schedule, const GemmOptions& options, DataType data_type) {
+  using Finder = sm90::Kernel (*)(DataType, OperandLayout, OperandLayout);
+  constexpr std::array finders{
+#define FLASHOVERLAP_TILE(rows, cols, cluster_rows) \
+  std::pair<KernelTile, Finder>{{rows, cols, cluster_rows}, sm90::find_kernel<rows, cols, cluster_rows>},
+#include "gemm/sm90/tiles.inc"
+#undef FLASHOVERLAP_TILE
+  };
+  const auto* const found =
+      std::ranges::find(finders, kernel_tile(schedule), &std::pair<KernelTile, Finder>::first);
+  return found->second(data_type, options.a_layout, options.b_layout);
+}
+
+std::size_t index(std::int32_t value) {
+  return static_cast<std::size_t>(value);
+}
+
+std::int32_t destination_of(std::int32_t rank, BufferRole role) {
+  const auto place = std::find(destination_roles.begin(), destination_roles.end(), role);
+  return static_cast<std::int32_t>(place - destination_roles.begin()) * 8 + rank;
+}
+
+bool leaves_gpu(const Plan& plan, const Tile& tile) {
+  if (tile.raise.rank != plan.rank) return true;
+  if (tile.row_map == none) return tile.rank != plan.rank;
+  const auto rows = plan.row_map.begin() + tile.row_map;
+  return std::any_of(rows, rows + tile.rows, [&](const RowTarget& row) { return row.rank != plan.rank; });
+}
+
+/// The most rows that every TMA store of the plan can take: as many as a warpgroup stages, or fewer where
+/// tiles are cut into parts.
+int rows_per_store(const Plan& plan, int group_rows) {
+  int rows = group_rows;
+  for (const Tile& tile : plan.tiles) {
+    if (tile.part_rows != none && tile.part_rows % swizzle_rows == 0) rows = std::gcd(rows, tile.part_rows);
+  }
+  return rows;
+}
+
+}  // namespace
+
+Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
+    : data_type_(plan.problem.data_type),
+      options_(options),
+      block_rows_(plan.schedule.tile_rows),
+      b_box_rows_(plan.schedule.tile_cols / plan.schedule.cluster_rows),
+      own_(memory.buffers[index(plan.rank)]),
+      expired_(1),
+      finished_(1) {
+  const Schedule& schedule = plan.schedule;
+  const sm90::Kernel kernel = kernel_for(schedule, options, data_type_);
+  kernel_ = kernel.function;
+  threads_ = kernel.threads;
+  shared_bytes_ = kernel.shared_bytes;
+  cluster_rows_ = schedule.cluster_rows;
+  blocks_ = std::min(first_workers(schedule), static_cast<int>(plan.tiles.size())) * cluster_rows_;
+  FLASHOVERLAP_CUDA(
+      cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
+
+  arguments_.rank = plan.rank;
+  arguments_.store_rows = rows_per_store(plan, kernel.group_rows);
+  for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::gathered})
+    bind_operand(role, own_[static_cast<std::size_t>(role)]);
+  std::vector<Destination> destinations(sm90::max_destinations);
+  for (const BufferRole role : destination_roles) {
+    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank)
+      destinations[index(destination_of(rank, role))] =
+          destination(memory.buffers[index(rank)][static_cast<std::size_t>(role)]);
+  }
+  arguments_.out_index = destination_of(plan.rank, BufferRole::out);
+  arguments_.out = destinations[index(arguments_.out_index)];
+  destinations_ = DeviceArray<Destination>(destinations);
+  arguments_.destinations = destinations_.data();
+  const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
+  if (inbox.base != nullptr && is_aligned(inbox.base, inbox.cols))
+    arguments_.addends_map = tensor_map(data_type_, inbox.base, inbox.rows, inbox.cols, block_rows_);
+  arguments_.addends = inbox.base;
+  arguments_.addend_pitch = inbox.cols;
+  arguments_.addend_count = plan.addends.count;
+  arguments_.addend_stride = plan.addends.row_stride;
+  resolve_tiles(plan, memory, options);
+  arguments_.tiles = tiles_.data();
+  arguments_.row_map = row_map_.data();
+  arguments_.tile_count = static_cast<std::int32_t>(plan.tiles.size());
+  arguments_.first_group_end = static_cast<std::int32_t>(
+      std::min(entries_in(schedule, first_waves(schedule)), std::int64_t{arguments_.tile_count}));
+  arguments_.workers = workers(schedule);
+  arguments_.a_blocks = plan.a_blocks.count;
+  arguments_.a_block_depth = static_cast<std::int32_t>(plan.problem.k) / plan.a_blocks.count;
+  arguments_.a_block_stride = plan.a_blocks.row_stride;
+  arguments_.wait_depth = plan.wait_depth == none ? arguments_.a_block_depth : plan.wait_depth;
+  arguments_.wait_limit_ns = options.wait_limit_ns;
+  arguments_.expired = expired_.data();
+  expired_.set_bytes(0);
+  std::vector<std::uint32_t*> resets;
+  for (const std::int32_t counter : options.resets)
+    resets.push_back(memory.counters[index(plan.rank)] + counter);
+  resets_ = DeviceArray<std::uint32_t*>(resets);
+  arguments_.resets = resets_.data();
+  arguments_.reset_count = static_cast<std::int32_t>(resets.size());
+  arguments_.finished = finished_.data();
+  finished_.set_bytes(0);
+}
+
+/// Sources are the operand itself (0) and the gathered one (1), which may stand for A or B.
+void Sm90Gemm::bind_operand(BufferRole role, const DeviceMatrix& matrix) {
+  const int source = role == BufferRole::gathered ? 1 : 0;
+  if (role != BufferRole::b)
+    arguments_.a[source] = operand_map(name(role), data_type_, matrix, options_.a_layout, block_rows_);
+  if (role != BufferRole::a)
+    arguments_.b[source] = operand_map(name(role), data_type_, matrix, options_.b_layout, b_box_rows_);
+}
+
+Destination Sm90Gemm::destination(const DeviceMatrix& matrix) const {
+  Destination destination{.base = matrix.base, .pitch = matrix.cols};
+  if (matrix.base != nullptr && is_aligned(matrix.base, matrix.cols))
+    destination.map = tensor_map(data_type_, matrix.base, matrix.rows, matrix.cols, arguments_.store_rows);
+  return destination;
+}
+
+void Sm90Gemm::rebind(BufferRole role, void* base) {
+  DeviceMatrix& matrix = own_[static_cast<std::size_t>(role)];
+  if (matrix.base == base) return;
+  require(reinterpret_cast<std::uintptr_t>(base) % 16 == 0, fmt::format("address of {}", name(role)), base,
+          "must be a multiple of 16 bytes");
+  matrix.base = base;
+  if (role == BufferRole::out) {
+    arguments_.out = destination(matrix);
+  } else {
+    bind_operand(role, matrix);
+  }
+}
+
+void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options) {
+  const auto wait = [&](std::int32_t counter) -> sm90::CounterWait {
+    if (counter == none) return {};
+    return {memory.counters[index(plan.rank)] + counter,
+            static_cast<std::uint32_t>(plan.counters[index(counter)].target)};
+  };
+  // TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does; and it
+  // starts at multiples of 16 bytes.
+  const auto stored_by_tma = [&](const Tile& tile) {
+    if (tile.row_map != none || tile.store_col % 8 != 0) return false;
+    if (tile.part_rows != none && tile.part_rows % arguments_.store_rows != 0) return false;
+    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+      if (tile.rank != rank && tile.rank != every_rank) continue;
+      const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
+      const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
+      const bool whole_rows = tile.rows % arguments_.store_rows == 0 || ends_with_buffer;
+      const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
+      if (!whole_rows || !whole_cols || !is_aligned(to.base, to.cols)) return false;
+    }
+    return true;
+  };
+  const SpreadStores spread = spread_stores(plan);
+  arguments_.steps_per_box = spread.steps_per_box;
+  std::vector<sm90::DeviceTile> tiles;
+  const bool addends_aligned = is_aligned(arguments_.addends, arguments_.addend_pitch);
+  for (const Tile& tile : plan.tiles) {
+    const bool everywhere = tile.rank == every_rank;
+    const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
+    const bool by_tma = stored_by_tma(tile);
+    tiles.push_back({.load = {.start_wait = wait(tile.start_wait),
+                              .a_row = tile.a_row,
+                              .b_row = tile.b_row,
+                              .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
+                                          (tile.b_buffer == BufferRole::gathered ? 2 : 0),
+                              .addend_row = addends_by_tma ? tile.addend_row : none},
+                     .finish = {.store_wait = wait(tile.store_wait),
+                                .addend_row = tile.addend_row,
+                                .addends_by_tma = addends_by_tma,
+                                .stored_by_tma = by_tma},
+                     .store = {.raise = nullptr,
+                               .leaves_gpu = leaves_gpu(plan, tile),
+                               .raise_late = by_tma && spread.raised_late[tiles.size()],
+                               .rows = tile.rows,
+                               .cols = tile.cols,
+                               .store_row = tile.store_row,
+                               .store_col = tile.store_col,
+                               .destination = destination_of(everywhere ? 0 : tile.rank, tile.buffer),
+                               .destinations = everywhere ? plan.problem.ranks : 1,
+                               .row_map = tile.row_map,
+                               .part_rows = tile.part_rows,
+                               .part_stride = tile.part_stride,
+                               .addend_col = tile.col}});
+    if (options.raise_counters && tile.raise.rank != none) {
+      tiles.back().store.raise = memory.counters[index(tile.raise.rank)] + tile.raise.counter;
+    }
+  }
+  tiles_ = DeviceArray<sm90::DeviceTile>(tiles);
+
+  resolve_row_map(plan);
+}
+
+/// Rows that no tile names are stored nowhere.
+void Sm90Gemm::resolve_row_map(const Plan& plan) {
+  const auto is_mapped = [](const Tile& tile) { return tile.row_map != none; };
+  const auto mapped = std::find_if(plan.tiles.begin(), plan.tiles.end(), is_mapped);
+  if (mapped == plan.tiles.end()) return;
+  std::vector<sm90::DeviceRow> rows;
+  for (const RowTarget& target : plan.row_map)
+    rows.push_back({destination_of(target.rank, mapped->buffer), target.row});
+  row_map_ = DeviceArray<sm90::DeviceRow>(rows);
+}
+
+void Sm90Gemm::launch(cudaStream_t stream) const {
+  if (blocks_ == 0) return;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(cluster_rows_), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks_));
+  config.blockDim = dim3(static_cast<unsigned>(threads_));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = cluster_rows_ > 1 ? 1 : 0;
+  const void* parameters[] = {&arguments_};
+  FLASHOVERLAP_CUDA(cudaLaunchKernelExC(&config, kernel_, const_cast<void**>(parameters)));
+}
+
+void Sm90Gemm::check_waits() const {
+  sm90::ExpiredWait expired{};
+  FLASHOVERLAP_CUDA(cudaMemcpy(&expired, expired_.data(), sizeof expired, cudaMemcpyDeviceToHost));
+  if (expired.happened == 0) return;
+  throw WaitExpired(fmt::format("rank {}: tile {} waited for a counter for more than {} ms; it was {}",
+                                arguments_.rank, expired.tile, arguments_.wait_limit_ns / 1'000'000,
+                                expired.actual));
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,47 @@
+#include "gemm/sm90/spread_stores.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/grouping.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+constexpr std::int64_t least_steps = 3;  // what is stored at once holds up the loads
+constexpr std::int64_t most_steps = 16;  // by then the link has taken them
+
+/// By tile: whether its block computes another one behind it, which waits for nothing that the block has not
+/// waited for before.
+std::vector<bool> find_late(const Plan& plan) {
+  const auto blocks = static_cast<std::size_t>(workers(plan.schedule));
+  std::vector<std::set<std::int32_t>> passed(blocks, {none});  // waits, by the block's earlier tiles
+  std::vector<bool> late;
+  for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
+    std::set<std::int32_t>& counters = passed[tile % blocks];
+    counters.insert(plan.tiles[tile].store_wait);
+    const std::size_t next = tile + blocks;
+    late.push_back(next < plan.tiles.size() && counters.contains(plan.tiles[next].store_wait));
+  }
+  return late;
+}
+
+}  // namespace
+
+SpreadStores spread_stores(const Plan& plan) {
+  SpreadStores spread{least_steps, std::vector<bool>(plan.tiles.size(), false)};
+  const auto leaves = [&](const Tile& tile) { return tile.rank != plan.rank; };
+  if (std::none_of(plan.tiles.begin(), plan.tiles.end(), leaves)) return spread;
+  const std::int64_t boxes = divide_up(plan.schedule.tile_cols, 64);
+  const std::int64_t steps = divide_up(plan.problem.k, 64) / boxes;
+  spread.steps_per_box = static_cast<int>(std::clamp(steps, least_steps, most_steps));
+  const auto starts_at_once = [](const Tile& tile) { return tile.start_wait == none; };
+  if (steps <= most_steps && plan.schedule.first_multiprocessors == 0 &&
+      std::all_of(plan.tiles.begin(), plan.tiles.end(), starts_at_once)) {
+    spread.raised_late = find_late(plan);
+  }
+  return spread;
+}
+
+}  // namespace flashoverlap

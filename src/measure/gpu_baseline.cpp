@@ -1,0 +1,131 @@
+#include "measure/gpu_baseline.hpp"
+
+#include <numeric>
+
+#include "cuda/random_fill.hpp"
+
+namespace flashoverlap {
+namespace {
+
+std::size_t elements(std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>(rows * cols);
+}
+
+std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int rank) {
+  const Problem& problem = plans.front().problem;
+  if (communicates_first(problem.operation)) return {};
+  const bool to_all = problem.operation == Operation::gemm_all_reduce;
+  std::vector<std::int32_t> order;
+  for (const Plan& plan : std::span(plans).first(to_all ? 1 : plans.size())) {
+    for (const RowOrigin& origin : plan.output.origins) {
+      if (origin.rank != none && origin.rank != rank) continue;
+      order.resize(order.size() + static_cast<std::size_t>(origin.rows));
+      std::iota(order.end() - origin.rows, order.end(), origin.row);
+    }
+  }
+  return order;
+}
+
+std::size_t elements(const Shape& shape) {
+  return elements(shape.rows, shape.cols);
+}
+
+}  // namespace
+
+GpuOperands::GpuOperands(const Problem& problem)
+    : data_type(problem.data_type), a(elements(a_shape(problem, 0))), b(elements(b_shape(problem, 0))) {}
+
+void GpuOperands::fill(std::uint64_t seed, int rank, cudaStream_t stream) {
+  const std::uint64_t own = 2 * (seed * max_ranks + static_cast<std::uint64_t>(rank));
+  fill_random(a.data(), a.size(), data_type, own, stream);
+  fill_random(b.data(), b.size(), data_type, own + 1, stream);
+}
+
+GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)
+    : gpu_(gpu),
+      problem_(problem),
+      gathers_(communicates_first(problem.operation)),
+      gemm_(problem.data_type, gemm_shape(problem, gpu.rank()), problem.k, OperandLayout::k_contiguous,
+            OperandLayout::k_contiguous),
+      c_(elements(gemm_shape(problem, gpu.rank()))) {
+  if (gathers_) {
+    const Shape gemm = gemm_shape(problem, gpu.rank());
+    gathered_ = DeviceArray<Element>(elements(gathers_b() ? gemm.cols : gemm.rows, problem.k));
+  }
+  if (!in_place()) result_ = DeviceArray<Element>(elements(out_shape(problem, gpu.rank())));
+}
+
+void GpuBaseline::choose_algorithm(const GpuOperands& operands) {
+  const void* a = gathers_ && !gathers_b() ? gathered_.data() : operands.a.data();
+  const void* b = gathers_b() ? gathered_.data() : operands.b.data();
+  if (gathers_) communicate(operands.a.data(), operands.b.data());
+  gemm_.choose_algorithm(a, b, c_.data(), gpu_.stream());
+}
+
+void GpuBaseline::run(const void* a, const void* b) {
+  if (gathers_) communicate(a, b);
+  gemm(a, b);
+  if (!gathers_) communicate(a, b);
+}
+
+void GpuBaseline::gemm(const void* a, const void* b) {
+  if (gathers_) (gathers_b() ? b : a) = gathered_.data();
+  gemm_.launch(a, b, c_.data(), gpu_.stream());
+}
+
+void GpuBaseline::communicate(const void* a, const void* b) {
+  const Communicator& communicator = gpu_.communicator();
+  const std::int64_t count = problem_.m * problem_.n;
+  switch (problem_.operation) {
+    case Operation::gemm_all_reduce:
+      communicator.all_reduce(c_.data(), count, problem_.data_type, gpu_.stream());
+      break;
+    case Operation::gemm_reduce_scatter:
+      communicator.reduce_scatter(c_.data(), result_.data(), count / problem_.ranks, problem_.data_type,
+                                  gpu_.stream());
+      break;
+    case Operation::all_gather_gemm: {
+      const Shape shard = gathers_b() ? b_shape(problem_, gpu_.rank()) : a_shape(problem_, gpu_.rank());
+      communicator.all_gather(gathers_b() ? b : a, gathered_.data(), shard.rows * shard.cols,
+                              problem_.data_type, gpu_.stream());
+      break;
+    }
+    case Operation::gemm_all_to_all:
+      exchange(c_.data(), result_.data(), problem_.n);
+      break;
+    case Operation::all_to_all_gemm:
+      exchange(static_cast<const Element*>(a), gathered_.data(), problem_.k);
+      break;
+  }
+}
+
+void GpuBaseline::exchange(const Element* sent, Element* received, std::int64_t row_elements) {
+  if (rows_.empty()) rows_ = count_rows_between(problem_);
+  const auto own = static_cast<std::size_t>(gpu_.rank());
+  std::vector<Communicator::Part> sends;
+  std::vector<Communicator::Part> receives;
+  const auto add = [&](std::vector<Communicator::Part>& parts, std::size_t peer, Element*& next,
+                       std::int64_t rows) {
+    if (rows > 0) parts.push_back({static_cast<int>(peer), next, rows * row_elements});
+    next += rows * row_elements;
+  };
+  auto* source = const_cast<Element*>(sent);
+  for (std::size_t peer = 0; peer < rows_.size(); ++peer) {
+    add(sends, peer, source, rows_[own][peer]);
+    add(receives, peer, received, rows_[peer][own]);
+  }
+  gpu_.communicator().exchange(sends, receives, problem_.data_type, gpu_.stream());
+}
+
+DeliveryOrder::DeliveryOrder(const std::vector<Plan>& plans, int rank)
+    : order_(std::span<const std::int32_t>(delivery_order(plans, rank))),
+      k_(plans.front().problem.k),
+      sorted_(order_.size() * static_cast<std::size_t>(k_)) {}
+
+const void* DeliveryOrder::sorted(const DeviceArray<Element>& a, cudaStream_t stream) const {
+  if (order_.size() == 0) return a.data();
+  gather_rows(sorted_.data(), a.data(), order_.data(), static_cast<std::int64_t>(order_.size()), k_, stream);
+  return sorted_.data();
+}
+
+}  // namespace flashoverlap

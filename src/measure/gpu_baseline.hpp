@@ -1,0 +1,75 @@
+/// The libraries by themselves: cuBLASLt, and one call of NCCL after or before it. The baseline of `bench`,
+/// the reference of `check`.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+#include "gemm/cublas/cublas_gemm.hpp"
+#include "measure/gpu_compare.hpp"
+#include "measure/gpu_world.hpp"
+
+namespace flashoverlap {
+
+/// One rank's operands.
+struct GpuOperands {
+  explicit GpuOperands(const Problem& problem);
+
+  /// Random and the same wherever `seed` and `rank` are; asynchronous.
+  void fill(std::uint64_t seed, int rank, cudaStream_t stream);
+
+  DataType data_type;
+  DeviceArray<Element> a;
+  DeviceArray<Element> b;
+};
+
+/// One rank's part of an operation (all-to-alls by rows), asynchronous on the rank's stream. NCCL sends
+/// consecutive rows only, so where rows of C have destinations of their own, those of A lie in
+/// `DeliveryOrder`.
+class GpuBaseline {
+ public:
+  GpuBaseline(const GpuRank& gpu, const Problem& problem);
+
+  /// Takes the fastest of cuBLASLt's algorithms; waits for the GPU. Every rank does so at the same time.
+  void choose_algorithm(const GpuOperands& operands);
+
+  /// Both in order.
+  void run(const void* a, const void* b);
+  /// The GEMM alone, on whatever was gathered last where it follows the communication.
+  void gemm(const void* a, const void* b);
+  /// The communication alone, of whatever was computed last where it follows the GEMM.
+  void communicate(const void* a, const void* b);
+  const void* result() const { return in_place() ? c_.data() : result_.data(); }
+
+ private:
+  bool in_place() const { return gathers_ || problem_.operation == Operation::gemm_all_reduce; }
+  bool gathers_b() const { return gathers(problem_, Operand::b); }
+  void exchange(const Element* sent, Element* received, std::int64_t row_elements);
+
+  const GpuRank& gpu_;
+  Problem problem_;
+  bool gathers_;  ///< communicates before the GEMM
+  CublasGemm gemm_;
+  DeviceArray<Element> gathered_;
+  DeviceArray<Element> c_;
+  DeviceArray<Element> result_;
+  std::vector<std::vector<std::int64_t>> rows_;  // [source][target], where rows are exchanged
+};
+
+/// The rows of one rank's A in the order in which one call of NCCL after the GEMM leaves every rank with the
+/// rows of its plan's output.
+class DeliveryOrder {
+ public:
+  DeliveryOrder(const std::vector<Plan>& plans, int rank);
+
+  /// Asynchronous; until the next call. A itself where the communication comes first.
+  const void* sorted(const DeviceArray<Element>& a, cudaStream_t stream) const;
+
+ private:
+  DeviceArray<std::int32_t> order_;
+  std::int64_t k_;
+  DeviceArray<Element> sorted_;
+};
+
+}  // namespace flashoverlap

@@ -1,0 +1,205 @@
+#include "measure/gpu_world.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "comm/await_stream.hpp"
+#include "comm/bounded_wait.hpp"
+#include "comm/process_environment.hpp"
+#include "exec/cuda/run_watch.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// The processes that a launcher has started, one for each rank; nothing where this one is alone.
+std::optional<LaunchedProcesses> launched_world() {
+  const auto launched = launched_processes(environment_variable);
+  return launched && launched->count > 1 ? launched : std::nullopt;
+}
+
+/// What the threads of all ranks share: a place to meet, their communicators, and the first error of any.
+class Threads {
+ public:
+  Threads(int ranks, std::chrono::milliseconds wait_limit)
+      : meeting_(4 * wait_limit), ends_(static_cast<std::size_t>(ranks)) {}
+
+  void meet() {
+    auto lock = meeting_.lock();
+    const std::uint64_t now = meetings_;
+    if (++arrived_ == ends_.size()) {
+      arrived_ = 0;
+      ++meetings_;
+      meeting_.notify();
+    } else if (!meeting_.wait(lock, [&] { return meetings_ != now; })) {
+      throw CommunicationError(fmt::format("only {} of {} ranks came to a barrier", arrived_, ends_.size()));
+    }
+  }
+
+  void enter(const Communicator& communicator) {
+    const std::lock_guard lock(mutex_);
+    ends_[static_cast<std::size_t>(communicator.rank())] = communicator;
+    if (error_) communicator.abort(abort_reason);
+  }
+
+  // A rank's end must be gone before its thread gives up its own: NCCL wants all ranks to do so at a time.
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    ends_[static_cast<std::size_t>(rank)].reset();
+  }
+
+  void fail(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = std::move(error);
+    meeting_.stop();
+    for (const auto& end : ends_) {
+      if (end) end->abort(abort_reason);
+    }
+  }
+
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  static constexpr auto* abort_reason = "another rank failed";
+
+  BoundedWait meeting_;
+  std::size_t arrived_ = 0;
+  std::uint64_t meetings_ = 0;
+  std::mutex mutex_;  // of what follows
+  std::vector<std::optional<Communicator>> ends_;
+  std::exception_ptr error_;
+};
+
+void run_in_threads(int gpus, const std::function<void(const GpuRank&)>& work,
+                    const CommunicatorOptions& options) {
+  const std::string key = Communicator::make_key();
+  Threads shared(gpus, options.wait_limit);
+  const auto run_rank = [&](int rank) {
+    try {
+      FLASHOVERLAP_CUDA(cudaSetDevice(rank));
+      const GpuRank gpu(Communicator(key, rank, gpus, options), [&] { shared.meet(); });
+      shared.enter(gpu.communicator());
+      try {
+        work(gpu);
+      } catch (...) {
+        shared.fail(std::current_exception());
+      }
+      shared.leave(rank);
+    } catch (...) {
+      shared.fail(std::current_exception());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < gpus; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::thread& thread : threads) thread.join();
+  shared.rethrow();
+}
+
+void run_in_this_process(const std::function<void(const GpuRank&)>& work,
+                         const CommunicatorOptions& options) {
+  const GpuRank gpu(Communicator::from_environment(options), nullptr);
+  try {
+    work(gpu);
+  } catch (...) {
+    gpu.communicator().abort("this rank failed");
+    throw;
+  }
+}
+
+}  // namespace
+
+GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
+    : communicator_(std::move(communicator)),
+      meet_(std::move(meet)),
+      sent_(most_gathered),
+      received_(most_gathered * static_cast<std::size_t>(communicator_.ranks())) {
+  FLASHOVERLAP_CUDA(
+      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, communicator_.device()));
+  received_.set_bytes(0);
+}
+
+void GpuRank::synchronize() const {
+  // An operator on the stream has half of this, as it can tell what is missing.
+  await_stream(stream_, communicator_, behind_the_watch(communicator_.options().wait_limit),
+               "the GPU did not finish");
+}
+
+void GpuRank::enqueue_barrier() const {
+  communicator_.all_reduce(received_.data(), 1, DataType::fp32, stream_);
+}
+
+void GpuRank::barrier() const {
+  if (!meet_) enqueue_barrier();
+  synchronize();
+  if (meet_) meet_();
+}
+
+double GpuRank::elapsed_us(const std::function<void()>& launch) const {
+  barrier();
+  enqueue_barrier();
+  FLASHOVERLAP_CUDA(cudaEventRecord(begin_, stream_));
+  launch();
+  FLASHOVERLAP_CUDA(cudaEventRecord(end_, stream_));
+  synchronize();
+  return microseconds_between(begin_, end_);
+}
+
+std::vector<std::vector<double>> GpuRank::gather(std::span<const double> values) const {
+  const std::vector<float> own(values.begin(), values.end());
+  std::vector<float> all(own.size() * static_cast<std::size_t>(ranks()));
+  const auto copy = [this](void* to, const void* from, std::size_t count, cudaMemcpyKind kind) {
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(to, from, count * sizeof(float), kind, stream_));
+  };
+  copy(sent_.data(), own.data(), own.size(), cudaMemcpyHostToDevice);
+  communicator_.all_gather(sent_.data(), received_.data(), std::ssize(own), DataType::fp32, stream_);
+  synchronize();
+  copy(all.data(), received_.data(), all.size(), cudaMemcpyDeviceToHost);
+  synchronize();
+  std::vector<std::vector<double>> by_rank;
+  for (auto part = all.begin(); part != all.end(); part += std::ssize(own)) {
+    by_rank.emplace_back(part, part + std::ssize(own));
+  }
+  return by_rank;
+}
+
+std::vector<double> GpuRank::maxima(std::span<const double> values) const {
+  const auto by_rank = gather(values);
+  std::vector<double> most = by_rank.front();
+  for (const std::vector<double>& rank : by_rank) {
+    for (std::size_t index = 0; index < most.size(); ++index)
+      most[index] = std::max(most[index], rank[index]);
+  }
+  return most;
+}
+
+void check_gpus(int gpus) {
+  if (const auto launched = launched_world()) {
+    require(gpus == launched->count, "--gpus", gpus,
+            fmt::format("must be {}, the {} of the launcher", launched->count, launched->variable));
+    return;
+  }
+  int present = 0;
+  if (cudaGetDeviceCount(&present) != cudaSuccess) present = 0;
+  require(gpus <= present, "--gpus", gpus, fmt::format("this machine has {} GPUs that can be used", present));
+}
+
+void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
+                 const CommunicatorOptions& options) {
+  check_gpus(gpus);
+  launched_world() ? run_in_this_process(work, options) : run_in_threads(gpus, work, options);
+}
+
+std::string_view fabric() {
+  // Threads of one process have the same host id.
+  if (launched_world() && environment_variable("NCCL_HOSTID")) return "network_like";
+  return peer_access_is_disabled(environment_variable) ? "pcie_like" : "nvlink";
+}
+
+}  // namespace flashoverlap

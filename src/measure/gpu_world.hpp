@@ -1,0 +1,77 @@
+/// The ranks of a command that runs on GPUs.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cuda/device_array.hpp"
+#include "cuda/handles.hpp"
+#include "flashoverlap/communicator.hpp"
+
+namespace flashoverlap {
+
+/// One rank as its thread, or its process, sees it. What is enqueued goes to `stream`.
+class GpuRank {
+ public:
+  static constexpr std::size_t most_gathered = 1 << 14;
+
+  /// `meet`: waits on the host for the other ranks of this process; empty where each has its own process.
+  GpuRank(Communicator communicator, std::function<void()> meet);
+  GpuRank(const GpuRank&) = delete;
+  GpuRank& operator=(const GpuRank&) = delete;
+
+  int rank() const noexcept { return communicator_.rank(); }
+  int ranks() const noexcept { return communicator_.ranks(); }
+  bool is_first() const noexcept { return rank() == 0; }  ///< the one that prints
+  const Communicator& communicator() const noexcept { return communicator_; }
+  cudaStream_t stream() const noexcept { return stream_; }
+  int multiprocessors() const noexcept { return multiprocessors_; }
+
+  /// Waits for the stream, but not longer than twice the communicator's limit: then the communicator is
+  /// aborted and `CommunicationError` thrown.
+  void synchronize() const;
+
+  /// Waits for the stream, then until all ranks have come here. Needed between giving back memory on one
+  /// rank and a collective on another: CUDA may wait for the GPUs of the whole process to free memory.
+  void barrier() const;
+
+  /// From begin to end of what `launch` enqueues, in µs. All ranks begin together: behind a barrier on the
+  /// host and one on the stream.
+  double elapsed_us(const std::function<void()>& launch) const;
+
+  /// Every rank's values in rank order, as fp32; as many on each, and at most `most_gathered`.
+  std::vector<std::vector<double>> gather(std::span<const double> values) const;
+  std::vector<double> maxima(std::span<const double> values) const;
+  double maximum(double value) const { return maxima({&value, 1}).front(); }
+
+ private:
+  void enqueue_barrier() const;
+
+  Communicator communicator_;
+  std::function<void()> meet_;
+  CudaStream stream_;
+  CudaEvent begin_{cudaEventDefault};
+  CudaEvent end_{cudaEventDefault};
+  DeviceArray<float> sent_;
+  DeviceArray<float> received_;
+  int multiprocessors_ = 0;
+};
+
+/// Throws `InvalidArgument` unless `run_on_gpus` finds so many.
+void check_gpus(int gpus);
+
+/// Runs `work` on every rank: in a thread for each of this machine's first GPUs, or, where the environment
+/// says that a launcher started a process for each, in this process for its own rank. The first
+/// error of any thread is rethrown once all have ended; it aborts the communicators of the others.
+void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
+                 const CommunicatorOptions& options = {});
+
+/// What the ranks communicate over, as far as NCCL's environment decides it: "nvlink", "pcie_like" or
+/// "network_like".
+std::string_view fabric();
+
+}  // namespace flashoverlap

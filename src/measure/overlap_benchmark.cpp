@@ -1,0 +1,273 @@
+#include "measure/overlap_benchmark.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <span>
+
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
+#include "measure/gpu_baseline.hpp"
+#include "measure/interleave.hpp"
+#include "measure/lone_gemm.hpp"
+#include "measure/quantile.hpp"
+#include "plan/message_rules.hpp"
+#include "search/kernel_schedules.hpp"
+#include "search/sliced_schedules.hpp"
+
+namespace flashoverlap {
+namespace {
+
+constexpr int trial_repetitions = 5;
+
+/// Operands in rotation: together several times the L2 cache.
+std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
+  constexpr std::int64_t rotated_bytes = std::int64_t{200} << 20;
+  const Shape a = a_shape(problem, gpu.rank());
+  const Shape b = b_shape(problem, gpu.rank());
+  const std::int64_t bytes = (a.rows * a.cols + b.rows * b.cols) * size_of(problem.data_type);
+  const auto count = std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 2, 8);
+  std::vector<GpuOperands> operands;
+  for (std::int64_t set = 0; set < count; ++set) {
+    operands.emplace_back(problem).fill(static_cast<std::uint64_t>(set) + 1, gpu.rank(), gpu.stream());
+  }
+  gpu.barrier();
+  return operands;
+}
+
+/// An operator with its result. Ranks meet before they give one back.
+class BoundOperator {
+ public:
+  BoundOperator(const GpuRank& gpu, const Problem& problem, const Schedule& schedule,
+                bool record_timeline = false)
+      : gpu_(gpu), plans_(make_plans(problem, schedule)), compare_(plan()) {
+    gpu_.barrier();
+    operator_ = std::make_unique<Operator>(
+        plans_, gpu.communicator(), OperatorOptions{.record_timeline = record_timeline, .own_result = true});
+    gpu_.barrier();
+  }
+  void run(const GpuOperands& operands) {
+    operator_->run(operands.a.data(), operands.b.data(), nullptr, gpu_.stream());
+  }
+
+  double error(const GpuOperands& operands, GpuBaseline& baseline) {
+    const DeliveryOrder order(plans_, gpu_.rank());
+    gpu_.barrier();
+    if (operator_->result() != nullptr) {
+      const std::size_t bytes = elements_of(plan().buffer(BufferRole::out)) * sizeof(Element);
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(operator_->result(), 0xFF, bytes, gpu_.stream()));
+    }
+    run(operands);
+    operator_->wait();
+    baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
+    gpu_.synchronize();
+    const double error =
+        gpu_.maximum(compare_(operator_->result(), baseline.result(), gpu_.stream()).relative);
+    gpu_.barrier();
+    return error;
+  }
+
+  const Plan& plan() const { return plan(gpu_.rank()); }
+  const Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  RunTimes timeline() const { return operator_->timeline(); }
+
+ private:
+  const GpuRank& gpu_;
+  std::vector<Plan> plans_;
+  GpuComparison compare_;
+  std::unique_ptr<Operator> operator_;
+};
+
+/// Something that is measured, on one of the sets of operands.
+using Variant = std::function<void(const GpuOperands&)>;
+
+struct Samples {
+  std::vector<double> gpu_us;   // by repetition, of the slowest rank
+  std::vector<double> host_us;  // by repetition, of this rank
+};
+
+std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
+                                 const std::vector<Variant>& variants, int repetitions) {
+  struct Sample {
+    double gpu_us;
+    double host_us;
+  };
+  const auto measure = [&](std::size_t variant, std::size_t launch) {
+    Sample sample{};
+    sample.gpu_us = gpu.elapsed_us([&] {
+      const auto begin = std::chrono::steady_clock::now();
+      variants[variant](operands[launch % operands.size()]);
+      sample.host_us =
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    });
+    return sample;
+  };
+  std::vector<Samples> all;
+  for (const auto& samples : interleave(variants.size(), repetitions, measure)) {
+    Samples& each = all.emplace_back();
+    for (const Sample& sample : samples) {
+      each.gpu_us.push_back(sample.gpu_us);
+      each.host_us.push_back(sample.host_us);
+    }
+    each.gpu_us = gpu.maxima(each.gpu_us);
+  }
+  return all;
+}
+
+/// Finds the schedule of a method that is fastest in a few runs, among those that are predicted to be.
+class Search {
+ public:
+  Search(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands, double gemm_us,
+         CollectiveCurves& curves)
+      : gpu_(gpu), problem_(problem), operands_(operands), gemm_us_(gemm_us), curves_(curves) {}
+
+  Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
+    if (method.strategy == Strategy::sequential)
+      return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
+    if (method.strategy != Strategy::signal || communicates_first(problem_.operation))
+      return fastest(
+          sliced_schedules(problem_, method.strategy, gpu_.multiprocessors(), comm_multiprocessors));
+    return fastest(candidate_schedules(problem_, method, gemm_us_, gpu_.multiprocessors(),
+                                       comm_multiprocessors, curves_));
+  }
+
+ private:
+  /// Measures a few at a time, interleaved, and keeps the best of each few for the next.
+  Schedule fastest(std::vector<Schedule> trials) {
+    constexpr std::size_t at_a_time = 4;
+    while (trials.size() > 1) {
+      const auto few = std::min(at_a_time, trials.size());
+      const Schedule winner = trials[fastest_of(std::span(trials).last(few)) + trials.size() - few];
+      trials.resize(trials.size() - few);
+      trials.push_back(winner);
+    }
+    return trials.front();
+  }
+
+  std::size_t fastest_of(std::span<const Schedule> trials) {
+    std::vector<std::unique_ptr<BoundOperator>> operators;
+    std::vector<Variant> variants;
+    for (const Schedule& trial : trials) {
+      BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial));
+      variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
+    }
+    const auto samples = measure_all(gpu_, operands_, variants, trial_repetitions);
+    gpu_.barrier();
+    std::vector<double> medians;
+    for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
+    return static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin());
+  }
+
+  const GpuRank& gpu_;
+  const Problem& problem_;
+  const std::vector<GpuOperands>& operands_;
+  double gemm_us_;
+  CollectiveCurves& curves_;
+};
+
+int fitting_repetitions(const std::vector<Samples>& trial) {
+  constexpr double affordable_us = 500'000;
+  double once_us = 0;
+  for (const Samples& each : trial) once_us += median(each.gpu_us);
+  return std::clamp(static_cast<int>(affordable_us / once_us), 9, 51);
+}
+
+}  // namespace
+
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                         CollectiveCurves& curves) {
+  const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
+  GpuBaseline baseline(gpu, problem);
+  baseline.choose_algorithm(operands.front());
+  const auto gemm = [&](const GpuOperands& set) { baseline.gemm(set.a.data(), set.b.data()); };
+  std::vector<Variant> variants{
+      gemm, [&](const GpuOperands& set) { baseline.communicate(set.a.data(), set.b.data()); },
+      [&](const GpuOperands& set) { baseline.run(set.a.data(), set.b.data()); }};
+  const auto trial = measure_all(gpu, operands, variants, trial_repetitions);
+
+  ShapeTimes times{.problem = problem};
+  Search search(gpu, problem, operands, median(trial.front().gpu_us), curves);
+  std::vector<std::unique_ptr<BoundOperator>> operators;
+  for (const Method& method : benchmark.methods) {
+    const Schedule schedule = search.best(method, benchmark.comm_multiprocessors);
+    BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, problem, schedule));
+    times.methods.push_back({.schedule = schedule,
+                             .groups = group_count(bound.plan()),
+                             .error = bound.error(operands.front(), baseline)});
+    variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
+  }
+  std::vector<std::unique_ptr<LoneGemm>> kernels;
+  std::vector<std::size_t> kernel_of;  // by method, its place among the variants
+  for (const auto& each : operators) {
+    const bool by_cublas = each->plan().schedule.strategy == Strategy::sequential;
+    kernel_of.push_back(by_cublas ? 0 : variants.size());
+    if (by_cublas) continue;
+    LoneGemm& kernel = *kernels.emplace_back(std::make_unique<LoneGemm>(each->plan(), gpu.stream()));
+    variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
+  }
+  const int repetitions = benchmark.repetitions > 0 ? benchmark.repetitions : fitting_repetitions(trial);
+  const auto samples = measure_all(gpu, operands, variants, repetitions);
+  gpu.barrier();
+
+  times.gemm_us = median(samples[0].gpu_us);
+  times.comm_us = median(samples[1].gpu_us);
+  times.sequential_us = median(samples[2].gpu_us);
+  for (std::size_t method = 0; method < times.methods.size(); ++method) {
+    const Samples& measured = samples[3 + method];
+    times.methods[method].kernel_us = median(samples[kernel_of[method]].gpu_us);
+    times.methods[method].median_us = median(measured.gpu_us);
+    times.methods[method].p10_us = quantile(measured.gpu_us, 0.1);
+    times.methods[method].p90_us = quantile(measured.gpu_us, 0.9);
+    times.methods[method].host_us = median(measured.host_us);
+  }
+  return times;
+}
+
+Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const Schedule& schedule) {
+  const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
+  BoundOperator bound(gpu, problem, schedule, /*record_timeline=*/true);
+  measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
+  const RunTimes run = bound.timeline();
+
+  std::vector<double> own{run.gemm_done_us, run.done_us};
+  for (const MessageTimes& message : run.messages) {
+    own.push_back(message.signalled_us);
+    own.push_back(message.done_us);
+  }
+  own.resize(static_cast<std::size_t>(gpu.maximum(static_cast<double>(own.size()))));  // others have more
+  Simulation measured;
+  int rank = 0;
+  for (const std::vector<double>& times : gpu.gather(own)) {
+    measured.gemm_us = std::max(measured.gemm_us, times[0]);
+    measured.latency_us = std::max(measured.latency_us, times[1]);
+    const bool by_group = schedule.strategy == Strategy::signal && !communicates_first(problem.operation);
+    if (!by_group) measured.timeline.push_back({rank, Lane::gemm, 0, "GEMM", 0, times[0]});
+    double computed_us = 0;
+    std::array<double, 2> sent_us{};  // in the list, beside it
+    const Plan& plan = bound.plan(rank);
+    for (std::size_t message = 0; message < plan.messages.size(); ++message) {
+      const Message& sent = plan.messages[message];
+      const int group = sent.group;
+      const double signalled_us = times[2 + 2 * message];
+      const double done_us = times[3 + 2 * message];
+      if (by_group) {
+        measured.timeline.push_back(
+            {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
+      }
+      if (sent.kind != MessageKind::signal) {
+        double& free_us = sent_us[goes_on_beside(plan, sent) ? 1 : 0];
+        measured.timeline.push_back({rank, Lane::communication, group, std::string(name(sent.kind)),
+                                     std::max(free_us, signalled_us), done_us});
+        free_us = done_us;
+      }
+      computed_us = signalled_us;
+    }
+    ++rank;
+  }
+  gpu.barrier();
+  return measured;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,72 @@
+#include "measure/rms_norm_benchmark.hpp"
+
+#include <algorithm>
+
+#include "cuda/device_array.hpp"
+#include "cuda/random_fill.hpp"
+#include "cuda/timer.hpp"
+#include "flashoverlap/epilogue.hpp"
+#include "measure/interleave.hpp"
+#include "measure/quantile.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+using Element = std::uint16_t;  // bits of a 16-bit element
+
+struct OperandSet {
+  std::vector<ResultReader> readers;  // of each plan: each set has reorders of its own, so that they are cold
+  DeviceArray<Element> out;           // read in the order of every plan
+  DeviceArray<Element> residual;
+  DeviceArray<Element> normalized;
+};
+
+DeviceArray<Element> random_elements(std::size_t count, DataType data_type, std::uint64_t seed) {
+  DeviceArray<Element> elements(count);
+  if (count > 0) fill_random(elements.data(), count, data_type, seed, nullptr);
+  return elements;
+}
+
+}  // namespace
+
+std::vector<double> measure_rms_norm(const RmsNormBenchmark& benchmark, const std::vector<Plan>& plans) {
+  const DataType data_type = plans.front().problem.data_type;
+  const Output& output = plans.front().output;
+  const auto count = static_cast<std::size_t>(output.rows * output.cols);
+  std::size_t out_count = 0;
+  for (const Plan& plan : plans) {
+    const Buffer& out = plan.buffer(BufferRole::out);
+    out_count = std::max(out_count, static_cast<std::size_t>(out.rows * out.cols));
+  }
+  constexpr std::size_t rotated_bytes = std::size_t{400} << 20;  // several times the L2 cache
+  const std::size_t set_bytes = count * sizeof(Element) * (benchmark.residual ? 3 : 2);
+  std::vector<OperandSet> sets(rotated_bytes / set_bytes + 1);
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    for (const Plan& plan : plans) sets[set].readers.emplace_back(plan);
+    sets[set].out = random_elements(out_count, data_type, 2 * set);
+    sets[set].residual = random_elements(benchmark.residual ? count : 0, data_type, 2 * set + 1);
+    sets[set].normalized = DeviceArray<Element>(count);
+  }
+  const DeviceArray<Element> weight =
+      random_elements(static_cast<std::size_t>(output.cols), data_type, 2 * sets.size());
+
+  CudaTimer timer;
+  // All sets in a row: a single launch is too short to be timed.
+  const auto all_sets_us = [&](std::size_t plan, std::size_t) {
+    return timer.microseconds(nullptr, [&] {
+      for (const OperandSet& set : sets) {
+        set.readers[plan].rms_norm(
+            set.out.data(),
+            {.weight = weight.data(), .residual = set.residual.data(), .residual_out = set.residual.data()},
+            set.normalized.data(), nullptr);
+      }
+    });
+  };
+  std::vector<double> medians;
+  for (const auto& samples : interleave(plans.size(), benchmark.repetitions, all_sets_us))
+    medians.push_back(median(samples) / static_cast<double>(sets.size()));
+  return medians;
+}
+
+}  // namespace flashoverlap

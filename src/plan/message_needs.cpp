@@ -1,0 +1,66 @@
+#include "plan/message_needs.hpp"
+
+#include <algorithm>
+
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap {
+
+bool is_made_by_nccl(MessageKind kind) {
+  switch (kind) {
+    case MessageKind::all_reduce:
+    case MessageKind::reduce_scatter:
+    case MessageKind::all_gather:
+    case MessageKind::exchange:
+      return true;
+    case MessageKind::copy:
+    case MessageKind::store:
+    case MessageKind::signal:
+      return false;
+  }
+  return false;
+}
+
+bool needs_nccl(std::span<const Plan> plans) {
+  return std::ranges::any_of(plans, [](const Plan& plan) {
+    return std::ranges::any_of(plan.messages, is_made_by_nccl, &Message::kind);
+  });
+}
+
+bool raised_in_order(std::span<const Plan> plans, std::int32_t rank, const Raise& raise) {
+  const Plan& plan = plans[static_cast<std::size_t>(rank)];
+  const Plan& owner = plans[static_cast<std::size_t>(raise.rank)];
+  std::ptrdiff_t in_the_list = 0;
+  std::ptrdiff_t beside_it = 0;
+  for (const Message& message : plan.messages)
+    (goes_on_beside(plan, message) ? beside_it : in_the_list) += std::ranges::count(message.raises, raise);
+  return std::max(in_the_list, beside_it) == owner.counters[static_cast<std::size_t>(raise.counter)].target;
+}
+
+bool transfers_by_multiprocessors(const Plan& plan, const Message& message) {
+  const bool copies_within = message.kind == MessageKind::copy && message.peer == plan.rank;
+  return is_made_by_nccl(message.kind) || message.kind == MessageKind::store || copies_within;
+}
+
+MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank, const Message& message) {
+  if (transfers_by_multiprocessors(plans[static_cast<std::size_t>(rank)], message))
+    return MultiprocessorUse::transfers;
+  const auto in_order = [&](const Raise& raise) { return raised_in_order(plans, rank, raise); };
+  return std::ranges::all_of(message.raises, in_order) ? MultiprocessorUse::nothing
+                                                       : MultiprocessorUse::raises;
+}
+
+MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank) {
+  MultiprocessorUse most = MultiprocessorUse::nothing;
+  for (const Message& message : plans[static_cast<std::size_t>(rank)].messages)
+    most = std::max(most, multiprocessor_use(plans, rank, message));
+  return most;
+}
+
+MultiprocessorUse multiprocessor_use(std::span<const Plan> plans) {
+  MultiprocessorUse most = MultiprocessorUse::nothing;
+  for (const Plan& plan : plans) most = std::max(most, multiprocessor_use(plans, plan.rank));
+  return most;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+/// Numbers in messages and pictures.
+namespace flashoverlap {
+
+/// "134.2 MB".
+std::string readable_bytes(double bytes);
+
+/// "1,2,4", and of a long list the beginning: "1,1,1,1, ... (20,000 in all)".
+std::string readable_list(std::span<const int> values);
+
+/// "26,624".
+std::string grouped_digits(std::int64_t number);
+
+}  // namespace flashoverlap

@@ -1,0 +1,355 @@
+#include "plan/validate/abstract_run.hpp"
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "plan/message_rules.hpp"
+#include "plan/validate/knowledge.hpp"
+#include "plan/validate/symbolic_memory.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+class AbstractRun {
+ public:
+  AbstractRun(std::span<const Plan> plans, const Matching& matching, Findings& findings)
+      : plans_(plans),
+        matching_(matching),
+        findings_(findings),
+        numbers_(plans),
+        memory_(plans, matching, numbers_, findings),
+        nothing_(plans.size(), numbers_.count()),
+        counters_(numbers_.count(), Counted{nothing_}),
+        collectives_begun_(matching.collectives.size(), 0) {
+    for (const Plan& plan : plans) {
+      Rank& rank = ranks_.emplace_back(
+          Rank{.stream = nothing_, .start = nothing_, .copies = nothing_, .tiles = nothing_});
+      rank.stream.learn_begun(plan.rank);
+      rank.tiles.learn_begun(plan.rank);
+      rank.tiles.learn_all_tiles(plan.rank);
+      for (std::int32_t index = 0; index < std::ssize(plan.tiles); ++index) {
+        const Tile& tile = plan.tiles[static_cast<std::size_t>(index)];
+        for_each_awaited(plan, tile, [&](std::int32_t counter) {
+          counted(plan.rank, counter).waiting_tiles.push_back(index);
+        });
+      }
+    }
+  }
+
+  /// Whether everything ran.
+  bool run() {
+    bool moved = true;
+    while (moved && !findings_.full()) {
+      moved = false;
+      for (std::int32_t rank = 0; rank < std::ssize(plans_); ++rank) {
+        moved |= advance_tiles(rank);
+        moved |= advance_messages(rank);
+      }
+    }
+    bool done = true;
+    for (std::int32_t rank = 0; rank < std::ssize(plans_); ++rank)
+      done &= tiles_done(rank) && messages_done(rank);
+    return done;
+  }
+
+  void report_deadlock(Findings& findings) {
+    for (const Plan& plan : plans_) {
+      const Rank& rank = state(plan.rank);
+      if (!tiles_done(plan.rank)) {
+        const Tile& tile = plan.tiles[rank.next_tile];
+        findings.add(Violation::deadlock, "rank {}'s tile {} waits for ever: {}", plan.rank, rank.next_tile,
+                     progress_of(plan, first_missing(plan, tile)));
+      }
+      if (!messages_done(plan.rank)) {
+        findings.add(Violation::deadlock, "{} waits for ever: {}",
+                     describe({plan.rank, static_cast<std::int32_t>(rank.next_message)}, plans_),
+                     obstacle(plan, rank));
+      }
+    }
+  }
+
+  void check_end() {
+    std::vector<Knowledge> ends;
+    for (const Rank& rank : ranks_) {
+      ends.push_back(rank.stream);
+      ends.back().merge(rank.tiles);
+      ends.back().merge(rank.copies);
+    }
+    memory_.check_end(ends);
+    for (const auto& [raiser, owner, counter] : early_raises_) {
+      const Counted& raised = counted(owner, counter);
+      const bool known =
+          is_known({owner, raised.reset_by}, ends[static_cast<std::size_t>(raiser)], plans_, numbers_);
+      if (!known) {
+        findings_.add(Violation::credit,
+                      "rank {} may raise rank {}'s {} in the next run before it is reset in this one", raiser,
+                      owner, describe_counter(plans_[static_cast<std::size_t>(owner)], counter));
+      }
+    }
+  }
+
+ private:
+  struct Counted {
+    Knowledge knowledge;  // of all who raised it
+    std::int32_t value = 0;
+    std::size_t last_raiser = 0;
+    std::int32_t reset_by = none;  // message
+    std::vector<std::int32_t> waiting_tiles{};
+  };
+
+  /// What the tiles know that wait for the same counters.
+  struct TileKnowledge {
+    std::vector<Knowledge> operands;  // when it reads its operands, by parts of k (see `Plan::wait_depth`)
+    Knowledge knowledge;              // when it stores its result
+    std::size_t number;
+  };
+
+  struct Rank {
+    std::size_t next_tile = 0;
+    std::size_t next_message = 0;
+    bool begun = false;  // the next message has passed its waits
+    std::size_t open_transfers = 0;
+    Knowledge stream;  // after the last message, or of the one that has begun
+    Knowledge start;   // of the stream, when the exchange that has begun did
+    Knowledge copies;  // after the last copy to a peer
+    Knowledge tiles;   // of all tiles
+    std::map<std::pair<std::int32_t, std::int32_t>, TileKnowledge>
+        tile_knowledge{};  // by start_wait, store_wait
+  };
+
+  Rank& state(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  const Plan& plan_of(std::int32_t rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  Counted& counted(std::int32_t rank, std::int32_t counter) { return counters_[numbers_.of(rank, counter)]; }
+  bool tiles_done(std::int32_t rank) { return state(rank).next_tile == plan_of(rank).tiles.size(); }
+  bool messages_done(std::int32_t rank) { return state(rank).next_message == plan_of(rank).messages.size(); }
+
+  bool reached(std::int32_t rank, std::int32_t counter) {
+    return counted(rank, counter).value == plan_of(rank).counters[static_cast<std::size_t>(counter)].target;
+  }
+
+  /// The first counter that a tile waits for and that has not been reached; `none`: it can run.
+  std::int32_t first_missing(const Plan& plan, const Tile& tile) {
+    std::int32_t missing = none;
+    for_each_awaited(plan, tile, [&](std::int32_t counter) {
+      if (missing == none && !reached(plan.rank, counter)) missing = counter;
+    });
+    return missing;
+  }
+
+  bool advance_tiles(std::int32_t rank) {
+    const Plan& plan = plan_of(rank);
+    Rank& mine = state(rank);
+    const std::size_t first = mine.next_tile;
+    for (; mine.next_tile < plan.tiles.size(); ++mine.next_tile) {
+      const Tile& tile = plan.tiles[mine.next_tile];
+      if (first_missing(plan, tile) != none) break;
+      const TileKnowledge& known = knowledge_of(rank, tile);
+      memory_.run_tile(rank, static_cast<std::int32_t>(mine.next_tile), known.operands, known.knowledge);
+      if (tile.raise.rank != none)
+        raise(rank, tile.raise, plan.schedule.cluster_rows, known.knowledge, known.number);
+    }
+    return mine.next_tile > first;
+  }
+
+  const TileKnowledge& knowledge_of(std::int32_t rank, const Tile& tile) {
+    Rank& mine = state(rank);
+    const std::pair key{tile.start_wait, tile.store_wait};
+    const auto found = mine.tile_knowledge.find(key);
+    if (found != mine.tile_knowledge.end()) return found->second;
+    Knowledge knowledge = nothing_;
+    knowledge.learn_begun(rank);
+    std::vector<Knowledge> operands;
+    for (std::int32_t part = 0; part < start_waits(plan_of(rank), tile); ++part) {
+      knowledge.merge(counted(rank, tile.start_wait + part).knowledge);
+      operands.push_back(knowledge);
+    }
+    if (operands.empty()) operands.push_back(knowledge);
+    if (tile.store_wait != none) knowledge.merge(counted(rank, tile.store_wait).knowledge);
+    mine.tiles.merge(knowledge);
+    TileKnowledge known{std::move(operands), std::move(knowledge), ++raisers_};
+    return mine.tile_knowledge.emplace(key, std::move(known)).first->second;
+  }
+
+  // Raisers with the same number know the same, so the second one adds nothing.
+  void raise(std::int32_t raiser, const Raise& raise, std::int32_t times, const Knowledge& knowledge,
+             std::size_t number) {
+    const std::size_t id = numbers_.of(raise.rank, raise.counter);
+    Counted& target = counters_[id];
+    target.value += times;
+    if (target.last_raiser == number) return;
+    target.last_raiser = number;
+    target.knowledge.merge(knowledge);
+    target.knowledge.learn_counter(id);
+    if (!knowledge.begun(raise.rank)) early_raises_.insert({raiser, raise.rank, raise.counter});
+  }
+
+  bool advance_messages(std::int32_t rank) {
+    bool moved = false;
+    while (!messages_done(rank) && !state(rank).begun && try_begin(rank)) moved = true;
+    return moved;
+  }
+
+  bool try_begin(std::int32_t rank) {
+    const Plan& plan = plan_of(rank);
+    Rank& mine = state(rank);
+    const Message& message = plan.messages[mine.next_message];
+    if (message.after_tiles && !tiles_done(rank)) return false;
+    for (const Wait& wait : message.waits) {
+      if (!reached(rank, wait.counter)) return false;
+    }
+    mine.begun = true;
+    if (message.after_tiles) mine.stream.merge(mine.tiles);
+    for (const Wait& wait : message.waits) mine.stream.merge(counted(rank, wait.counter).knowledge);
+    for (const Wait& wait : message.waits) {
+      if (wait.reset) reset(rank, wait.counter);
+    }
+    transfer(rank, message);
+    return true;
+  }
+
+  void reset(std::int32_t rank, std::int32_t counter) {
+    Rank& mine = state(rank);
+    Counted& target = counted(rank, counter);
+    target.value = 0;
+    target.reset_by = static_cast<std::int32_t>(mine.next_message);
+    for (const std::int32_t tile : target.waiting_tiles) {
+      if (is_known({rank, tile, true}, mine.stream, plans_, numbers_)) continue;
+      findings_.add(Violation::race, "{} resets {}, for which tile {} may still be waiting",
+                    describe({rank, target.reset_by}, plans_), describe_counter(plan_of(rank), counter),
+                    tile);
+      return;
+    }
+  }
+
+  void transfer(std::int32_t rank, const Message& message) {
+    switch (message.kind) {
+      case MessageKind::signal:
+        complete(rank);
+        break;
+      case MessageKind::copy:
+      case MessageKind::store:
+        copy(rank, message);
+        break;
+      case MessageKind::exchange:
+        begin_exchange(rank);
+        break;
+      case MessageKind::all_reduce:
+      case MessageKind::reduce_scatter:
+      case MessageKind::all_gather:
+        begin_collective(rank);
+        break;
+    }
+  }
+
+  // What goes on beside the stream knows what that does, which learns nothing from it.
+  void copy(std::int32_t rank, const Message& message) {
+    Rank& mine = state(rank);
+    const bool beside = goes_on_beside(plan_of(rank), message);
+    if (beside) mine.copies.merge(mine.stream);
+    Knowledge& knowledge = beside ? mine.copies : mine.stream;
+    memory_.run_copy(rank, static_cast<std::int32_t>(mine.next_message), knowledge);
+    complete(rank, knowledge);
+  }
+
+  // A transfer happens as soon as both its sides have begun; a message is over when all its transfers are.
+  // Only the receiver learns from it, as a send may end before its receive begins; and only for what comes
+  // behind the message, whose transfers go on side by side.
+  void begin_exchange(std::int32_t rank) {
+    Rank& mine = state(rank);
+    const auto& transfers = matching_.transfers_of[static_cast<std::size_t>(rank)][mine.next_message];
+    mine.open_transfers = transfers.size();
+    mine.start = mine.stream;
+    if (transfers.empty()) complete(rank);
+    for (const std::size_t index : transfers) {
+      const Transfer& transfer = matching_.transfers[index];
+      if (!in_message(transfer.source, transfer.send_message) ||
+          !in_message(transfer.target, transfer.receive_message)) {
+        continue;
+      }
+      Rank& source = state(transfer.source);
+      Rank& target = state(transfer.target);
+      memory_.run_transfer(transfer, source.start, target.start);
+      if (transfer.source != transfer.target) target.stream.merge(source.start);
+      const bool same_message =
+          transfer.source == transfer.target && transfer.send_message == transfer.receive_message;
+      if (--source.open_transfers == 0) complete(transfer.source);
+      if (!same_message && --target.open_transfers == 0) complete(transfer.target);
+    }
+  }
+
+  bool in_message(std::int32_t rank, std::int32_t message) {
+    return state(rank).begun && state(rank).next_message == static_cast<std::size_t>(message);
+  }
+
+  void begin_collective(std::int32_t rank) {
+    const auto call = static_cast<std::size_t>(
+        matching_.collective_of[static_cast<std::size_t>(rank)][state(rank).next_message]);
+    if (++collectives_begun_[call] < plans_.size()) return;
+    std::vector<Knowledge> starts;
+    for (const Rank& member : ranks_) starts.push_back(member.stream);
+    Knowledge together = nothing_;
+    for (const Knowledge& start : starts) together.merge(start);
+    memory_.run_collective(matching_.collectives[call], starts, together);
+    for (std::int32_t member = 0; member < std::ssize(ranks_); ++member) {
+      state(member).stream = together;
+      complete(member);
+    }
+  }
+
+  void complete(std::int32_t rank) { complete(rank, state(rank).stream); }
+
+  void complete(std::int32_t rank, Knowledge& knowledge) {
+    Rank& mine = state(rank);
+    const Message& message = plan_of(rank).messages[mine.next_message];
+    knowledge.learn_message(rank, goes_on_beside(plan_of(rank), message),
+                            static_cast<std::int32_t>(mine.next_message));
+    ++raisers_;
+    for (const Raise& raised : message.raises) raise(rank, raised, 1, knowledge, raisers_);
+    mine.begun = false;
+    ++mine.next_message;
+  }
+
+  std::string progress_of(const Plan& plan, std::int32_t counter) {
+    return fmt::format("{} is {} of {}", describe_counter(plan, counter), counted(plan.rank, counter).value,
+                       plan.counters[static_cast<std::size_t>(counter)].target);
+  }
+
+  std::string obstacle(const Plan& plan, const Rank& rank) {
+    const Message& message = plan.messages[rank.next_message];
+    if (rank.begun) return "its partners never begin theirs";
+    for (const Wait& wait : message.waits) {
+      if (!reached(plan.rank, wait.counter)) return progress_of(plan, wait.counter);
+    }
+    return "the rank's tiles never end";
+  }
+
+  std::span<const Plan> plans_;
+  const Matching& matching_;
+  Findings& findings_;
+  CounterNumbers numbers_;
+  SymbolicMemory memory_;
+  Knowledge nothing_;
+  std::vector<Counted> counters_;
+  std::vector<Rank> ranks_;
+  std::vector<std::size_t> collectives_begun_;
+  std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> early_raises_;  // raiser, owner, counter
+  std::size_t raisers_ = 0;
+};
+
+}  // namespace
+
+void run_abstractly(std::span<const Plan> plans, const Matching& matching, Findings& findings) {
+  Findings on_the_way = findings;
+  AbstractRun run(plans, matching, on_the_way);
+  const bool done = run.run();
+  if (!done && !on_the_way.full()) {
+    run.report_deadlock(findings);
+    return;
+  }
+  if (done) run.check_end();
+  findings = std::move(on_the_way);
+}
+
+}  // namespace flashoverlap

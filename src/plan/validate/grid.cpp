@@ -1,0 +1,209 @@
+#include "plan/validate/grid.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "flashoverlap/error.hpp"
+#include "plan/grouping.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+constexpr std::size_t max_cells = 200'000'000;
+
+/// Positions at which an extent is cut, sorted. What is added counts from the next `settle` on.
+class CutList {
+ public:
+  void add(std::int32_t position) { added_.push_back(position); }
+
+  /// Tiles name the same columns again and again: settles before the list grows out of proportion.
+  void keep_short() {
+    if (added_.size() > 1024 && added_.size() > 2 * positions_.size()) settle();
+  }
+
+  void settle() {
+    if (added_.empty()) return;
+    const auto settled = static_cast<std::ptrdiff_t>(positions_.size());
+    std::sort(added_.begin(), added_.end());
+    positions_.insert(positions_.end(), added_.begin(), added_.end());
+    std::inplace_merge(positions_.begin(), positions_.begin() + settled, positions_.end());
+    positions_.erase(std::unique(positions_.begin(), positions_.end()), positions_.end());
+    added_.clear();
+  }
+
+  /// The cuts in [first, first + count], as far as they are settled.
+  std::span<const std::int32_t> within(std::int32_t first, std::int32_t count) const {
+    const auto begin = std::lower_bound(positions_.begin(), positions_.end(), first);
+    const auto end = std::upper_bound(begin, positions_.end(), first + count);
+    return {begin, end};
+  }
+  const std::vector<std::int32_t>& positions() const { return positions_; }
+
+ private:
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> added_;
+};
+
+/// Cuts of all buffers: rows for each buffer by itself, columns for all buffers of one width together, as
+/// rows are only ever moved whole.
+class Cuts {
+ public:
+  explicit Cuts(std::span<const Plan> plans) : plans_(plans) {
+    for (const Plan& plan : plans) {
+      rows_.emplace_back();
+      for (std::size_t role = 0; role < buffer_count; ++role) {
+        const Buffer& buffer = plan.buffers[role];
+        cut_rows(plan.rank, static_cast<BufferRole>(role), 0, static_cast<std::int32_t>(buffer.rows));
+        cut_columns(buffer.cols, 0, static_cast<std::int32_t>(buffer.cols));
+      }
+    }
+  }
+
+  void cut_rows(std::int32_t rank, BufferRole role, std::int32_t first, std::int32_t count) {
+    CutList& cuts = rows(rank, role);
+    cuts.add(first);
+    cuts.add(first + count);
+    cuts.keep_short();
+  }
+  void cut_region(std::int32_t rank, const Region& region) {
+    cut_rows(rank, region.buffer, region.row, region.rows);
+  }
+  void cut_columns(std::int64_t width, std::int32_t first, std::int32_t count) {
+    CutList& cuts = columns_[width];
+    cuts.add(first);
+    cuts.add(first + count);
+    cuts.keep_short();
+  }
+
+  void settle() {
+    for (auto& buffers : rows_) {
+      for (CutList& cuts : buffers) cuts.settle();
+    }
+    for (auto& [width, cuts] : columns_) cuts.settle();
+  }
+
+  /// Carries cuts from one region to another and back; whether there was one to carry. Both lists must be
+  /// settled.
+  bool share(const RowLink& link) {
+    CutList& source = rows(link.from_rank, link.from.buffer);
+    CutList& target = rows(link.to_rank, link.to.buffer);
+    const std::int32_t shift = link.to.row - link.from.row;
+    const auto here = source.within(link.from.row, link.from.rows);
+    const auto there = target.within(link.to.row, link.to.rows);
+    const auto same = [shift](std::int32_t a, std::int32_t b) { return a + shift == b; };
+    if (std::equal(here.begin(), here.end(), there.begin(), there.end(), same)) return false;
+    for (const std::int32_t position : there) source.add(position - shift);
+    for (const std::int32_t position : here) target.add(position + shift);
+    return true;
+  }
+
+  const CutList& columns(std::int64_t width) const { return columns_.at(width); }
+  CutList& rows(std::int32_t rank, BufferRole role) {
+    return rows_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
+  }
+
+  void cut_tile(const Plan& plan, const Tile& tile) {
+    for_each_stored_piece(plan, tile,
+                          [&](std::int32_t, std::int32_t rank, std::int32_t row, std::int32_t count) {
+                            for (const Plan& target : plans_) {
+                              if (rank != every_rank && rank != target.rank) continue;
+                              cut_rows(target.rank, tile.buffer, row, count);
+                              cut_columns(target.buffer(tile.buffer).cols, tile.store_col, tile.cols);
+                            }
+                          });
+    for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
+      cut_rows(plan.rank, tile.a_buffer, tile.a_row + block * plan.a_blocks.row_stride, tile.rows);
+    }
+    cut_rows(plan.rank, tile.b_buffer, tile.b_row, tile.cols);
+    if (tile.addend_row == none) return;
+    for (std::int32_t partial = 0; partial < plan.addends.count; ++partial) {
+      cut_rows(plan.rank, BufferRole::inbox, tile.addend_row + partial * plan.addends.row_stride, tile.rows);
+    }
+    cut_columns(plan.buffer(BufferRole::inbox).cols, tile.col, tile.cols);
+  }
+
+  /// At the columns of an operand that are waited for, or moved, by themselves.
+  void cut_parts(const Plan& plan) {
+    const auto k = static_cast<std::int32_t>(plan.problem.k);
+    if (plan.wait_depth != none) {
+      for (std::int32_t first = 0; first < k; first += std::min(plan.wait_depth, k - first))
+        cut_columns(k, first, 0);
+    }
+    for (const Message& message : plan.messages) {
+      if (message.cols != none)
+        cut_columns(plan.buffer(message.source.buffer).cols, message.col, message.cols);
+    }
+  }
+
+  void cut_output(const Plan& plan) {
+    const Output& output = plan.output;
+    const Reorder& reorder = output.reorder;
+    const std::int64_t width = plan.buffer(BufferRole::out).cols;
+    std::int32_t row = 0;
+    for (const RowOrigin& origin : output.origins) {
+      if (reorder.first_row.empty()) cut_rows(plan.rank, BufferRole::out, row, origin.rows);
+      row += origin.rows;
+    }
+    if (reorder.first_row.empty()) return;
+    const std::int64_t column_blocks = divide_up(output.cols, reorder.block_cols);
+    for (std::size_t block = 0; block < reorder.first_row.size(); ++block) {
+      const auto done = static_cast<std::int64_t>(block) / column_blocks * reorder.block_rows;
+      cut_rows(plan.rank, BufferRole::out, reorder.first_row[block],
+               static_cast<std::int32_t>(std::min<std::int64_t>(reorder.block_rows, output.rows - done)));
+    }
+    cut_columns(width, 0, static_cast<std::int32_t>(output.cols - (column_blocks - 1) * reorder.block_cols));
+  }
+
+ private:
+  std::span<const Plan> plans_;
+  std::vector<std::array<CutList, buffer_count>> rows_;
+  std::map<std::int64_t, CutList> columns_;
+};
+
+}  // namespace
+
+Grid::Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts)
+    : row_cuts_(std::move(row_cuts)), col_cuts_(std::move(col_cuts)), cells_(bands() * columns()) {}
+
+std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t cut) {
+  return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
+}
+
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links) {
+  Cuts cuts(plans);
+  for (const Plan& plan : plans) {
+    for (const Tile& tile : plan.tiles) cuts.cut_tile(plan, tile);
+    cuts.cut_parts(plan);
+    cuts.cut_output(plan);
+  }
+  for (const RowLink& link : links) {
+    cuts.cut_region(link.from_rank, link.from);
+    cuts.cut_region(link.to_rank, link.to);
+  }
+  cuts.settle();
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const RowLink& link : links) moved |= cuts.share(link);
+    cuts.settle();
+  }
+  std::vector<RankGrids> all;
+  std::size_t cells = 0;
+  for (const Plan& plan : plans) {
+    RankGrids& grids = all.emplace_back();
+    for (std::size_t role = 0; role < buffer_count; ++role) {
+      const auto& rows = cuts.rows(plan.rank, static_cast<BufferRole>(role)).positions();
+      const auto& cols = cuts.columns(plan.buffers[role].cols).positions();
+      cells += (rows.size() - 1) * (cols.size() - 1);
+      if (cells > max_cells) {
+        throw InvalidPlan(fmt::format(
+            "the plans cut their buffers into more than {} pieces, too many to follow", max_cells));
+      }
+      grids[role] = Grid(rows, cols);
+    }
+  }
+  return all;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+#include "plan/validate/knowledge.hpp"
+
+namespace flashoverlap {
+
+/// Rows × columns of one buffer of one rank, cut so finely that no access of any plan covers part of a cell.
+class Grid {
+ public:
+  enum class Content : std::uint8_t { garbage, operand_a, operand_b, partial };
+
+  /// What a cell holds: rows of an operand of one rank, or a part of C summed over `ranks`, from (row, col)
+  /// on.
+  struct Value {
+    std::uint64_t ranks = 0;
+    std::int32_t row = 0;
+    std::int32_t col = 0;
+    Content content = Content::garbage;
+    bool operator==(const Value&) const = default;
+  };
+
+  struct Cell {
+    Value value;
+    Event writer;
+    std::int32_t last_read = none;  ///< index into the list of reads since the last write
+  };
+
+  Grid() : Grid({0}, {0}) {}
+  Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts);
+
+  /// The band of rows that begins at `row`, the column of cells that begins at `col`: both must be cuts.
+  std::size_t band(std::int32_t row) const { return position(row_cuts_, row); }
+  std::size_t column(std::int32_t col) const { return position(col_cuts_, col); }
+  std::int32_t first_row(std::size_t band) const { return row_cuts_[band]; }
+  std::int32_t first_col(std::size_t column) const { return col_cuts_[column]; }
+  std::size_t bands() const { return row_cuts_.size() - 1; }
+  std::size_t columns() const { return col_cuts_.size() - 1; }
+  Cell& cell(std::size_t band, std::size_t column) { return cells_[band * columns() + column]; }
+
+ private:
+  static std::size_t position(const std::vector<std::int32_t>& cuts, std::int32_t cut);
+
+  std::vector<std::int32_t> row_cuts_;
+  std::vector<std::int32_t> col_cuts_;
+  std::vector<Cell> cells_;
+};
+
+/// Rows of one region that become rows of another, in order.
+struct RowLink {
+  std::int32_t from_rank;
+  std::int32_t to_rank;
+  Region from;
+  Region to;
+};
+
+using RankGrids = std::array<Grid, buffer_count>;  // by role
+
+/// The grids of all ranks' buffers. Regions that are linked are cut alike. Throws `InvalidPlan` where memory
+/// for the cells would be out of all proportion.
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links);
+
+/// Calls visit(first row of the tile, target rank, row of the buffer, rows) for each piece of a tile that is
+/// stored in one piece. `every_rank` is passed on as it is.
+template <typename Visit>
+void for_each_stored_piece(const Plan& plan, const Tile& tile, Visit&& visit) {
+  if (tile.row_map == none) {
+    const std::int32_t piece = tile.part_rows == none ? tile.rows : tile.part_rows;
+    for (std::int32_t first = 0; first < tile.rows; first += piece) {
+      visit(first, tile.rank, stored_at(plan, tile, first).row, std::min(piece, tile.rows - first));
+    }
+    return;
+  }
+  std::int32_t first = 0;
+  for (std::int32_t row = 1; row <= tile.rows; ++row) {
+    const RowTarget start = stored_at(plan, tile, first);
+    if (row < tile.rows && stored_at(plan, tile, row) == RowTarget{start.rank, start.row + row - first})
+      continue;
+    visit(first, start.rank, start.row, row - first);
+    first = row;
+  }
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,60 @@
+#include "plan/validate/knowledge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap {
+
+CounterNumbers::CounterNumbers(std::span<const Plan> plans) {
+  std::size_t next = 0;
+  for (const Plan& plan : plans) {
+    first_.push_back(next);
+    next += plan.counters.size();
+  }
+  first_.push_back(next);
+}
+
+Knowledge::Knowledge(std::size_t ranks, std::size_t counters)
+    : messages_(2 * ranks, -1), counters_(counters / 64 + 1, 0) {}
+
+void Knowledge::merge(const Knowledge& other) {
+  for (std::size_t place = 0; place < messages_.size(); ++place)
+    messages_[place] = std::max(messages_[place], other.messages_[place]);
+  for (std::size_t word = 0; word < counters_.size(); ++word) counters_[word] |= other.counters_[word];
+  all_tiles_ |= other.all_tiles_;
+}
+
+void Knowledge::learn_begun(std::int32_t rank) {
+  std::int32_t& done = messages_[place(rank, false)];
+  done = std::max(done, 0);
+}
+
+void Knowledge::learn_message(std::int32_t rank, bool beside, std::int32_t index) {
+  std::int32_t& done = messages_[place(rank, beside)];
+  done = std::max(done, index + 1);
+}
+
+bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Plan> plans,
+              const CounterNumbers& numbers) {
+  if (event.rank == none) return true;
+  const Plan& plan = plans[static_cast<std::size_t>(event.rank)];
+  const auto index = static_cast<std::size_t>(event.index);
+  if (!event.is_tile)
+    return knowledge.message_done(event.rank, goes_on_beside(plan, plan.messages[index]), event.index);
+  if (knowledge.all_tiles_done(event.rank)) return true;
+  const Raise& raise = plan.tiles[index].raise;
+  return raise.rank != none && knowledge.counter_reached(numbers.of(raise.rank, raise.counter));
+}
+
+std::string describe(const Event& event, std::span<const Plan> plans) {
+  if (event.rank == none) return "an earlier run";
+  const Plan& plan = plans[static_cast<std::size_t>(event.rank)];
+  if (event.is_tile) return fmt::format("rank {}'s tile {}", event.rank, event.index);
+  const Message& message = plan.messages[static_cast<std::size_t>(event.index)];
+  return fmt::format("rank {}'s message {} ({})", event.rank, event.index, name(message.kind));
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include "plan/row_routes.hpp"
+#include "plan/validate/findings.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+/// Rows that a natural result must have.
+std::vector<RowOrigin> natural_origins(const Problem& problem, std::int32_t rank) {
+  const auto rows = static_cast<std::int32_t>(gemm_shape(problem, rank).rows);
+  switch (problem.operation) {
+    case Operation::gemm_all_reduce:
+      return {{none, 0, rows, 0}};
+    case Operation::gemm_reduce_scatter: {
+      const std::int32_t owned = rows / problem.ranks;
+      return {{none, rank * owned, owned, 0}};
+    }
+    case Operation::all_gather_gemm:
+    case Operation::all_to_all_gemm:
+      return {{rank, 0, rows, 0}};
+    case Operation::gemm_all_to_all:
+      break;
+  }
+  std::vector<RowOrigin> origins;
+  const RowRoutes routes(problem);
+  const auto width = static_cast<std::int32_t>(problem.n / problem.ranks);
+  for (std::int32_t source = 0; source < problem.ranks; ++source) {
+    if (problem.exchange == Exchange::heads) {
+      origins.push_back({source, 0, static_cast<std::int32_t>(problem.m), rank * width});
+    } else {
+      for (const RowRoutes::Run& run : routes.runs(source)) {
+        if (run.target == rank) origins.push_back({source, run.first, run.rows, 0});
+      }
+    }
+  }
+  return origins;
+}
+
+/// Adjacent runs joined and empty ones dropped, so that equal rows compare equal.
+std::vector<RowOrigin> joined(const std::vector<RowOrigin>& origins) {
+  std::vector<RowOrigin> runs;
+  for (const RowOrigin& origin : origins) {
+    if (origin.rows == 0) continue;
+    if (!runs.empty() && runs.back().rank == origin.rank && runs.back().col == origin.col &&
+        runs.back().row + runs.back().rows == origin.row) {
+      runs.back().rows += origin.rows;
+    } else {
+      runs.push_back(origin);
+    }
+  }
+  return runs;
+}
+
+// A tiled ReduceScatter chooses which rows a rank keeps; together the ranks must keep every row once.
+void check_shared_out(std::span<const Plan> plans, Findings& findings) {
+  std::vector<RowOrigin> kept;
+  for (const Plan& plan : plans)
+    kept.insert(kept.end(), plan.output.origins.begin(), plan.output.origins.end());
+  std::sort(kept.begin(), kept.end(), [](const RowOrigin& a, const RowOrigin& b) { return a.row < b.row; });
+  const std::vector<RowOrigin> runs = joined(kept);
+  const RowOrigin all{none, 0, static_cast<std::int32_t>(plans[0].problem.m), 0};
+  if (runs != std::vector{all}) {
+    findings.add(Violation::wrong_value, "the rows that the ranks say they keep are not each row of C once");
+  }
+}
+
+}  // namespace
+
+void find_origin_violations(std::span<const Plan> plans, Findings& findings) {
+  const Plan& first = plans[0];
+  if (first.problem.operation == Operation::gemm_reduce_scatter && first.schedule.layout == Layout::tiled) {
+    check_shared_out(plans, findings);
+    return;
+  }
+  for (const Plan& plan : plans) {
+    if (joined(plan.output.origins) != joined(natural_origins(plan.problem, plan.rank))) {
+      findings.add(Violation::wrong_value,
+                   "rank {}: the plan's output rows are not the ones that {} delivers", plan.rank,
+                   name(plan.problem.operation));
+    }
+  }
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,57 @@
+#include "flashoverlap/validate.hpp"
+
+#include "flashoverlap/error.hpp"
+#include "plan/matching.hpp"
+#include "plan/validate/abstract_run.hpp"
+#include "plan/validate/findings.hpp"
+
+namespace flashoverlap {
+
+std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit) {
+  Findings findings(limit);
+  for (const auto pass : {find_structure_violations, find_coverage_violations, find_counter_violations}) {
+    pass(plans, findings);
+    if (!findings.empty()) return findings.take();
+  }
+  const Matching matching = match_messages(plans);
+  for (const std::string& difference : matching.differences)
+    findings.add(Violation::matching, "{}", difference);
+  if (!findings.empty()) return findings.take();
+  try {
+    run_abstractly(plans, matching, findings);
+  } catch (const InvalidPlan& error) {
+    findings.add(Violation::structure, "{}", error.what());
+  }
+  if (findings.empty()) find_origin_violations(plans, findings);
+  return findings.take();
+}
+
+void validate(std::span<const Plan> plans) {
+  const std::vector<Finding> findings = find_violations(plans, 1);
+  if (findings.empty()) return;
+  throw InvalidPlan(fmt::format("{}: {}", name(findings[0].violation), findings[0].detail));
+}
+
+std::string_view name(Violation violation) {
+  switch (violation) {
+    case Violation::structure:
+      return "structure";
+    case Violation::coverage:
+      return "coverage";
+    case Violation::counter:
+      return "counter";
+    case Violation::matching:
+      return "matching";
+    case Violation::deadlock:
+      return "deadlock";
+    case Violation::race:
+      return "race";
+    case Violation::credit:
+      return "credit";
+    case Violation::wrong_value:
+      return "wrong value";
+  }
+  return "?";
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,65 @@
+#include "search/prediction.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "flashoverlap/planner.hpp"
+#include "plan/message_needs.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// What the messages of a schedule run on multiprocessors, whatever its groups are.
+MultiprocessorUse use_of(const Problem& problem, Schedule schedule) {
+  schedule.groups.clear();
+  schedule.waves_per_group = 1 << 20;
+  schedule.first_multiprocessors = 0;
+  return multiprocessor_use(make_plans(problem, schedule));
+}
+
+/// The longest time that any rank spends in any one lane.
+double busiest_lane(const Simulation& simulation) {
+  std::map<std::pair<int, Lane>, double> busy;
+  for (const Interval& interval : simulation.timeline) {
+    busy[{interval.rank, interval.lane}] += interval.end_us - interval.start_us;
+  }
+  double longest = 0;
+  for (const auto& [lane, time] : busy) longest = std::max(longest, time);
+  return longest;
+}
+
+}  // namespace
+
+void share_multiprocessors(Schedule& schedule, const Problem& problem, const Machine& machine) {
+  schedule.comm_multiprocessors = 0;
+  schedule.multiprocessors = std::max(machine.multiprocessors, schedule.cluster_rows);
+  if (schedule.strategy == Strategy::sequential) return;  // the GEMM has ended, or not begun, meanwhile
+  switch (use_of(problem, schedule)) {
+    case MultiprocessorUse::transfers:
+      schedule.comm_multiprocessors = machine.comm_multiprocessors;
+      break;
+    case MultiprocessorUse::raises:
+      schedule.comm_multiprocessors = std::min(raising_multiprocessors, machine.comm_multiprocessors);
+      break;
+    case MultiprocessorUse::nothing:
+      break;
+  }
+  schedule.multiprocessors =
+      std::max(machine.multiprocessors - schedule.comm_multiprocessors, schedule.cluster_rows);
+}
+
+Prediction predict(std::span<const Plan> plans, const Machine& machine) {
+  const Problem& problem = plans.front().problem;
+  Schedule schedule = plans.front().schedule;
+  schedule.strategy = Strategy::sequential;
+  schedule.layout = Layout::natural;
+  schedule.groups.clear();
+  schedule.rounds = 1;
+  schedule.first_multiprocessors = 0;
+  share_multiprocessors(schedule, problem, machine);
+  const Simulation sequential = simulate(make_plans(problem, schedule), machine);
+  return {simulate(plans, machine), sequential.latency_us, busiest_lane(sequential)};
+}
+
+}  // namespace flashoverlap

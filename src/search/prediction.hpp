@@ -1,0 +1,28 @@
+/// What a plan is predicted to take on a machine, beside what it is measured by.
+#pragma once
+
+#include <span>
+
+#include "flashoverlap/machine.hpp"
+#include "flashoverlap/plan.hpp"
+#include "flashoverlap/simulate.hpp"
+
+namespace flashoverlap {
+
+/// Multiprocessors that are enough for kernels which only raise counters.
+inline constexpr int raising_multiprocessors = 2;
+
+/// Divides the machine's multiprocessors between the GEMM and what the schedule's messages run on them.
+void share_multiprocessors(Schedule& schedule, const Problem& problem, const Machine& machine);
+
+struct Prediction {
+  Simulation simulation;
+  double sequential_us = 0;  ///< the same problem without overlap, on all multiprocessors
+  double bound_us = 0;  ///< the longer of its GEMM and its communication: what perfect overlap would take
+
+  double speed_up() const { return sequential_us / simulation.latency_us; }
+};
+
+Prediction predict(std::span<const Plan> plans, const Machine& machine);
+
+}  // namespace flashoverlap

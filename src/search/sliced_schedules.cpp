@@ -1,0 +1,162 @@
+#include "search/sliced_schedules.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "flashoverlap/planner.hpp"
+#include "plan/grouping.hpp"
+#include "plan/message_needs.hpp"
+#include "search/kernel_schedules.hpp"
+#include "search/prediction.hpp"
+
+namespace flashoverlap {
+namespace {
+
+std::vector<int> useful_counts(const KernelFamily& family, const Problem& problem, Strategy strategy,
+                               int multiprocessors, const std::vector<int>& comm_multiprocessors) {
+  const std::vector<Plan> plans =
+      make_plans(problem, kernel_schedule(family, problem, strategy, Layout::natural, multiprocessors, 0));
+  switch (multiprocessor_use(plans)) {
+    case MultiprocessorUse::transfers:
+      return comm_multiprocessors;
+    case MultiprocessorUse::raises:
+      return {raising_multiprocessors};
+    case MultiprocessorUse::nothing:
+      break;
+  }
+  return {0};
+}
+
+/// Whether slices of an operand are gathered, so that rounds are parts of k.
+bool gathers_slices(const Problem& problem) {
+  return communicates_first(problem.operation);
+}
+
+/// Whether a good part of the GEMM would wait for what is gathered.
+bool has_few_waves(const Problem& problem, const Schedule& schedule) {
+  constexpr int many_waves = 8;
+  return wave_count(schedule, entry_count(schedule, problem.m, problem.n)) <= many_waves;
+}
+
+/// Of what is grouped: a slice, or for `signal` the whole GEMM.
+int waves(const Problem& problem, const Schedule& schedule) {
+  if (schedule.strategy == Strategy::signal) return grouped_waves(problem, schedule);
+  const std::int64_t parts = std::int64_t{problem.ranks} * (gathers_slices(problem) ? 1 : schedule.rounds);
+  const bool by_cols = gathers(problem, Operand::b);
+  const std::int64_t entries = by_cols ? entry_count(schedule, problem.m, divide_up(problem.n, parts))
+                                       : entry_count(schedule, divide_up(problem.m, parts), problem.n);
+  return wave_count(schedule, entries);
+}
+
+/// More would leave some empty, or make parts of k that are too small for the links. Parts of k are for tiles
+/// that would wait for whole rows, which those behind the first waves do not.
+std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
+  constexpr std::int64_t least_depth = 256;
+  if (!works_in_rounds(problem, schedule.strategy)) return 1;
+  if (gathers_slices(problem)) {
+    return has_few_waves(problem, schedule) ? std::max<std::int64_t>(1, problem.k / least_depth) : 1;
+  }
+  if (problem.operation == Operation::gemm_all_reduce)
+    return most_shared_rounds(schedule, problem.m, problem.ranks);
+  return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
+}
+
+/// Whether tiles are stored to peers.
+bool stores_tiles(const Problem& problem, Strategy strategy) {
+  return strategy == Strategy::store && !communicates_first(problem.operation);
+}
+
+/// Kernels from which one is chosen, the one that is expected to be fastest first. What tiles store to peers
+/// travels in lines of 128 bytes, so a tile that begins between two takes a quarter more of the link.
+std::vector<Schedule> eligible_kernels(const KernelFamily& family, const Problem& problem, Strategy strategy,
+                                       int multiprocessors) {
+  constexpr double near = 1.15;
+  constexpr double any = 100;
+  constexpr int line_elements = 64;
+  const bool in_lines = stores_tiles(problem, strategy);
+  std::vector<Schedule> kernels =
+      kernel_schedules(family, problem, strategy, Layout::natural, multiprocessors, 0, in_lines ? any : near);
+  if (in_lines)
+    std::erase_if(kernels, [](const Schedule& each) { return each.tile_cols % line_elements != 0; });
+  return kernels;
+}
+
+/// The kernel that is expected to be fastest; where peers write what tiles read, or tiles what peers read,
+/// the two that are, as what is late delays one more than the other; and where it makes few waves, the one
+/// with the smallest tiles: more waves leave more to communicate beside. Slow links have more to gain.
+std::vector<Schedule> kernels(const KernelFamily& family, const Problem& problem, Strategy strategy,
+                              int multiprocessors, int left_free) {
+  const int few_waves = strategy == Strategy::p2p ? 4 : 2;
+  const bool meets_peers =
+      stores_tiles(problem, strategy) || (gathers_slices(problem) && strategy != Strategy::signal);
+  std::vector<Schedule> all = eligible_kernels(family, problem, strategy, multiprocessors - left_free);
+  for (Schedule& schedule : all) schedule.comm_multiprocessors = left_free;
+  std::vector<Schedule> chosen{all.front()};
+  if (meets_peers && all.size() > 1) chosen.push_back(all[1]);
+  const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
+  if (std::ranges::count(chosen, smallest.tile_cols, &Schedule::tile_cols) == 0 &&
+      waves(problem, all.front()) <= few_waves)
+    chosen.push_back(smallest);
+  return chosen;
+}
+
+/// Whether every slice has as many waves, as lists of groups need.
+bool slices_are_alike(const Problem& problem, const Schedule& schedule) {
+  if (is_all_to_all(problem.operation)) return false;
+  if (problem.operation == Operation::all_gather_gemm) return true;
+  if (problem.operation == Operation::gemm_reduce_scatter && schedule.rounds == 1) return true;
+  return problem.m % (std::int64_t{problem.ranks} * schedule.rounds * entry_rows(schedule)) == 0;
+}
+
+/// A wave, then groups of `size`, and a wave at last: a short first group soon begins the communication, a
+/// short last one leaves little to compute behind it, and few groups between them cost NCCL little.
+std::vector<int> groups_between_waves(int waves, int size) {
+  std::vector<int> groups{1};
+  for (int left = waves - 2; left > 0; left -= groups.back()) groups.push_back(std::min(size, left));
+  groups.push_back(1);
+  return groups;
+}
+
+/// A schedule with each way to group that is worth a trial.
+void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Schedule schedule) {
+  const int count = waves(problem, schedule);
+  std::set<int> sizes;
+  for (const int groups : {1, 2, 4, 8}) sizes.insert(static_cast<int>(divide_up(count, groups)));
+  for (const int size : sizes) {
+    schedule.waves_per_group = std::max(1, size);
+    schedules.push_back(schedule);
+  }
+  if (schedule.strategy != Strategy::p2p || !slices_are_alike(problem, schedule)) return;
+  for (const int size : {2, 4}) {
+    if (size > count - 2) break;
+    schedule.groups = groups_between_waves(count, size);
+    schedules.push_back(schedule);
+  }
+}
+
+}  // namespace
+
+std::vector<Schedule> sliced_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
+                                       int multiprocessors, const std::vector<int>& comm_multiprocessors) {
+  std::vector<int> counts = useful_counts(family, problem, strategy, multiprocessors, comm_multiprocessors);
+  // Behind many waves there is time enough for a few multiprocessors.
+  constexpr std::size_t few_counts = 2;
+  if (gathers_slices(problem) && strategy == Strategy::store && counts.size() > few_counts &&
+      !has_few_waves(problem, kernels(family, problem, strategy, multiprocessors, counts.front()).front())) {
+    std::ranges::sort(counts);
+    counts.resize(few_counts);
+  }
+  std::vector<Schedule> schedules;
+  for (const int count : counts) {
+    for (Schedule schedule : kernels(family, problem, strategy, multiprocessors, count)) {
+      for (const int rounds : {1, 2, 4, 8}) {
+        if (rounds > most_rounds(problem, schedule)) break;
+        schedule.rounds = rounds;
+        add_groupings(schedules, problem, schedule);
+      }
+    }
+  }
+  return schedules;
+}
+
+}  // namespace flashoverlap

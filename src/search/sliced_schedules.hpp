@@ -1,0 +1,18 @@
+/// Schedules to measure where communication is hidden slice by slice, or comes before the GEMM.
+#pragma once
+
+#include <vector>
+
+#include "flashoverlap/kernels.hpp"
+#include "flashoverlap/problem.hpp"
+
+namespace flashoverlap {
+
+/// Of the kernel that is expected to be fastest, and another one where it makes few waves: slices whole and
+/// cut into groups, sums in some numbers of rounds. Where data is moved by multiprocessors, each number of
+/// `comm_multiprocessors` is tried; where they only raise counters few are left to that, and where they do
+/// not even that, none.
+std::vector<Schedule> sliced_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
+                                       int multiprocessors, const std::vector<int>& comm_multiprocessors);
+
+}  // namespace flashoverlap

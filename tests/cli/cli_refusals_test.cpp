@@ -1,0 +1,300 @@
+// What the command `flashoverlap` refuses, and how.
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/cli_runs.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using nlohmann::json;
+
+/// Command lines that break one rule each, with how the refusal begins.
+TEST_F(Cli, WrongInputIsRefusedInOneLine) {
+  write("nonsense.json", "nonsense");
+  write("empty.json", "");
+  write("version.json", "{\"schema_version\":99}");
+  write("machine.json", "{\"schema_version\":1,\"name\":7}");
+  write("two_lists.json", "[[0,0],[0,0]]");
+  write("far_ranks.json", "[[0,64]]");
+  write("floats.json", "[[0,0.5]]");
+  std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "COMMAND = (missing)"},
+      {{""}, "ARGUMENT = "},
+      {{"destroy"}, "ARGUMENT = destroy"},
+      {{"--m", "5"}, "ARGUMENT = --m"},
+      {{"demo", "plan"}, "ARGUMENT = plan"},
+      {{"demo", "--output"}, "--output = (missing)"},
+      {{"demo", "--output", ""}, "--output = \"\""},
+      {{"demo", "--seed", "-1"}, "--seed = -1"},
+      {{"demo", "--fast"}, "ARGUMENT = --fast"},
+      {{"plan"}, "OPERATION = (missing)"},
+      {{"plan", "gemm"}, "OPERATION = gemm"},
+      {{"plan", ""}, "OPERATION = \"\""},
+      {{"plan", "gemm_all_reduce\n"}, "OPERATION = \"gemm_all_reduce\\n\""},
+      {{"plan", std::string(10'000, 'x')}, "OPERATION = "},
+      {{"check", "--plan", "absent.json"}, "--plan = absent.json: cannot be opened: No such file"},
+      {{"check", "--plan", "."}, "--plan = .: must be a file"},
+      {{"check", "--plan", ""}, "--plan = \"\""},
+      {{"check", "--plan", "nonsense.json"}, "--plan nonsense.json: plan = line 1, column 2: is not JSON"},
+      {{"check", "--plan", "empty.json"}, "--plan empty.json: plan = line 1, column 1: is not JSON"},
+      {{"check", "--plan", "version.json"}, "--plan version.json: schema_version = 99"},
+      {{"check", "--plan", "version.json", "--m", "5"}, "--m = (given)"},
+      {{"check", "--plan", "version.json", "--strategy", "copy"}, "--strategy = (given)"},
+      {{"check", "--plan", "version.json", "--machine", "a800"}, "--machine = (given)"},
+      {{"check", "gemm_all_reduce", "--plan", "version.json"}, "OPERATION = (given)"},
+      {{"timeline", "--plan", "version.json"}, "--svg, --trace = (missing)"},
+      {{"timeline", "--plan", "version.json", "--svg", "a.svg"}, "--plan version.json: schema_version = 99"},
+  };
+
+  // A good command line after which one option goes wrong.
+  const std::vector<std::pair<std::string, std::vector<std::string>>> wrong_values{
+      {"--m",
+       {"0",
+        "-1",
+        "abc",
+        "12abc",
+        "1.5",
+        "1e3",
+        "",
+        " 5",
+        "5 ",
+        "+5",
+        "0x10",
+        "nan",
+        "inf",
+        "2147483648",
+        "9223372036854775808",
+        "99999999999999999999999",
+        "1,000",
+        "\x01",
+        "\xff\xfe",
+        "--n"}},
+      {"--n", {"0", "-7", "NaN", "18446744073709551617"}},
+      {"--k", {"0", "-7", "seven", "4294967296"}},
+      {"--ranks", {"0", "65", "-2", "two", "1000000000000"}},
+      {"--dtype", {"fp8", "BF16", "", "bf16,fp16"}},
+      {"--strategy", {"fast", "Signal", "", "0"}},
+      {"--layout", {"row", "", "naturaltiled"}},
+      {"--gather", {"c", "A", ""}},
+      {"--exchange", {"columns", ""}},
+      {"--tile",
+       {"64", "x", "64x", "x64", "0x64", "64x0", "-1x64", "64x64x64", "64*64", "5000x64", "64x99999999999",
+        ""}},
+      {"--cluster", {"0", "3", "-1", "two"}},
+      {"--multiprocessors", {"0", "-1", "5000", "many", ""}},
+      {"--comm-multiprocessors", {"-1", "5000", "few"}},
+      {"--first-multiprocessors", {"0", "5000", "few"}},
+      {"--raster", {"0", "-1", "1048577", "x"}},
+      {"--waves-per-group", {"0", "-1", "1048577", "0.5"}},
+      {"--groups", {"", ",", "1,", ",1", "1,,2", "0", "1,0", "-1", "1;2", "[1,2]", "99999999999", "1, 2"}},
+      {"--rounds", {"0", "-1", "1025", "x"}},
+      {"--destinations",
+       {"absent.json", ".", "nonsense.json", "empty.json", "far_ranks.json", "floats.json", ""}},
+      {"--random-destinations", {"-1", "x", "99999999999999999999", ""}},
+      {"--machine", {"h100", "", ".", "absent.json", "nonsense.json", "machine.json", "H200-NVLINK"}},
+      {"--save", {"", ".", "/absent/plans.json"}},
+  };
+  for (const auto& [option, values] : wrong_values) {
+    std::vector<std::string> good{"plan", "gemm_all_reduce"};
+    for (const std::string size : {"--m", "--n", "--k", "--ranks"}) {
+      if (size != option) good.insert(good.end(), {size, "64"});
+    }
+    for (const std::string& value : values) {
+      auto arguments = good;
+      arguments.insert(arguments.end(), {option, value});
+      cases.emplace_back(arguments, option);
+    }
+    good.push_back(option);
+    cases.emplace_back(good, option + " = (missing)");
+  }
+
+  // Shapes and schedules that cannot be planned, and options that do not go together.
+  const std::vector<std::pair<std::string, std::string>> lines{
+      {"plan gemm_reduce_scatter --m 7 --n 8 --k 9 --ranks 2", "--m = 7"},
+      {"plan all_gather_gemm --m 7 --n 8 --k 9 --ranks 2", "--m = 7"},
+      {"plan all_gather_gemm --m 8 --n 7 --k 9 --ranks 2 --gather b", "--n = 7"},
+      {"plan gemm_all_to_all --m 7 --n 8 --k 9 --ranks 2", "--m = 7"},
+      {"plan gemm_all_to_all --m 8 --n 7 --k 9 --ranks 2 --exchange heads", "--n = 7"},
+      {"plan all_to_all_gemm --m 8 --n 8 --k 9 --ranks 2 --exchange heads", "--k = 9"},
+      {"plan gemm_all_reduce --m 2147483647 --n 8 --k 9 --ranks 2", "--m = 2147483647"},
+      {"plan gemm_all_reduce --m 2147483647 --n 1 --k 1 --ranks 1 --tile 4096x1", "--m = 2147483647"},
+      {"plan gemm_all_reduce --m 8 --n 2147483647 --k 9 --ranks 64", "--n = 2147483647"},
+      {"plan gemm_all_reduce --m 100000 --n 100000 --k 8 --ranks 2 --tile 1x1", "--tile = 1x1"},
+      {"plan gemm_all_reduce --m 8192 --n 8192 --k 8 --ranks 64 --multiprocessors 1 --tile 64x64",
+       "--waves-per-group = 1"},
+      {"plan gemm_reduce_scatter --m 1048576 --n 8 --k 8 --ranks 64 --strategy copy --rounds 17",
+       "--rounds = 17"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --groups 1,2", "--groups = 1,2"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --groups 1 --waves-per-group 1",
+       "--waves-per-group = (given): cannot be combined with --groups"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --waves-per-group 1",
+       "--waves-per-group = (given): cannot be combined with --search"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --gather b", "--gather = (given): is for"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --exchange heads", "--exchange = (given): is for"},
+      {"timeline gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --svg same --trace same", "--trace = same"},
+      {"timeline gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --svg same --trace ./same",
+       "--trace = ./same: must be another file than --svg"},
+      {"timeline --plan two_lists.json --svg two_lists.json",
+       "--svg = two_lists.json: must be another file than --plan"},
+      {"plan " + small + " --save same --save-machine same",
+       "--save-machine = same: must be another file than --save"},
+      {"plan " + small + " --machine machine.json --save machine.json",
+       "--save = machine.json: must be another file than --machine"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --strategy sequential --waves-per-group 2",
+       "--waves-per-group = (given): is not for strategy sequential"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --multiprocessors 133",
+       "--multiprocessors = 133: must be at most 132, those of h200-nvlink"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --first-multiprocessors 133",
+       "--first-multiprocessors = 133: must be at most 132, those of h200-nvlink"},
+      {"plan gemm_all_reduce --m 4194304 --n 1024 --k 8 --ranks 1 --layout tiled --tile 1024x1",
+       "--tile = 1024x1: lays 4294967296 rows"},
+      {"plan gemm_all_reduce --m 512 --n 384 --k 64 --ranks 3 --tile 64x64 --strategy copy "
+       "--multiprocessors 6 --groups 1,1",
+       "--groups = 1,1: must add up to 3 waves, those of one slice"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --rounds 2", "--rounds = 2"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --cluster 2 --multiprocessors 1",
+       "--multiprocessors = 1"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --layout tiled --strategy copy",
+       "--layout = tiled"},
+      {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --layout tiled", "--layout = tiled"},
+      {"plan gemm_all_to_all --m 65537 --n 64 --k 64 --ranks 64 --random-destinations 2",
+       "--random-destinations = 2: is limited to m = 65536 on 64 ranks"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --random-destinations 1",
+       "--random-destinations = (given): is for"},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --destinations two_lists.json", "--destinations"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 3 --destinations two_lists.json", "--destinations"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "
+       "--random-destinations 1",
+       "--random-destinations = 1"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --machine rtx4090 --strategy copy",
+       "--machine = rtx4090"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --strategy copy",
+       "--search = (given): only the groups of --strategy signal"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --groups 1", "--search = (given)"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --m 64", "--m = (several)"},
+      {"plan gemm_all_reduce gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2", "ARGUMENT = gemm_all_reduce"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --plan plans.json", "ARGUMENT = "},
+      {"plan gemm_all_reduce --n 64 --k 8 --ranks 2", "--m = (missing)"},
+      {"plan gemm_all_reduce --m 64 --k 8 --ranks 2", "--n = (missing)"},
+      {"plan gemm_all_reduce --m 64 --n 64 --ranks 2", "--k = (missing)"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8", "--ranks = (missing)"},
+      {"check " + small + " --runs 0", "--runs = 0"},
+      {"check " + small + " --runs many", "--runs = many"},
+      {"check " + small + " --delays -1", "--delays = -1"},
+      {"check " + small + " --delays 1e9", "--delays = 1e9"},
+      {"check " + small + " --seed -1", "--seed = -1"},
+      {"check " + small + " --workers 0", "--workers = 0"},
+      {"check " + small + " --workers 257", "--workers = 257"},
+      {"check " + small + " --svg a.svg", "ARGUMENT = --svg"},
+      {"check gemm_all_reduce --m 1000000 --n 1000000 --k 100000 --ranks 2 --tile 4096x4096",
+       "--m, --n, --k = "},
+      {"timeline " + small, "--svg, --trace = (missing)"},
+      {"timeline " + small + " --svg .", "--svg = .: must be a file"},
+      {"timeline " + small + " --svg /absent/a.svg", "--svg = /absent/a.svg: cannot be created"},
+      {"timeline " + small + " --trace /absent/a.json", "--trace = /absent/a.json: cannot be created"},
+      {"timeline " + small + " --trace", "--trace = (missing)"},
+  };
+  for (const auto& [line, start] : lines) cases.emplace_back(words_of(line), start);
+
+  std::set<std::vector<std::string>> distinct;
+  for (const auto& [arguments, start] : cases) {
+    distinct.insert(arguments);
+    expect_refused(arguments, start);
+  }
+  EXPECT_EQ(distinct.size(), cases.size());
+  EXPECT_GE(distinct.size(), 200u);
+}
+
+#ifdef FLASHOVERLAP_HAS_NCCL
+/// What is refused before any GPU is looked for, and more GPUs than any machine has.
+TEST_F(Cli, WrongInputForGpusIsRefusedInOneLine) {
+  unsetenv("WORLD_SIZE");
+  const std::vector<std::pair<std::string, std::string>> lines{
+      {"check --gpus 0", "--gpus = 0"},
+      {"check --gpus -1", "--gpus = -1"},
+      {"check --gpus 65", "--gpus = 65"},
+      {"check --gpus two", "--gpus = two"},
+      {"check --gpus", "--gpus = (missing)"},
+      {"check --gpus 64", "--gpus = 64: this machine has"},
+      {"check --graph", "--graph = (given): needs --gpus"},
+      {"check gemm_all_reduce gemm_reduce_scatter", "ARGUMENT = gemm_reduce_scatter"},
+      {"check gemm_all_reduce gemm --gpus 2", "OPERATION = gemm: must be one of"},
+      {"check all_gather_gemm all_to_all_gemm --gpus 64", "--gpus = 64: this machine has"},
+      {"check --gpus 2 --gather b", "--gather = (given): cannot be combined with --gpus"},
+      {"check --gpus 2 --plan plans.json", "--plan = (given): cannot be combined with --gpus"},
+      {"check --gpus 2 --ranks 2", "--ranks = (given)"},
+      {"check --gpus 2 --tile 64x64", "--tile = (given)"},
+      {"check --gpus 2 --json", "--json = (given)"},
+      {"check --gpus 2 --dtype fp32", "--dtype = fp32"},
+      {"check --gpus 2 --n 12", "--n = 12: must be a multiple of 8"},
+      {"check --gpus 2 --k 12", "--k = 12: must be a multiple of 8"},
+      {"check gemm_reduce_scatter --gpus 2 --m 7", "--m = 7: must be a multiple of ranks"},
+      {"check --gpus 64 --strategy copy", "--gpus = 64: this machine has"},
+      {"check --gpus 2 --strategy copy --layout tiled", "--layout = tiled: needs --strategy signal"},
+      {"check --gpus 2 --strategy sequential --layout tiled", "--layout = tiled: needs --strategy signal"},
+      {"bench gemm_all_reduce", "--gpus = (missing)"},
+      {"bench gemm_all_reduce --gpus 0", "--gpus = 0"},
+      {"bench gemm_all_reduce --gpus 64", "--gpus = 64: this machine has"},
+      {"bench gemm_all_reduce --gpus 2 --m 0", "--m = 0"},
+      {"bench gemm_all_reduce --gpus 2 --m 64,", "--m = \"\""},
+      {"bench gemm_all_reduce --gpus 2 --n 64", "--k = (missing)"},
+      {"bench gemm_all_reduce --gpus 2 --k 64", "--n = (missing)"},
+      {"bench gemm_all_reduce --gpus 2 --n 64 --k 12", "--k = 12"},
+      {"bench gemm_all_reduce --gpus 2 --dtype fp32", "--dtype = fp32"},
+      {"bench gemm_all_reduce --gpus 2 --strategy signal,fast", "--strategy = fast"},
+      {"bench gemm_all_reduce --gpus 64 --strategy copy,store,p2p", "--gpus = 64: this machine has"},
+      {"bench gemm_all_reduce --gpus 2 --strategy store --layout tiled", "--layout = tiled"},
+      {"bench gemm_all_reduce --gpus 2 --gather b", "ARGUMENT = --gather: is not known here"},
+      {"bench all_gather_gemm --gpus 2 --gather c", "--gather = c"},
+      {"bench all_gather_gemm --gpus 3 --m 9 --n 64 --k 64 --gather b", "--n = 64"},
+      {"bench gemm_all_reduce --gpus 2 --strategy sequential --layout tiled", "--layout = tiled"},
+      {"bench gemm_all_reduce --gpus 2 --comm-sms 0", "--comm-sms = 0"},
+      {"bench gemm_all_reduce --gpus 2 --repetitions 0", "--repetitions = 0"},
+      {"bench gemm_all_reduce --gpus 64 --json same --timeline same",
+       "--timeline = same: must be another file than --json"},
+      {"bench gemm_reduce_scatter --gpus 2 --m 7", "--m = 7: must be a multiple of ranks"},
+      {"bench", "COMMAND = (missing): must be a benchmark"},
+      {"bench gemm --m abc", "--m = abc: must be an integer between 1"},
+      {"bench gemm --m 1024,,2048", "--m = \"\": must be an integer"},
+      {"bench gemm --ranks 3", "--ranks = 3: must be 1, 2, 4 or 8"},
+      {"bench gemm --json /no/such/folder/file", "--json = /no/such/folder/file: cannot be created"},
+      {"bench rms_norm --m 12", "--m = 12: must be a multiple of 8"},
+  };
+  for (const auto& [line, start] : lines) expect_refused(words_of(line), start);
+}
+
+TEST_F(Cli, ALaunchersWorldIsTheNumberOfGpus) {
+  const std::vector<std::pair<std::string, std::string>> launchers{
+      {"RANK", "WORLD_SIZE"}, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
+  for (const auto& [rank, ranks] : launchers) {
+    setenv(rank.c_str(), "1", 1);
+    setenv(ranks.c_str(), "3", 1);
+    expect_refused({"check", "--gpus", "2"}, "--gpus = 2: must be 3, the " + ranks + " of the launcher");
+    setenv(ranks.c_str(), "three", 1);
+    expect_refused({"check", "--gpus", "2"}, ranks + " = \"three\"");
+    unsetenv(rank.c_str());
+    unsetenv(ranks.c_str());
+  }
+}
+#endif
+
+/// A saved document with one number out of place, through the command.
+TEST_F(Cli, DamagedPlansAreRefusedByPath) {
+  ASSERT_EQ(run("plan " + small + " --save plans.json").status, 0);
+  const json document = json::parse(content(path("plans.json")));
+  for (const std::string place : {"/problem/m", "/schedule/raster", "/plans/1/rank", "/plans/1/tiles/2/row",
+                                  "/plans/0/messages/0/waits/0/counter", "/plans/0/output/rows"}) {
+    json damaged = document;
+    damaged[json::json_pointer(place)] = "seven";
+    write("damaged.json", damaged.dump());
+    expect_refused({"check", "--plan", "damaged.json"}, "--plan damaged.json: ");
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap

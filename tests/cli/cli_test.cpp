@@ -1,0 +1,138 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/cli_runs.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST_F(Cli, SaysWhatItIs) {
+  EXPECT_THAT(run("--version").out, StartsWith("flashoverlap "));
+  EXPECT_EQ(run("--version").status, 0);
+  EXPECT_EQ(run("--help").status, 0);
+  for (const std::string command : {"demo", "plan", "check", "timeline"}) {
+    const Outcome help = run(command + " --help");
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(help.out, HasSubstr("flashoverlap " + command));
+    EXPECT_THAT(help.out, HasSubstr("Examples:"));
+    EXPECT_EQ(help.err, "");
+  }
+}
+
+TEST_F(Cli, DemoShowsEveryOperation) {
+  const Outcome demo = run("demo --output pictures --json");
+  ASSERT_EQ(demo.status, 0) << demo.err;
+  const json result = json::parse(demo.out);
+  std::set<std::string> operations;
+  for (const json& shown : result["cases"]) {
+    operations.insert(shown["operation"]);
+    EXPECT_LT(shown["error"], 1e-2) << shown;
+    EXPECT_GE(shown["groups"], 1) << shown;
+    EXPECT_GT(shown["speed_up"]["h200-nvlink"], 0) << shown;
+    const bool needs_peers = shown["strategy"] == "copy" || shown["strategy"] == "store";
+    EXPECT_EQ(shown["speed_up"]["rtx4090"].is_null(), needs_peers) << shown;
+    EXPECT_THAT(content(path(shown["timeline"])), HasSubstr("<svg")) << shown;
+  }
+  EXPECT_EQ(operations.size(), 5u);
+  EXPECT_GE(result["cases"].size(), 40u);
+}
+
+TEST_F(Cli, PlanPrintsASummary) {
+  const Outcome plan = run("plan " + small + " --waves-per-group 3");
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("gemm_all_reduce, m 96, n 80, k 64, 2 ranks, bf16"));
+  EXPECT_THAT(plan.out, HasSubstr("tiles      30 on each rank"));
+  EXPECT_THAT(plan.out, HasSubstr("all_reduce"));
+  EXPECT_THAT(plan.out, HasSubstr("predicted"));
+
+  const json as_json = json::parse(run("plan " + small + " --json").out);
+  EXPECT_EQ(as_json["tiles"]["most"], 30);
+  EXPECT_GT(as_json["prediction"]["latency_us"], 0);
+}
+
+TEST_F(Cli, SearchIsNeverSlowerThanEveryWaveByItself) {
+  const std::string problem = "plan gemm_all_reduce --m 4096 --n 4096 --k 4096 --ranks 4 --json";
+  const json searched = json::parse(run(problem + " --search").out);
+  const json equal = json::parse(run(problem).out);
+  EXPECT_FALSE(searched["schedule"]["groups"].empty());
+  EXPECT_LE(searched["prediction"]["latency_us"], equal["prediction"]["latency_us"].get<double>() * 1.02);
+
+  const json first = json::parse(run(problem + " --search --first-multiprocessors 132").out);
+  EXPECT_EQ(first["schedule"]["first_multiprocessors"], 132);
+  EXPECT_LE(first["prediction"]["latency_us"], searched["prediction"]["latency_us"].get<double>() * 1.02);
+}
+
+TEST_F(Cli, SavedPlansCanBeCheckedAndDrawn) {
+  ASSERT_EQ(run("plan " + small + " --strategy copy --save plans.json").status, 0);
+  const Outcome check = run("check --plan plans.json --runs 3 --delays 50 --seed 7 --workers 3");
+  EXPECT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("\nok\n"));
+
+  EXPECT_EQ(run("timeline --plan plans.json --svg plans.svg --trace plans.trace").status, 0);
+  EXPECT_THAT(content(path("plans.svg")), testing::AnyOf(StartsWith("<svg"), StartsWith("<?xml")));
+  EXPECT_NO_THROW({ EXPECT_FALSE(json::parse(content(path("plans.trace"))).empty()); });
+}
+
+TEST_F(Cli, ASavedMachineCanBeChangedAndTaken) {
+  const std::string problem = "plan gemm_all_reduce --m 1024 --n 1024 --k 512 --ranks 2 --json";
+  const json preset = json::parse(run(problem + " --machine a800 --save-machine machine.json").out);
+  const auto predicted = [&] {
+    const Outcome plan = run(problem + " --machine machine.json");
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    return json::parse(plan.out)["prediction"]["latency_us"].get<double>();
+  };
+  EXPECT_EQ(predicted(), preset["prediction"]["latency_us"].get<double>());
+  EXPECT_EQ(run(problem + " --save-machine h200-nvlink").status, 0) << "a preset is no file";
+  json machine = json::parse(content(path("machine.json")));
+  machine["launch_microseconds"] = machine["launch_microseconds"].get<double>() + 1000;
+  std::ofstream(path("machine.json")) << machine;
+  EXPECT_GT(predicted(), preset["prediction"]["latency_us"].get<double>() + 900);
+}
+
+TEST_F(Cli, CheckRunsEveryDataType) {
+  for (const std::string type : {"bf16", "fp16", "fp32"}) {
+    const Outcome check = run("check " + small + " --dtype " + type + " --json");
+    EXPECT_EQ(check.status, 0) << check.err;
+    const json verdict = json::parse(check.out);
+    EXPECT_TRUE(verdict["ok"]);
+    EXPECT_EQ(verdict["limit"], type == "fp32" ? 1e-5 : 1e-2);
+    EXPECT_LT(verdict["errors"][0], verdict["limit"]);
+  }
+}
+
+TEST_F(Cli, DestinationsComeFromAFileOrASeed) {
+  write("rows.json", "[[1,1,1,0],[0,1,0,0]]");
+  const std::string problem =
+      "check gemm_all_to_all --m 4 --n 6 --k 5 --ranks 2 --tile 2x2 --multiprocessors 2";
+  EXPECT_EQ(run(problem + " --destinations rows.json").status, 0);
+  EXPECT_EQ(run(problem + " --random-destinations 3").status, 0);
+}
+
+TEST_F(Cli, CheckReportsViolations) {
+  ASSERT_EQ(run("plan " + small + " --save plans.json").status, 0);
+  json document = json::parse(content(path("plans.json")));
+  document["plans"][0]["tiles"].erase(3);
+  write("plans.json", document.dump());
+  const Outcome check = run("check --plan plans.json --json");
+  EXPECT_EQ(check.status, 1);
+  const json verdict = json::parse(check.out);
+  EXPECT_FALSE(verdict["ok"]);
+  EXPECT_EQ(verdict["violations"][0]["kind"], "coverage");
+  EXPECT_EQ(run("timeline --plan plans.json --svg plans.svg").status, 1);
+}
+
+TEST_F(Cli, SaysWhenItCannotWrite) {
+  EXPECT_EQ(run({"--help"}, "/dev/full").status, 1);
+  expect_refused({"demo", "--output", "/dev/null/out"}, "--output = /dev/null/out: cannot be created: ");
+  const Outcome full = run("plan " + small + " --save /dev/full");
+  EXPECT_EQ(full.status, 1) << "a full disk is no wrong input";
+  EXPECT_THAT(full.err, HasSubstr("--save = /dev/full: cannot be written: No space left"));
+}
+
+}  // namespace
+}  // namespace flashoverlap

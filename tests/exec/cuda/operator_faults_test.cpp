@@ -1,0 +1,151 @@
+// What becomes of the others when a rank is absent, late or gives up.
+#include <gmock/gmock.h>
+
+#include <barrier>
+#include <thread>
+
+#include "cuda/handles.hpp"
+#include "exec/cuda/operator_runs.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::describe;
+using testing::Element;
+using testing::gpu_count;
+using ::testing::HasSubstr;
+using testing::on_ranks;
+using testing::Operands;
+using testing::plans_of;
+using testing::run_right;
+using testing::Setting;
+
+/// One run of all ranks, then so many of all but rank 0, which stays away for 6 seconds.
+void run_without_rank_0(const std::vector<Plan>& plans, const Communicator& communicator, int runs,
+                        const OperatorOptions& options = {}) {
+  const CudaStream stream;
+  Operator op(plans, communicator, options);
+  Operands operands(op, 1);
+  operands.run(op, stream);
+  op.wait();
+  if (communicator.rank() == 0) {
+    std::this_thread::sleep_for(6s);
+    return;
+  }
+  for (int run = 0; run < runs; ++run) operands.run(op, stream);
+  op.wait();
+}
+
+TEST(Operator, AnAbsentRankGivesAnErrorInTimeThatNamesIt) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce}, ranks);
+  for (const bool own_result : {false, true}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+      run_without_rank_0(plans, communicator, 1, {.own_result = own_result});
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
+    for (int rank = 1; rank < ranks; ++rank) {
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {} of", rank)));
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr("all_reduce of group 0"));
+    }
+  }
+}
+
+TEST(Operator, ARankThatDoesNotMakeItsOwnGivesTheOthersAnErrorInTime) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  for (const Setting& setting :
+       {Setting{Operation::gemm_all_reduce},
+        Setting{Operation::gemm_all_reduce, Strategy::signal, Layout::natural, /*own_result=*/true},
+        Setting{Operation::gemm_all_reduce, Strategy::copy}}) {
+    const std::vector<Plan> plans = plans_of(setting, ranks);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+      if (communicator.rank() == 0) {
+        if (setting.strategy == Strategy::signal)
+          communicator.capped(16);  // so that the others wait behind it
+        return std::this_thread::sleep_for(8s);
+      }
+      const Operator op(plans, communicator, {.own_result = setting.own_result});
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
+    for (int rank = 1; rank < ranks; ++rank)
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {} of", rank)))
+          << describe(setting);
+  }
+}
+
+TEST(Operator, ARankFiveSecondsLateIsWaitedFor) {
+  const int ranks = gpu_count();
+  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter}, ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    const CudaStream stream;
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    if (communicator.rank() == 0) std::this_thread::sleep_for(5s);
+    run_right(op, operands, plans, communicator.rank(), stream);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
+    for (const Operation operation : {Operation::gemm_reduce_scatter, Operation::all_gather_gemm}) {
+      const std::vector<Plan> plans = plans_of({operation, strategy}, ranks);
+      const auto begin = std::chrono::steady_clock::now();
+      const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+        run_without_rank_0(plans, communicator, 2);  // the second gets stuck behind the first
+      });
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, 40s);
+      for (int rank = 1; rank < ranks; ++rank) {
+        const std::string& error = errors[static_cast<std::size_t>(rank)];
+        EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank))) << describe({operation, strategy});
+      }
+      EXPECT_THAT(errors[1], AnyOf(HasSubstr("expected 1, is 0"), HasSubstr("has given up")));
+    }
+  }
+}
+
+TEST(Operator, ARunBehindATransferThatALostRankHoldsUpEndsInTime) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  const Problem problem{.m = 512, .n = 512, .k = 64, .ranks = 2};
+  const auto plans = make_plans(problem, kernel_schedule(Strategy::signal, {}, 64));
+  std::barrier made(2);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = on_ranks(2, 2s, [&](const Communicator& communicator) {
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    const DeviceArray<Element> lost(1024);
+    const CudaStream stream;
+    made.arrive_and_wait();
+    if (communicator.rank() == 1) return;
+    communicator.all_reduce(lost.data(), 1024, DataType::bf16, stream);
+    operands.run(op, stream);
+    op.wait();
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 0"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
+}
+
+TEST(Operator, APeerThatHasGivenUpIsNoticedByOneThatComesLate) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, Strategy::copy}, ranks);
+  const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+    const CudaStream stream;
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    if (communicator.rank() == 0) std::this_thread::sleep_for(5s);
+    operands.run(op, stream);
+    op.wait();
+  });
+  for (const std::string& error : errors) EXPECT_NE(error, "");
+}
+
+}  // namespace
+}  // namespace flashoverlap

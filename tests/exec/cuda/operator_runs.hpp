@@ -1,0 +1,123 @@
+/// Operators on GPUs, every rank a thread of this process with a GPU of its own: what their tests share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/host_executor.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/reorder.hpp"
+#include "support/gpu_ranks.hpp"
+#include "support/gpu_threads.hpp"
+
+namespace flashoverlap::testing {
+
+/// What each rank's `step` throws; empty where it throws nothing.
+inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds limit,
+                                         const std::function<void(const Communicator&)>& step) {
+  const std::string key = Communicator::make_key();
+  return errors_on_gpus(ranks,
+                        [&](int rank) { step(Communicator(key, rank, ranks, {.wait_limit = limit})); });
+}
+
+/// One rank's operands and result on its GPU.
+class Operands {
+ public:
+  Operands(const Operator& op, std::uint64_t seed) : plan_(op.plan()), op_(op) {
+    fill(seed);
+    if (op.result() == nullptr) out_ = DeviceArray<Element>(elements());
+    poison();
+  }
+
+  static Matrix a(const Plan& plan, std::uint64_t seed) {
+    const Shape shape = a_shape(plan.problem, plan.rank);
+    return random_matrix(plan.problem.data_type, shape.rows, shape.cols,
+                         2 * (seed * 64 + static_cast<std::uint64_t>(plan.rank)));
+  }
+  static Matrix b(const Plan& plan, std::uint64_t seed) {
+    const Shape shape = b_shape(plan.problem, plan.rank);
+    return random_matrix(plan.problem.data_type, shape.rows, shape.cols,
+                         2 * (seed * 64 + static_cast<std::uint64_t>(plan.rank)) + 1);
+  }
+
+  /// Other values at the same addresses.
+  void fill(std::uint64_t seed) {
+    replace(a_, a(plan_, seed));
+    replace(b_, b(plan_, seed));
+  }
+  void poison() {
+    if (elements() == 0) return;
+    FLASHOVERLAP_CUDA(cudaMemset(target(), 0xFF, elements() * sizeof(Element)));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));  // which no other stream waits for
+  }
+
+  void run(Operator& op, Stream stream) { op.run(a_.data(), b_.data(), target(), stream); }
+  Matrix out() const { return download(plan_.problem.data_type, shape().rows, shape().cols, target()); }
+
+ private:
+  const Buffer& shape() const { return plan_.buffer(BufferRole::out); }
+  std::size_t elements() const { return static_cast<std::size_t>(shape().rows * shape().cols); }
+  void* target() const { return op_.result() != nullptr ? op_.result() : out_.data(); }
+  static void replace(DeviceArray<Element>& array, const Matrix& values) {
+    if (array.size() == 0) {
+      array = upload(values);
+    } else {
+      array.set(testing::elements_of(values));
+    }
+  }
+
+  const Plan& plan_;
+  const Operator& op_;
+  DeviceArray<Element> a_;
+  DeviceArray<Element> b_;
+  DeviceArray<Element> out_;
+};
+
+inline double error_of(const std::vector<Plan>& plans, int rank, const Matrix& out, std::uint64_t seed) {
+  std::vector<Matrix> a;
+  std::vector<Matrix> b;
+  for (const Plan& plan : plans) {
+    a.push_back(Operands::a(plan, seed));
+    b.push_back(Operands::b(plan, seed));
+  }
+  const Plan& own = plans[static_cast<std::size_t>(rank)];
+  return relative_error(natural_result(own.output, out),
+                        reference_result(own.problem, own.output, a, b, rank));
+}
+
+/// One run on operands of seed 1, which must be right.
+inline void run_right(Operator& op, Operands& operands, const std::vector<Plan>& plans, int rank,
+                      Stream stream) {
+  operands.run(op, stream);
+  op.wait();
+  const double error = error_of(plans, rank, operands.out(), 1);
+  if (!(error < 1e-2)) throw Error(fmt::format("error {}", error));
+}
+
+struct Setting {
+  Operation operation;
+  Strategy strategy = Strategy::signal;
+  Layout layout = Layout::natural;
+  bool own_result = false;
+};
+
+inline std::vector<Plan> plans_of(const Setting& setting, int ranks) {
+  return make_plans({.operation = setting.operation, .m = 1024, .n = 1536, .k = 256, .ranks = ranks},
+                    {.strategy = setting.strategy,
+                     .layout = setting.layout,
+                     .multiprocessors = 24,
+                     .comm_multiprocessors = 16});
+}
+
+inline std::string describe(const Setting& setting) {
+  return fmt::format("{} {} {}{}", name(setting.operation), name(setting.strategy), name(setting.layout),
+                     setting.own_result ? " own" : "");
+}
+
+}  // namespace flashoverlap::testing

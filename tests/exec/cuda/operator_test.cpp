@@ -1,0 +1,393 @@
+// Every rank is a thread of this process with a GPU of its own.
+#include "flashoverlap/operator.hpp"
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "cuda/handles.hpp"
+#include "exec/cuda/operator_runs.hpp"
+#include "flashoverlap/planner.hpp"
+#include "plan/enumerators.hpp"
+#include "search/kernel_choice.hpp"
+#include "support/random_problems.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::describe;
+using testing::Element;
+using testing::error_of;
+using testing::gpu_count;
+using ::testing::HasSubstr;
+using testing::on_ranks;
+using testing::Operands;
+using testing::plans_of;
+using testing::run_right;
+using testing::Setting;
+using testing::upload;
+
+/// Every operation by every strategy, ragged, with kernels that leave some multiprocessors free.
+testing::Case random_case(std::mt19937_64& engine, int ranks) {
+  const auto between = [&](int low, int high) { return std::uniform_int_distribution(low, high)(engine); };
+  const auto pick = [&](const auto& choices) {
+    return choices[static_cast<std::size_t>(between(0, static_cast<int>(std::size(choices)) - 1))];
+  };
+  testing::Case drawn;
+  Problem& problem = drawn.problem;
+  problem = {.operation = pick(enumerators<Operation>),
+             .m = between(1, 900),
+             .n = std::int64_t{8} * between(1, 90),
+             .k = std::int64_t{8} * between(1, 40),
+             .ranks = ranks,
+             .data_type = between(0, 1) == 0 ? DataType::bf16 : DataType::fp16,
+             .gathered = pick(enumerators<Operand>),
+             .exchange = pick(enumerators<Exchange>)};
+  const auto divide = [&](std::int64_t& extent) { extent = (extent + ranks - 1) / ranks * ranks; };
+  const bool exchanges = is_all_to_all(problem.operation);
+  if (problem.operation != Operation::gemm_all_reduce) divide(problem.m);
+  if (problem.operation == Operation::all_gather_gemm || (exchanges && problem.exchange == Exchange::heads)) {
+    problem.n *= ranks;
+    problem.k *= ranks;
+  } else if (exchanges) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto& row = problem.destinations.emplace_back();
+      for (std::int64_t each = 0; each < problem.m; ++each) row.push_back(between(0, ranks - 1));
+      if (problem.operation == Operation::all_to_all_gemm || between(0, 1) == 0) std::ranges::sort(row);
+    }
+  }
+  const KernelTile tile = pick(kernel_tiles());
+  drawn.schedule = {.strategy = pick(enumerators<Strategy>),
+                    .tile_rows = tile.rows,
+                    .tile_cols = tile.cols,
+                    .cluster_rows = tile.cluster_rows,
+                    .multiprocessors = between(1, 50) * 2,
+                    .comm_multiprocessors = between(0, 4) * 4,
+                    .raster = between(1, 8),
+                    .waves_per_group = between(1, 3)};
+  const Strategy strategy = drawn.schedule.strategy;
+  if (works_in_rounds(problem, strategy)) drawn.schedule.rounds = between(1, 3);
+  if (between(0, 1) == 1 && supports(problem.operation, strategy, Layout::tiled))
+    drawn.schedule.layout = Layout::tiled;
+  return drawn;
+}
+
+/// Ranks meet before one makes the next operator: memory that others give back meanwhile may wait for all
+/// GPUs. A rank that leaves with an error is not waited for.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : barrier_(ranks) {}
+
+  class Member {
+   public:
+    explicit Member(Meeting& meeting) : meeting_(meeting) {}
+    ~Member() { meeting_.barrier_.arrive_and_drop(); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    void meet() { meeting_.barrier_.arrive_and_wait(); }
+
+   private:
+    Meeting& meeting_;
+  };
+
+ private:
+  std::barrier<> barrier_;
+};
+
+int cases_wanted() {
+  const char* cases = std::getenv("FLASHOVERLAP_OPERATOR_CASES");
+  return cases == nullptr ? 40 : std::atoi(cases);
+}
+
+TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
+  const std::uint64_t seed = testing::base_seed();
+  const int ranks = gpu_count();
+  std::mt19937_64 engine(seed);
+  std::vector<testing::Case> cases;
+  while (std::ssize(cases) < cases_wanted()) {
+    const testing::Case drawn = random_case(engine, ranks);
+    try {
+      make_plans(drawn.problem, drawn.schedule);
+      cases.push_back(drawn);
+    } catch (const InvalidArgument&) {  // not every combination can be planned
+    }
+  }
+  Meeting meeting(ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    Meeting::Member member(meeting);
+    std::mt19937_64 delays(seed + static_cast<std::uint64_t>(communicator.rank()));
+    const CudaStream stream;
+    for (const testing::Case& drawn : cases) {
+      member.meet();
+      const std::vector<Plan> plans = make_plans(drawn.problem, drawn.schedule);
+      Operator op(plans, communicator, {.own_result = (&drawn - cases.data()) % 2 == 1});
+      Operands operands(op, seed);
+      for (std::uint64_t run = 0; run < 4; ++run) {
+        operands.fill(seed + run);
+        operands.poison();
+        std::this_thread::sleep_for(std::chrono::microseconds(delays() % 500));
+        operands.run(op, stream);
+        if (run % 2 == 0) operands.run(op, stream);  // a second one behind it
+        op.wait();
+        FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+        const double limit = drawn.problem.data_type == DataType::fp16 ? 2e-3 : 1e-2;
+        const double error = error_of(plans, communicator.rank(), operands.out(), seed + run);
+        if (!(error < limit)) {
+          throw Error(fmt::format("FLASHOVERLAP_SEED={} run {}: error {} in {}", seed, run, error,
+                                  testing::describe(drawn)));
+        }
+      }
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const Operation operation : enumerators<Operation>) {
+    for (const Strategy strategy : enumerators<Strategy>) {
+      for (const Layout layout : enumerators<Layout>) {
+        if (!supports(operation, strategy, layout)) continue;
+        all.push_back({operation, strategy, layout});
+        if (strategy == Strategy::signal) all.push_back({operation, strategy, layout, /*own_result=*/true});
+      }
+    }
+  }
+  return all;
+}
+
+int number_from(const char* variable, int otherwise) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
+  const int ranks = gpu_count();
+  const int replays = number_from("FLASHOVERLAP_GRAPH_REPLAYS", 50);
+  Meeting meeting(ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    Meeting::Member member(meeting);
+    const CudaStream stream;
+    for (const Setting& setting : settings()) {
+      member.meet();
+      const std::vector<Plan> plans = plans_of(setting, ranks);
+      Operator op(plans, communicator, {.own_result = setting.own_result});
+      Operands operands(op, 1);
+      cudaGraph_t graph{};
+      cudaGraphExec_t replay{};
+      FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      operands.run(op, stream);
+      FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
+      FLASHOVERLAP_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+      for (std::uint64_t seed : {7, 8}) {
+        operands.fill(seed);
+        operands.run(op, stream);
+        op.wait();
+        FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+        const Matrix eager = operands.out();
+        const auto expect_same = [&](int run) {
+          const Matrix replayed = operands.out();
+          if (replayed == eager) return;
+          const auto error = [&](const Matrix& out) {
+            return error_of(plans, communicator.rank(), out, seed);
+          };
+          throw Error(fmt::format("{}: replay {} differs from the eager run, errors {} and {}",
+                                  describe(setting), run, error(replayed), error(eager)));
+        };
+        for (int run = 0; run < replays; ++run) {
+          if (run % 10 == 0) operands.poison();
+          FLASHOVERLAP_CUDA(cudaGraphLaunch(replay, stream));
+          FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+          if (run % 10 == 0) expect_same(run);
+        }
+        expect_same(replays - 1);
+      }
+      FLASHOVERLAP_CUDA(cudaGraphExecDestroy(replay));
+      FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, SumsBySlicesRepeatBitByBitHoweverLateTheRanksAre) {
+  const int ranks = gpu_count();
+  const int runs = number_from("FLASHOVERLAP_REPEATS", 100);
+  const std::uint64_t seed = testing::base_seed();
+  Meeting meeting(ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    Meeting::Member member(meeting);
+    std::mt19937_64 delays(seed + static_cast<std::uint64_t>(communicator.rank()));
+    const CudaStream stream;
+    for (const Setting& setting : settings()) {
+      if (setting.strategy == Strategy::signal || setting.strategy == Strategy::sequential) continue;
+      member.meet();
+      const std::vector<Plan> plans = plans_of(setting, ranks);
+      Operator op(plans, communicator);
+      Operands operands(op, 3);
+      operands.run(op, stream);
+      op.wait();
+      const Matrix first = operands.out();
+      const double error = error_of(plans, communicator.rank(), first, 3);
+      if (!(error < 1e-2)) throw Error(fmt::format("{}: error {}", describe(setting), error));
+      for (int run = 0; run < runs; ++run) {
+        operands.poison();
+        std::this_thread::sleep_for(std::chrono::microseconds(delays() % 300));
+        operands.run(op, stream);
+        op.wait();
+        if (operands.out() != first)
+          throw Error(fmt::format("FLASHOVERLAP_SEED={} {}: run {} differs", seed, describe(setting), run));
+      }
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
+  const int ranks = gpu_count();
+  const std::vector<Plan> reduce = plans_of({Operation::gemm_all_reduce}, ranks);
+  const std::vector<Plan> scatter =
+      plans_of({Operation::gemm_reduce_scatter, Strategy::signal, Layout::tiled}, ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    const CudaStream one;
+    const CudaStream other;
+    Operator first(reduce, communicator);
+    Operator second(scatter, communicator);
+    Operands a(first, 1);
+    Operands b(second, 2);
+    for (int run = 0; run < 20; ++run) {
+      a.run(first, one);
+      b.run(second, other);
+    }
+    first.wait();
+    second.wait();
+    if (!(error_of(reduce, communicator.rank(), a.out(), 1) < 1e-2) ||
+        !(error_of(scatter, communicator.rank(), b.out(), 2) < 1e-2)) {
+      throw Error("a result is wrong");
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, WaitsForRunsBeforeOneThatIsBeingCaptured) {
+  const Problem problem{.m = 2048, .n = 2048, .k = 8192, .ranks = 1};
+  const auto plans = make_plans(problem, kernel_schedule(Strategy::signal, {}, 64));
+  const auto errors = on_ranks(1, 30s, [&](const Communicator& communicator) {
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    const CudaStream stream;
+    for (int run = 0; run < 50; ++run) operands.run(op, stream);
+    FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    operands.run(op, stream);
+    cudaGraph_t graph = nullptr;
+    FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
+    FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
+    op.wait();
+    if (cudaStreamQuery(stream) != cudaSuccess) throw Error("runs go on behind wait()");
+  });
+  EXPECT_EQ(errors[0], "");
+}
+
+TEST(Operator, ARankThatReceivesNothingMayPassAnyResult) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  for (const Strategy strategy : enumerators<Strategy>) {
+    Problem problem{.operation = Operation::gemm_all_to_all, .m = 512, .n = 512, .k = 64, .ranks = 2};
+    problem.destinations.assign(2, std::vector<std::int32_t>(512, 1));  // all to rank 1
+    const auto plans = make_plans(problem, kernel_schedule(strategy, {}, 64));
+    const auto errors = on_ranks(2, 10s, [&](const Communicator& communicator) {
+      const int rank = communicator.rank();
+      Operator op(plans, communicator);
+      Operands operands(op, 1);
+      const DeviceArray<Element> unused(64);
+      const CudaStream stream;
+      const DeviceArray<Element> a = upload(Operands::a(op.plan(), 1));
+      const DeviceArray<Element> b = upload(Operands::b(op.plan(), 1));
+      if (rank == 0) {
+        op.run(a.data(), b.data(), unused.data(), stream);
+        op.wait();
+      } else {
+        run_right(op, operands, plans, rank, stream);
+      }
+      FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+    });
+    EXPECT_THAT(errors, ::testing::Each("")) << name(strategy);
+  }
+}
+
+TEST(Operator, PeerPlansAreRefusedWithoutPeerAccessAndPointToPointWorks) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const char* const before = std::getenv("NCCL_P2P_DISABLE");
+  setenv("NCCL_P2P_DISABLE", "1", 1);
+  for (const Strategy strategy : {Strategy::copy, Strategy::store, Strategy::p2p}) {
+    const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, strategy}, ranks);
+    const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+      const CudaStream stream;
+      Operator op(plans, communicator);
+      Operands operands(op, 1);
+      run_right(op, operands, plans, communicator.rank(), stream);
+    });
+    for (const std::string& error : errors) {
+      if (strategy == Strategy::p2p) {
+        EXPECT_EQ(error, "");
+      } else {
+        EXPECT_THAT(error, AllOf(HasSubstr("peer access = none"), HasSubstr("NCCL_P2P_DISABLE")));
+      }
+    }
+  }
+  if (before == nullptr) unsetenv("NCCL_P2P_DISABLE");
+}
+
+TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce, Strategy::copy}, ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    const CudaStream stream;
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    const DeviceArray<Element> other(1);
+    EXPECT_NE(op.result(), nullptr);
+    EXPECT_EQ(op.gathered(), nullptr);
+    EXPECT_THROW(op.run(other.data(), other.data(), other.data(), stream), InvalidArgument);
+    EXPECT_THROW(op.run(nullptr, other.data(), nullptr, stream), InvalidArgument);
+    EXPECT_THROW(op.run(other.data(), other.data() + 1, nullptr, stream), InvalidArgument);
+    run_right(op, operands, plans, communicator.rank(), stream);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, AShapeThatIsRefusedDoesNotAbortTheCommunicator) {
+  if (gpu_count() < 2) GTEST_SKIP() << "needs two GPUs";
+  const auto plans_of = [](std::int64_t k) {
+    return make_plans({.operation = Operation::gemm_reduce_scatter, .m = 256, .n = 256, .k = k, .ranks = 2},
+                      {.strategy = Strategy::signal, .multiprocessors = 116, .comm_multiprocessors = 16});
+  };
+  const auto errors = on_ranks(2, 20s, [&](const Communicator& communicator) {
+    EXPECT_THROW(Operator(plans_of(100), communicator), InvalidArgument);
+    Operator(plans_of(104), communicator).wait();
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+TEST(Operator, RefusesTilesThatWaitOnEveryMultiprocessor) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  cudaDeviceProp properties{};
+  FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, 0));
+  const std::vector<Plan> plans =
+      make_plans({.operation = Operation::all_gather_gemm, .m = 1024, .n = 512, .k = 64, .ranks = ranks},
+                 {.strategy = Strategy::p2p, .multiprocessors = properties.multiProcessorCount});
+  const auto errors =
+      on_ranks(ranks, 20s, [&](const Communicator& communicator) { const Operator op(plans, communicator); });
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("multiprocessors = "));
+}
+
+}  // namespace
+}  // namespace flashoverlap

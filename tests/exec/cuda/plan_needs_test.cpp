@@ -1,0 +1,197 @@
+#include "exec/cuda/plan_needs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "exec/cuda/in_order.hpp"
+#include "support/small_plans.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using enum Operation;
+using enum Strategy;
+using testing::plans_of;
+
+TEST(PlanNeeds, PeerMemoryIsForCopiesAndStoresToOtherRanks) {
+  for (const Operation operation :
+       {gemm_all_reduce, gemm_reduce_scatter, gemm_all_to_all, all_gather_gemm, all_to_all_gemm}) {
+    for (const Strategy strategy : {sequential, signal, p2p}) {
+      EXPECT_FALSE(needs_peer_memory(plans_of(operation, strategy, 4)));
+    }
+    for (const Strategy strategy : {copy, store}) {
+      EXPECT_TRUE(needs_peer_memory(plans_of(operation, strategy, 4)));
+      EXPECT_FALSE(needs_peer_memory(plans_of(operation, strategy, 1)));
+    }
+  }
+}
+
+TEST(PlanNeeds, CollectivesMeetWhatTheyReadAndWrite) {
+  const auto met = [](Operation operation, Strategy strategy) {
+    std::vector<BufferRole> roles;
+    for (const BufferRole role :
+         {BufferRole::a, BufferRole::out, BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
+      if (meets_collectives(plans_of(operation, strategy, 4), role)) roles.push_back(role);
+    }
+    return roles;
+  };
+  using Roles = std::vector<BufferRole>;
+  EXPECT_EQ(met(gemm_all_reduce, signal), Roles{BufferRole::out});
+  EXPECT_EQ(met(gemm_reduce_scatter, signal), (Roles{BufferRole::out, BufferRole::staging}));
+  EXPECT_EQ(met(all_gather_gemm, signal), (Roles{BufferRole::a, BufferRole::gathered}));
+  EXPECT_EQ(met(all_gather_gemm, sequential), (Roles{BufferRole::a, BufferRole::gathered}));
+  EXPECT_EQ(met(gemm_all_to_all, signal), Roles{});
+  EXPECT_EQ(met(all_to_all_gemm, signal), Roles{});
+  EXPECT_EQ(met(gemm_reduce_scatter, p2p), Roles{});
+  EXPECT_EQ(met(gemm_all_reduce, copy), Roles{});
+}
+
+TEST(PlanNeeds, FewThreadBlocksAreFastEnoughOnSharedMemoryOnly) {
+  EXPECT_TRUE(is_fast_enough(true, 8));
+  EXPECT_FALSE(is_fast_enough(true, 4));
+  EXPECT_FALSE(is_fast_enough(false, 24));
+}
+
+TEST(PlanNeeds, ACollectiveDoesNotMeetWhatAPeerWrites) {
+  std::vector<Plan> plans = plans_of(gemm_all_reduce, signal, 2);
+  plans[1].buffer(BufferRole::out).peer_written = true;
+  EXPECT_FALSE(meets_collectives(plans, BufferRole::out));
+}
+
+TEST(PlanNeeds, OnlyPlansThatOverlapHaveTilesThatWaitForOthers) {
+  EXPECT_FALSE(tiles_wait(plans_of(gemm_all_reduce, signal, 4)[0]));
+  EXPECT_TRUE(tiles_wait(plans_of(gemm_reduce_scatter, copy, 4)[0]));
+  EXPECT_TRUE(tiles_wait(plans_of(all_gather_gemm, signal, 4)[0]));
+}
+
+TEST(PlanNeeds, TheKernelResetsWhatOnlyTilesWaitFor) {
+  for (const auto& [operation, strategy] :
+       {std::pair{gemm_reduce_scatter, copy}, {gemm_reduce_scatter, store}, {all_gather_gemm, store}}) {
+    const Plan plan = plans_of(operation, strategy, 4)[1];
+    const std::vector<std::int32_t> resets = reset_behind_tiles(plan);
+    ASSERT_FALSE(resets.empty());
+    ASSERT_EQ(resets.size(), plan.messages.back().waits.size());
+    for (std::size_t index = 0; index < resets.size(); ++index)
+      EXPECT_EQ(resets[index], plan.messages.back().waits[index].counter);
+  }
+  EXPECT_TRUE(reset_behind_tiles(plans_of(gemm_all_reduce, store, 4)[1]).empty()) << "it waits for peers";
+  EXPECT_TRUE(reset_behind_tiles(plans_of(gemm_all_reduce, signal, 4)[1]).empty()) << "it transfers";
+  Plan raising = plans_of(all_gather_gemm, store, 4)[1];
+  raising.messages.back().raises = {{0, 0}};
+  EXPECT_TRUE(reset_behind_tiles(raising).empty());
+  Plan keeping = plans_of(all_gather_gemm, store, 4)[1];
+  keeping.messages.back().waits.back().reset = false;
+  EXPECT_TRUE(reset_behind_tiles(keeping).empty());
+}
+
+/// A list of two stores on rank 0 of two: `first`, and another one that follows it at once.
+struct TwoStores {
+  Plan plan = plans_of(all_gather_gemm, store, 2)[0];
+  std::vector<Message> messages{stored(BufferRole::a, 0, 1), stored(BufferRole::a, 8, 1)};
+
+  static Message stored(BufferRole source, std::int32_t row, std::int32_t peer) {
+    return {.kind = MessageKind::store,
+            .source = {source, row, 8},
+            .destination = {BufferRole::gathered, row, 8},
+            .peer = peer};
+  }
+  bool are_joined() const { return joins_stores(plan, messages, 0, 1); }
+};
+
+TEST(PlanNeeds, OneKernelMakesStoresThatFollowEachOtherAtOnce) {
+  TwoStores stores;
+  EXPECT_TRUE(stores.are_joined());
+  stores.messages[1].waits = {{0, true}};
+  EXPECT_FALSE(stores.are_joined());
+}
+
+TEST(PlanNeeds, OneKernelDoesNotStoreWhatItHasToReadOrOverwrite) {
+  TwoStores reading;
+  reading.messages = {TwoStores::stored(BufferRole::a, 0, 0), TwoStores::stored(BufferRole::gathered, 4, 1)};
+  reading.messages[1].destination.row = 16;
+  EXPECT_FALSE(reading.are_joined());
+  reading.messages[1].source.row = 8;
+  EXPECT_TRUE(reading.are_joined()) << "rows of its own";
+  reading.messages[1].source.row = 4;
+  reading.messages[0].peer = 1;
+  EXPECT_TRUE(reading.are_joined()) << "another rank's";
+
+  TwoStores overwriting;
+  overwriting.messages[1].destination.row = 7;
+  EXPECT_FALSE(overwriting.are_joined());
+  overwriting.messages[0].cols = 16;
+  overwriting.messages[1].col = 16;
+  overwriting.messages[1].cols = 16;
+  EXPECT_TRUE(overwriting.are_joined()) << "columns of its own";
+
+  TwoStores too_early;
+  too_early.messages = {TwoStores::stored(BufferRole::gathered, 0, 1),
+                        TwoStores::stored(BufferRole::a, 0, 0)};
+  EXPECT_FALSE(too_early.are_joined());
+}
+
+TEST(PlanNeeds, AKernelWaitsForCreditsOnly) {
+  Plan plan = plans_of(all_gather_gemm, store, 2)[0];
+  const auto is_store = [](const Message& message) { return message.kind == MessageKind::store; };
+  Message message = *std::ranges::find_if(plan.messages, is_store);
+  ASSERT_FALSE(message.waits.empty());
+  EXPECT_TRUE(waits_for_credits_only(plan, message));
+  message.after_tiles = true;
+  EXPECT_FALSE(waits_for_credits_only(plan, message));
+  message.after_tiles = false;
+  plan.counters.push_back({.role = CounterRole::tiles, .target = 1});
+  message.waits.push_back({static_cast<std::int32_t>(plan.counters.size()) - 1, true});
+  EXPECT_FALSE(waits_for_credits_only(plan, message));
+}
+
+TEST(InOrder, IsOnlyForPlansWithoutOverlap) {
+  for (const Strategy strategy : {signal, copy, store, p2p})
+    EXPECT_FALSE(in_order(plans_of(gemm_reduce_scatter, strategy, 4)[1]));
+}
+
+TEST(InOrder, IsNotForPlansThatMeetTheirPeersThemselves) {
+  for (const Strategy strategy : {copy, store}) {
+    Plan plan = plans_of(all_gather_gemm, strategy, 4)[1];
+    plan.schedule.strategy = sequential;
+    EXPECT_FALSE(in_order(plan));
+  }
+}
+
+TEST(InOrder, ComputesWholeAndThenCommunicates) {
+  const auto order = in_order(plans_of(gemm_reduce_scatter, sequential, 4)[1]);
+  ASSERT_TRUE(order && order->gemm);
+  EXPECT_EQ(order->messages_before, 0u);
+  EXPECT_EQ(order->gemm->a, BufferRole::a);
+  EXPECT_EQ(order->gemm->c, BufferRole::staging);
+  ASSERT_EQ(order->messages.size(), 1u);
+  EXPECT_TRUE(order->messages[0].waits.empty());
+}
+
+TEST(InOrder, GathersAndThenComputesWhole) {
+  for (const Operand gathered : {Operand::a, Operand::b}) {
+    const auto order = in_order(plans_of(all_gather_gemm, sequential, 4, Exchange::rows, gathered)[1]);
+    ASSERT_TRUE(order && order->gemm);
+    EXPECT_EQ(order->messages_before, 1u);
+    EXPECT_EQ(order->gemm->a, gathered == Operand::a ? BufferRole::gathered : BufferRole::a);
+    EXPECT_EQ(order->gemm->b, gathered == Operand::b ? BufferRole::gathered : BufferRole::b);
+    EXPECT_EQ(order->gemm->c, BufferRole::out);
+    ASSERT_EQ(order->messages.size(), 1u);
+    EXPECT_TRUE(order->messages[0].raises.empty());
+  }
+  const auto exchanged = in_order(plans_of(all_to_all_gemm, sequential, 4)[1]);
+  ASSERT_TRUE(exchanged && exchanged->gemm);
+  EXPECT_EQ(exchanged->messages_before, 1u);
+}
+
+TEST(InOrder, KeepsWaitsAndRaisesWhereTheKernelComputes) {
+  const auto plans = plans_of(all_to_all_gemm, sequential, 4, Exchange::heads);
+  const auto order = in_order(plans[1]);
+  ASSERT_TRUE(order);
+  EXPECT_FALSE(order->gemm);
+  EXPECT_EQ(order->messages_before, 1u);
+  EXPECT_EQ(order->messages, plans[1].messages);
+}
+
+}  // namespace
+}  // namespace flashoverlap

@@ -1,0 +1,68 @@
+// Every problem that can be planned validates, runs, and gives the right result, whatever the interleaving.
+#include <gtest/gtest.h>
+
+#include "flashoverlap/host_executor.hpp"
+#include "flashoverlap/reorder.hpp"
+#include "flashoverlap/validate.hpp"
+#include "support/random_problems.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using testing::Case;
+using testing::RandomCases;
+
+constexpr int shards = 12;
+constexpr int cases_per_shard = 200;  // 2,400 in all
+constexpr int runs_per_case = 2;      // back to back, with different data
+
+class Property : public ::testing::TestWithParam<int> {};
+
+std::vector<Matrix> random_operands(const Problem& problem, Shape (*shape)(const Problem&, int),
+                                    std::uint64_t seed) {
+  std::vector<Matrix> operands;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const auto [rows, cols] = shape(problem, rank);
+    operands.push_back(random_matrix(problem.data_type, rows, cols, seed + static_cast<std::uint64_t>(rank)));
+  }
+  return operands;
+}
+
+void expect_right_results(const std::vector<Plan>& plans, HostExecutor& executor, std::uint64_t seed) {
+  const Problem& problem = plans[0].problem;
+  const std::vector<Matrix> a = random_operands(problem, a_shape, seed);
+  const std::vector<Matrix> b = random_operands(problem, b_shape, seed + 1000);
+  const std::vector<Matrix> out = executor.run(a, b);
+  const double limit = problem.data_type == DataType::fp32 ? 1e-5 : 1e-2;
+  for (const Plan& plan : plans) {
+    const Matrix result = natural_result(plan.output, out[static_cast<std::size_t>(plan.rank)]);
+    const std::vector<double> reference = reference_result(problem, plan.output, a, b, plan.rank);
+    EXPECT_LT(relative_error(result, reference), limit) << "rank " << plan.rank;
+  }
+}
+
+TEST_P(Property, PlannedProblemsValidateRunWithDelaysAndMatchTheFp64Reference) {
+  const std::uint64_t seed = testing::base_seed() + static_cast<std::uint64_t>(GetParam());
+  RandomCases cases(seed);
+  for (int index = 0; index < cases_per_shard && !HasFailure(); ++index) {
+    const Case drawn = cases.next();
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} case {}: {}",
+                             seed - static_cast<std::uint64_t>(GetParam()), index, describe(drawn)));
+    const std::vector<Plan> plans = make_plans(drawn.problem, drawn.schedule);
+    const std::vector<Finding> findings = find_violations(plans);
+    for (const Finding& finding : findings)
+      ADD_FAILURE() << name(finding.violation) << ": " << finding.detail;
+    if (!findings.empty()) return;
+    HostExecutor executor(plans, {.workers_per_rank = cases.between(1, 3),
+                                  .max_delay = std::chrono::microseconds(cases.between(0, 60)),
+                                  .delay_seed = seed + static_cast<std::uint64_t>(index)});
+    for (int run = 0; run < runs_per_case; ++run) {
+      expect_right_results(plans, executor, seed + static_cast<std::uint64_t>(10 * index + run));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, Property, ::testing::Range(0, shards));
+
+}  // namespace
+}  // namespace flashoverlap

@@ -1,0 +1,99 @@
+#include "gemm/requirements.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/planner.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr OperandLayout k = OperandLayout::k_contiguous;
+constexpr OperandLayout row = OperandLayout::row_contiguous;
+
+const KernelFamily* hopper() {
+  return kernel_family(90);
+}
+
+Problem problem() {
+  return {.operation = Operation::gemm_reduce_scatter, .m = 1024, .n = 512, .k = 256, .ranks = 4};
+}
+
+std::string refusal(const Plan& plan, const KernelFamily* family = hopper(), OperandLayout a = k,
+                    OperandLayout b = k) {
+  try {
+    require_kernel(plan, family, a, b);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Requirements, EveryTileOfTheTableIsAccepted) {
+  for (const KernelFamily& family : kernel_families()) {
+    for (const KernelTile& tile : family.tiles) {
+      const Schedule schedule{
+          .tile_rows = tile.rows, .tile_cols = tile.cols, .cluster_rows = tile.cluster_rows};
+      EXPECT_EQ(refusal(make_plan(problem(), schedule, 1), &family), "");
+    }
+  }
+}
+
+TEST(Requirements, ATileWithoutAKernelIsRefusedWithThoseThatThereAre) {
+  EXPECT_THAT(refusal(make_plan(problem(), {.tile_rows = 77, .tile_cols = 33}, 0)),
+              AllOf(HasSubstr("tile = 77x33 in clusters of 1"), HasSubstr("128x256, 128x224")));
+  EXPECT_THAT(refusal(make_plan(problem(), {.tile_cols = 128, .cluster_rows = 1}, 0)),
+              HasSubstr("128x128 in clusters of 2"));
+}
+
+TEST(Requirements, GpusWithoutKernelsAreRefused) {
+  EXPECT_EQ(kernel_family(80), nullptr);
+  EXPECT_THAT(refusal(make_plan(problem(), {}, 0), kernel_family(80)), HasSubstr("machine = its GPUs"));
+}
+
+TEST(Requirements, Fp32IsForTheHost) {
+  Problem fp32 = problem();
+  fp32.data_type = DataType::fp32;
+  EXPECT_THAT(refusal(make_plan(fp32, {}, 0)), HasSubstr("data_type = fp32"));
+}
+
+TEST(Requirements, RowsAreMultiplesOf16BytesInEitherLayout) {
+  Problem odd = problem();
+  odd.k = 100;
+  EXPECT_THAT(refusal(make_plan(odd, {}, 0)), HasSubstr("contiguous extent of a = 100"));
+  EXPECT_EQ(refusal(make_plan(odd, {}, 0), hopper(), row, row), "");
+  odd = problem();
+  odd.n = 100;
+  EXPECT_EQ(refusal(make_plan(odd, {}, 0)), "");
+  EXPECT_THAT(refusal(make_plan(odd, {}, 0), hopper(), k, row), HasSubstr("contiguous extent of b = 100"));
+}
+
+TEST(Requirements, PartsOfKAreWholeSteps) {
+  Plan plan = make_plan({.operation = Operation::all_gather_gemm, .m = 256, .n = 256, .k = 256, .ranks = 2},
+                        {.strategy = Strategy::copy, .rounds = 2}, 0);
+  EXPECT_EQ(plan.wait_depth, 128);
+  EXPECT_EQ(refusal(plan), "");
+  plan.wait_depth = 100;
+  EXPECT_THAT(refusal(plan), HasSubstr("wait_depth = 100: must be a multiple of 64"));
+}
+
+TEST(Requirements, TilesWaitOrRaiseButNotBoth) {
+  Plan plan = make_plan(problem(), {}, 0);
+  plan.tiles.back().start_wait = 0;
+  EXPECT_THAT(refusal(plan), HasSubstr("must not do both"));
+}
+
+TEST(Requirements, MappedRowsGoIntoOneBuffer) {
+  Plan plan = make_plan(problem(), {}, 0);
+  plan.tiles[0].row_map = 0;
+  plan.tiles[1].row_map = 0;
+  EXPECT_EQ(refusal(plan), "");
+  plan.tiles[1].buffer = BufferRole::out;
+  EXPECT_THAT(refusal(plan), HasSubstr("one buffer only"));
+}
+
+}  // namespace
+}  // namespace flashoverlap

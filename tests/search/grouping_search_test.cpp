@@ -1,0 +1,242 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+#include "flashoverlap/simulate.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using ::testing::ElementsAre;
+
+GroupingCosts affine_costs(int waves, double wave_us, double start_us, double per_wave_us) {
+  return {waves, wave_us, [=](int, int count) { return start_us + per_wave_us * count; }};
+}
+
+// Predictor
+
+// Computation ends at 10, 30 and 40; communication takes 5 + 4 a wave: 9, 13, 9.
+//   group 1: max(10, 0) + 9 = 19;  group 2: max(30, 19) + 13 = 43;  group 3: max(40, 43) + 9 = 52.
+TEST(PredictorTest, FollowsThePublishedFormula) {
+  EXPECT_DOUBLE_EQ(predict_latency(affine_costs(4, 10, 5, 4), {1, 2, 1}), 52);
+}
+
+TEST(PredictorTest, OneGroupIsComputationThenCommunication) {
+  EXPECT_DOUBLE_EQ(predict_latency(affine_costs(4, 10, 5, 4), {4}), 40 + 5 + 16);
+}
+
+TEST(PredictorTest, AsksForEachGroupByItsFirstWave) {
+  std::vector<std::pair<int, int>> asked;
+  const GroupingCosts costs{6, 1, [&](int first, int count) {
+                              asked.emplace_back(first, count);
+                              return 1.0;
+                            }};
+  predict_latency(costs, {1, 3, 2});
+  EXPECT_THAT(asked, ElementsAre(std::pair(0, 1), std::pair(1, 3), std::pair(4, 2)));
+}
+
+TEST(PredictorTest, RefusesGroupsThatAreNotThePartsOfTheWaves) {
+  const GroupingCosts costs = affine_costs(4, 10, 5, 4);
+  for (const std::vector<int>& groups : {std::vector<int>{}, {3}, {4, 1}, {5, -1}, {4, 0}}) {
+    EXPECT_THROW(predict_latency(costs, groups), InvalidArgument);
+  }
+}
+
+// Search
+
+TEST(SearchTest, SplitsWhereCommunicationIsCheapToStart) {
+  EXPECT_EQ(best_grouping(affine_costs(8, 10, 0.1, 9)).groups, std::vector<int>(8, 1));
+}
+
+TEST(SearchTest, KeepsOneGroupWhereEveryCallIsExpensive) {
+  EXPECT_THAT(best_grouping(affine_costs(8, 1, 1000, 1)).groups, ElementsAre(8));
+}
+
+TEST(SearchTest, HandlesASingleWave) {
+  const PredictedGrouping best = best_grouping(affine_costs(1, 10, 5, 4));
+  EXPECT_THAT(best.groups, ElementsAre(1));
+  EXPECT_DOUBLE_EQ(best.latency_us, 19);
+}
+
+TEST(SearchTest, DynamicProgrammeEqualsExhaustiveSearchOnRandomCosts) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int waves = 1; waves <= 14; ++waves) {
+    for (int draw = 0; draw < 20; ++draw) {
+      std::uniform_real_distribution<double> time(0, 20);
+      std::vector<std::vector<double>> communication(static_cast<std::size_t>(waves));
+      for (auto& row : communication) {
+        for (int count = 0; count <= waves; ++count) row.push_back(time(random));
+      }
+      const GroupingCosts costs{
+          waves, time(random), [&](int first, int count) {
+            return communication[static_cast<std::size_t>(first)][static_cast<std::size_t>(count)];
+          }};
+      const PredictedGrouping found = best_grouping(costs);
+      const PredictedGrouping best = best_grouping_exhaustive(costs);
+      EXPECT_NEAR(found.latency_us, best.latency_us, 1e-9) << waves << " waves";
+      EXPECT_NEAR(predict_latency(costs, found.groups), found.latency_us, 1e-9) << waves << " waves";
+    }
+  }
+}
+
+TEST(SearchTest, DynamicProgrammeEqualsExhaustiveSearchOnThePresets) {
+  for (const std::string& name : preset_names()) {
+    for (const std::int64_t m : {512, 2000, 4096}) {
+      const Problem problem{
+          .operation = Operation::gemm_all_reduce, .m = m, .n = 8192, .k = 3584, .ranks = 4};
+      const Machine machine = preset(name);
+      const GroupingCosts costs = grouping_costs(problem, {.multiprocessors = 96}, machine);
+      ASSERT_LE(costs.waves, 14);
+      EXPECT_NEAR(best_grouping(costs).latency_us, best_grouping_exhaustive(costs).latency_us, 1e-9) << name;
+    }
+  }
+}
+
+TEST(SearchTest, KeepsAFirstGroupThatIsGiven) {
+  const GroupingCosts costs = affine_costs(7, 10, 3, 8);
+  PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
+  for (int first = 1; first <= costs.waves; ++first) {
+    const PredictedGrouping found = best_grouping(costs, first);
+    EXPECT_EQ(found.groups.front(), first);
+    EXPECT_NEAR(predict_latency(costs, found.groups), found.latency_us, 1e-9);
+    if (found.latency_us < best.latency_us) best = found;
+  }
+  EXPECT_NEAR(best.latency_us, best_grouping(costs).latency_us, 1e-9);
+  EXPECT_THROW(best_grouping(costs, 8), InvalidArgument);
+}
+
+TEST(SearchTest, TriesFirstGroupsFromOneWaveToTheWholeGemm) {
+  const Problem small{.operation = Operation::gemm_all_reduce, .m = 1024, .n = 1280, .k = 64, .ranks = 2};
+  EXPECT_THAT(first_groups(small, {.multiprocessors = 8, .first_multiprocessors = 10}),
+              ElementsAre(1, 2, 3, 4));  // 40 tiles
+  const Problem large{.operation = Operation::gemm_all_reduce, .m = 16384, .n = 16384, .k = 64, .ranks = 2};
+  const std::vector<int> sizes = first_groups(large, {.multiprocessors = 8, .first_multiprocessors = 10});
+  EXPECT_LE(sizes.size(), 33u);
+  EXPECT_EQ(sizes.front(), 1);
+  EXPECT_EQ(sizes.back(), 820);  // 8,192 tiles
+}
+
+TEST(SearchTest, RefusesWhatCannotBeSearched) {
+  EXPECT_THROW(best_grouping(affine_costs(0, 1, 1, 1)), InvalidArgument);
+  EXPECT_THROW(best_grouping_exhaustive(affine_costs(0, 1, 1, 1)), InvalidArgument);
+  EXPECT_THROW(best_grouping_exhaustive(affine_costs(25, 1, 1, 1)), InvalidArgument);
+}
+
+// Costs of a problem
+
+Machine machine_of_one_byte_per_microsecond() {
+  Machine machine = preset("rtx4090");
+  machine.launch_microseconds = 1e-9;
+  machine.signal_microseconds = 1e-9;
+  for (auto& [kind, curves] : machine.collectives) curves = {{2, {{{1, 1}, {1e9, 1e9}}}}};
+  return machine;
+}
+
+TEST(GroupingCostsTest, CommunicatesEveryByteOfTheMatrixOnce) {
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 1000, .n = 1000, .k = 64, .ranks = 2};
+  const Schedule schedule{.tile_rows = 128, .tile_cols = 128, .multiprocessors = 10};
+  const GroupingCosts costs = grouping_costs(problem, schedule, machine_of_one_byte_per_microsecond());
+  ASSERT_EQ(costs.waves, 7);
+  double sum = 0;
+  for (int wave = 0; wave < costs.waves; ++wave) sum += costs.communication_us(wave, 1);
+  EXPECT_NEAR(sum, 2e6, 1);
+  EXPECT_NEAR(costs.communication_us(0, costs.waves), 2e6, 1);
+}
+
+TEST(GroupingCostsTest, GivesThePartialLastWaveOnlyItsTiles) {
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 1024, .n = 1024, .k = 64, .ranks = 2};
+  const Schedule schedule{.tile_rows = 128, .tile_cols = 128, .multiprocessors = 10};
+  const GroupingCosts costs = grouping_costs(problem, schedule, machine_of_one_byte_per_microsecond());
+  EXPECT_NEAR(costs.communication_us(0, 1), 10 * 128 * 128 * 2, 1);
+  EXPECT_NEAR(costs.communication_us(costs.waves - 1, 1), 4 * 128 * 128 * 2, 1);
+}
+
+TEST(GroupingCostsTest, AddsLaunchAndSignalToEveryGroup) {
+  const Problem problem{
+      .operation = Operation::gemm_reduce_scatter, .m = 1024, .n = 1024, .k = 64, .ranks = 2};
+  Machine machine = machine_of_one_byte_per_microsecond();
+  const double before = grouping_costs(problem, {}, machine).communication_us(0, 1);
+  machine.launch_microseconds = 7;
+  machine.signal_microseconds = 4;
+  EXPECT_NEAR(grouping_costs(problem, {}, machine).communication_us(0, 1) - before, 11, 1e-6);
+}
+
+TEST(GroupingCostsTest, RefusesOperationsThatCommunicateBeforeTheGemm) {
+  for (const Operation operation : {Operation::all_gather_gemm, Operation::all_to_all_gemm}) {
+    const Problem problem{.operation = operation, .m = 1024, .n = 1024, .k = 64, .ranks = 2};
+    try {
+      grouping_costs(problem, {}, preset("a800"));
+      FAIL() << name(operation);
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), "operation");
+    }
+  }
+}
+
+// Groups that end at wave boundaries are what the formula describes; the simulator knows nothing of the
+// formula.
+TEST(PredictorTest, AgreesWithTheSimulatorWithin3PercentOnTiledPlans) {
+  for (const std::string& name : preset_names()) {
+    const Machine machine = preset(name);
+    for (const Operation operation : {Operation::gemm_all_reduce, Operation::gemm_reduce_scatter}) {
+      for (const std::int64_t m : {2048, 8192}) {
+        const Problem problem{.operation = operation, .m = m, .n = 8192, .k = 3584, .ranks = 8};
+        Schedule schedule{.strategy = Strategy::signal,
+                          .layout = Layout::tiled,
+                          .multiprocessors = machine.multiprocessors - machine.comm_multiprocessors};
+        const PredictedGrouping best = best_grouping(grouping_costs(problem, schedule, machine));
+        schedule.groups = best.groups;
+        const double simulated = simulate(make_plans(problem, schedule), machine).latency_us;
+        EXPECT_NEAR(simulated / best.latency_us, 1, 0.03)
+            << name << " " << flashoverlap::name(operation) << " " << m;
+      }
+    }
+  }
+}
+
+TEST(PredictorTest, AgreesWithTheSimulatorWhereTheFirstGroupHasAllMultiprocessors) {
+  const Machine machine = preset("a800");
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 8192, .n = 8192, .k = 3584, .ranks = 8};
+  for (const int first : {1, 3, 8}) {
+    Schedule schedule{.strategy = Strategy::signal,
+                      .layout = Layout::tiled,
+                      .multiprocessors = machine.multiprocessors - 20,
+                      .first_multiprocessors = machine.multiprocessors,
+                      .groups = {first}};
+    const PredictedGrouping best = best_grouping(grouping_costs(problem, schedule, machine), first);
+    schedule.groups = best.groups;
+    const double simulated = simulate(make_plans(problem, schedule), machine).latency_us;
+    EXPECT_NEAR(simulated / best.latency_us, 1, 0.03) << first;
+
+    schedule.first_multiprocessors = 0;
+    schedule.groups = best_grouping(grouping_costs(problem, schedule, machine), first).groups;
+    EXPECT_LT(simulated, simulate(make_plans(problem, schedule), machine).latency_us) << first;
+  }
+}
+
+// Groups of whole row blocks end a little behind the wave boundaries.
+TEST(PredictorTest, AgreesWithTheSimulatorWithin10PercentOnNaturalPlans) {
+  for (const std::string& name : preset_names()) {
+    const Machine machine = preset(name);
+    for (const Operation operation :
+         {Operation::gemm_all_reduce, Operation::gemm_reduce_scatter, Operation::gemm_all_to_all}) {
+      const Problem problem{.operation = operation, .m = 8192, .n = 8192, .k = 3584, .ranks = 8};
+      Schedule schedule{.strategy = Strategy::signal,
+                        .multiprocessors = machine.multiprocessors - machine.comm_multiprocessors};
+      const PredictedGrouping best = best_grouping(grouping_costs(problem, schedule, machine));
+      schedule.groups = best.groups;
+      const double simulated = simulate(make_plans(problem, schedule), machine).latency_us;
+      EXPECT_NEAR(simulated / best.latency_us, 1, 0.10) << name << " " << flashoverlap::name(operation);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap

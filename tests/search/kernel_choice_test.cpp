@@ -1,0 +1,82 @@
+#include "search/kernel_choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace flashoverlap {
+namespace {
+
+constexpr int multiprocessors = 132;
+
+int columns_for(const Shape& gemm, std::int64_t k) {
+  return choose_kernel_tile(*kernel_family(90), gemm, k, multiprocessors).cols;
+}
+
+TEST(KernelChoice, TakesTheWidestTileWhereItFillsWholeWaves) {
+  EXPECT_EQ(columns_for({1024, 4096}, 4096), 256);  // 128 tiles
+  EXPECT_EQ(columns_for({1024, 8192}, 4096), 256);  // 256
+}
+
+TEST(KernelChoice, TakesANarrowerTileWhereItSavesAWave) {
+  EXPECT_EQ(columns_for({1024, 3584}, 8192), 224);   // 8 x 16 tiles instead of 8 x 14 wider ones
+  EXPECT_EQ(columns_for({1024, 6656}, 16384), 208);  // two waves either way
+  EXPECT_EQ(columns_for({1024, 1792}, 4096), 112);
+}
+
+TEST(KernelChoice, ExpectsNarrowTilesToDriftApartAlongALongK) {
+  for (const KernelTile& tile : kernel_family(90)->tiles) {
+    // So many waves that neither the fixed part nor a single wave's cheap loads matter.
+    const auto expected_us = [&](std::int64_t k) {
+      return expected_microseconds(tile, {16384, 16384}, k, 132);
+    };
+    const double growth =
+        (expected_us(16'384) - expected_us(8'192)) / (expected_us(8'192) - expected_us(4'096));
+    if (tile.cols == 128) {
+      EXPECT_GT(growth, 2.1);
+    } else if (tile.cols > 128) {
+      EXPECT_NEAR(growth, 2, 1e-6);
+    }
+  }
+}
+
+TEST(KernelChoice, DoesNotPairRowBlocksThatAreNotThere) {
+  EXPECT_EQ(choose_kernel_tile(*kernel_family(90), {128, 16384}, 4096, multiprocessors).cluster_rows, 1);
+}
+
+TEST(KernelChoice, ExpectsMoreTimeForMoreWork) {
+  for (const KernelTile& tile : kernel_family(90)->tiles) {
+    const double small = expected_microseconds(tile, {4096, 4096}, 4096, multiprocessors);
+    EXPECT_GT(expected_microseconds(tile, {8192, 4096}, 4096, multiprocessors), small);
+    EXPECT_GT(expected_microseconds(tile, {4096, 4096}, 8192, multiprocessors), small);
+    EXPECT_GE(expected_microseconds(tile, {4096, 4096}, 4096, multiprocessors - 32), small);
+  }
+}
+
+TEST(KernelChoice, TakesNoMoreMultiprocessorsThanTheWavesNeed) {
+  EXPECT_EQ(even_multiprocessors({128, 256, 1}, {8192, 8192}, 132), 128);  // 2048 tiles in 16 waves
+  EXPECT_EQ(even_multiprocessors({128, 128, 2}, {1024, 1792}, 132), 112);  // 56 pairs of blocks in one
+  EXPECT_EQ(even_multiprocessors({128, 256, 1}, {128, 1024}, 132), 4);
+  EXPECT_EQ(even_multiprocessors({128, 256, 1}, {16384, 26624}, 132), 132);  // 13312 tiles in 101 waves
+}
+
+TEST(KernelChoice, ASchedulesKernelIsTheOneItWasMadeFor) {
+  for (const KernelTile& tile : kernel_family(90)->tiles)
+    EXPECT_EQ(kernel_tile(kernel_schedule(Strategy::signal, tile, multiprocessors)), tile);
+}
+
+TEST(KernelChoice, EveryKernelWinsSomewhere) {
+  for (const KernelTile& tile : kernel_family(90)->tiles) {
+    bool wins = false;
+    for (std::int64_t m = 128; m <= 16384 && !wins; m *= 2) {
+      for (std::int64_t n = 512; n <= 32768 && !wins; n += 128) {
+        for (const std::int64_t k : {512, 1024, 4096, 8192})
+          wins |= choose_kernel_tile(*kernel_family(90), {m, n}, k, multiprocessors) == tile;
+      }
+    }
+    EXPECT_TRUE(wins) << tile.rows << "x" << tile.cols << ", cluster of " << tile.cluster_rows;
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap

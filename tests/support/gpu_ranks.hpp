@@ -1,0 +1,86 @@
+// The buffers and counters of all ranks of a plan on one GPU, filled with random data.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cuda/download.hpp"
+#include "flashoverlap/matrix.hpp"
+#include "flashoverlap/plan.hpp"
+#include "gemm/sm90/sm90_gemm.hpp"
+
+namespace flashoverlap::testing {
+
+using Element = std::uint16_t;  // bits of a 16-bit element
+
+inline std::span<const Element> elements_of(const Matrix& matrix) {
+  return {reinterpret_cast<const Element*>(matrix.row(0)),
+          static_cast<std::size_t>(matrix.rows() * matrix.cols())};
+}
+
+inline DeviceArray<Element> upload(const Matrix& matrix) {
+  return DeviceArray<Element>(elements_of(matrix));
+}
+
+inline Matrix download(DataType data_type, const Buffer& shape, const DeviceArray<Element>& array) {
+  return flashoverlap::download(data_type, shape.rows, shape.cols, array.data());
+}
+
+class GpuRanks {
+ public:
+  GpuRanks(const std::vector<Plan>& plans, std::uint64_t seed) : plans_(plans) {
+    for (const Plan& plan : plans) {
+      auto& inputs = inputs_.emplace_back();
+      auto& arrays = arrays_.emplace_back();
+      memory_.buffers.emplace_back();
+      for (std::size_t role = 0; role < buffer_count; ++role) {
+        const Buffer& buffer = plan.buffers[role];
+        const bool written = role == static_cast<std::size_t>(BufferRole::out) ||
+                             role == static_cast<std::size_t>(BufferRole::staging);
+        inputs.push_back(random_matrix(plan.problem.data_type, buffer.rows, buffer.cols, ++seed));
+        if (written) inputs.back().poison();
+        arrays.push_back(upload(inputs.back()));
+        memory_.buffers.back()[role] = {arrays.back().data(), buffer.rows, buffer.cols};
+      }
+      counters_.emplace_back(plan.counters.size() + 1);
+      memory_.counters.push_back(counters_.back().data());
+      set_counters(plan.rank, 0);
+    }
+  }
+
+  const GemmMemory& memory() const { return memory_; }
+  const Matrix& input(std::int32_t rank, BufferRole role) const {
+    return inputs_[index(rank)][static_cast<std::size_t>(role)];
+  }
+  Matrix result(std::int32_t rank, BufferRole role) const {
+    const Plan& plan = plans_[index(rank)];
+    return download(plan.problem.data_type, plan.buffer(role),
+                    arrays_[index(rank)][static_cast<std::size_t>(role)]);
+  }
+  std::uint32_t* counter(std::int32_t rank, std::int32_t counter) const {
+    return memory_.counters[index(rank)] + counter;
+  }
+
+  std::vector<std::uint32_t> counters(std::int32_t rank) const {
+    std::vector<std::uint32_t> values(counters_[index(rank)].size());
+    FLASHOVERLAP_CUDA(cudaMemcpy(values.data(), counters_[index(rank)].data(),
+                                 values.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost));
+    return values;
+  }
+  void set_counters(std::int32_t rank, std::uint32_t value) {
+    const std::vector<std::uint32_t> values(counters_[index(rank)].size(), value);
+    counters_[index(rank)].set(values);
+  }
+
+ private:
+  static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+
+  const std::vector<Plan>& plans_;
+  std::vector<std::vector<Matrix>> inputs_;                // [rank][role]
+  std::vector<std::vector<DeviceArray<Element>>> arrays_;  // [rank][role]
+  std::vector<DeviceArray<std::uint32_t>> counters_;       // [rank]
+  GemmMemory memory_;
+};
+
+}  // namespace flashoverlap::testing
