@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-#include "flashoverlap/data_type.hpp"
-#include "flashoverlap/error.hpp"
+#include "data_type/gpu_types.hpp"
 
 /// The data types as CUDA C++ knows them. What is not listed here does not compile as an element of a kernel.
 namespace flashoverlap {
@@ -49,7 +48,7 @@ decltype(auto) with_element(DataType data_type, Visit&& visit) {
     case DataType::fp32:
       break;
   }
-  throw InvalidArgument("data_type", name(data_type), "must be bf16 or fp16 on GPUs");
+  refuse_on_gpus(data_type);
 }
 
 }  // namespace flashoverlap

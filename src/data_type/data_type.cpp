@@ -1,5 +1,8 @@
 #include "flashoverlap/data_type.hpp"
 
+#include "data_type/gpu_types.hpp"
+#include "flashoverlap/error.hpp"
+
 // Each switch names every data type, so that a new one does not compile until it is known here.
 namespace flashoverlap {
 
@@ -35,6 +38,10 @@ std::string_view name(DataType data_type) {
       return "fp32";
   }
   return "?";
+}
+
+void refuse_on_gpus(DataType data_type) {
+  throw InvalidArgument("data_type", name(data_type), "must be bf16 or fp16 on GPUs");
 }
 
 }  // namespace flashoverlap

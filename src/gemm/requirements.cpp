@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "data_type/gpu_types.hpp"
 #include "flashoverlap/error.hpp"
 
 namespace flashoverlap {
@@ -58,8 +59,7 @@ void require_one_mapped_buffer(const Plan& plan) {
 
 void require_kernel(const Plan& plan, const KernelFamily* family, OperandLayout a_layout,
                     OperandLayout b_layout) {
-  require(runs_on_gpus(plan.problem.data_type), "data_type", name(plan.problem.data_type),
-          "must be bf16 or fp16 on GPUs");
+  if (!runs_on_gpus(plan.problem.data_type)) refuse_on_gpus(plan.problem.data_type);
   require(family != nullptr, "machine", "its GPUs", "must be of an architecture that there are kernels for");
   require_tile(plan.schedule, *family);
   require(plan.problem.ranks <= family->most_ranks, "ranks", plan.problem.ranks,

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cuda/timer.hpp"
+#include "data_type/gpu_types.hpp"
 
 namespace flashoverlap {
 
@@ -23,7 +24,7 @@ cudaDataType_t cuda_type(DataType data_type) {
     case DataType::fp32:
       break;
   }
-  throw InvalidArgument("data_type", name(data_type), "must be bf16 or fp16 on GPUs");
+  refuse_on_gpus(data_type);
 }
 
 template <typename Setter, typename Handle, typename Attribute, typename Value>

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "cuda/driver.hpp"
+#include "data_type/gpu_types.hpp"
 #include "flashoverlap/kernels.hpp"
 #include "gemm/sm90/kernels.hpp"
 #include "gemm/sm90/spread_stores.hpp"
@@ -26,7 +27,7 @@ CUtensorMapDataType tensor_type(DataType data_type) {
     case DataType::fp32:
       break;
   }
-  throw InvalidArgument("data_type", name(data_type), "must be bf16 or fp16 on GPUs");
+  refuse_on_gpus(data_type);
 }
 
 /// Boxes of `box_rows` rows × 128 bytes of a row-major matrix of 16-bit elements, swizzled by 128 bytes.
