@@ -30,6 +30,8 @@ struct Machine {
   std::string name;
   std::vector<std::string>
       sources;  ///< where each figure comes from: measured (machine, date), published, datasheet, or derived
+  /// Of its GPUs: 10 · major + minor, 90 for Hopper. Says which kernels they run (`kernel_family`). 0: none.
+  int compute_capability = 0;
   int multiprocessors = 0;
   double teraflops = 0;            ///< main loops of all multiprocessors together, 16-bit operands
   double tile_microseconds = 0;    ///< what a tile costs beside its main loop: prologue and epilogue
@@ -68,7 +70,7 @@ std::vector<std::string> preset_names();
 Machine preset(std::string_view name);
 
 /// Raised whenever the format changes; other versions are refused.
-inline constexpr int machine_schema_version = 1;
+inline constexpr int machine_schema_version = 2;
 
 /// JSON, strict like plans, and checked.
 std::string machine_to_json(const Machine& machine);

@@ -46,4 +46,15 @@ std::vector<int> first_groups(const Problem& problem, const Schedule& schedule);
 /// speak of.
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
 
+/// The grouping that the predictor finds best for a problem under a schedule by `signal` on a machine, with
+/// the best of `first_groups` where the schedule has `first_multiprocessors`. Throws like `grouping_costs`,
+/// and for more than 2048 waves.
+PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule, const Machine& machine);
+
+/// A schedule that is good without measuring: of those that a search finds worth trying, with the kernels
+/// that the machine's GPUs run, the one that the simulator predicts to be fastest; `sequential` where nothing
+/// beats it. Pure and deterministic. It takes up to some seconds of host time for the largest problems.
+/// Throws `InvalidArgument` for a problem or machine that breaks a rule.
+Schedule default_schedule(const Problem& problem, const Machine& machine);
+
 }  // namespace flashoverlap

@@ -57,18 +57,27 @@ void require_one_mapped_buffer(const Plan& plan) {
 
 }  // namespace
 
-void require_kernel(const Plan& plan, const KernelFamily* family, OperandLayout a_layout,
+const KernelFamily& require_family(int compute_capability) {
+  const KernelFamily* const family = kernel_family(compute_capability);
+  std::string known;
+  for (const KernelFamily& each : kernel_families())
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.compute_capability);
+  require(family != nullptr, "compute_capability", compute_capability,
+          fmt::format("there are kernels for GPUs of {} only", known));
+  return *family;
+}
+
+void require_kernel(const Plan& plan, const KernelFamily& family, OperandLayout a_layout,
                     OperandLayout b_layout) {
   if (!runs_on_gpus(plan.problem.data_type)) refuse_on_gpus(plan.problem.data_type);
-  require(family != nullptr, "machine", "its GPUs", "must be of an architecture that there are kernels for");
-  require_tile(plan.schedule, *family);
-  require(plan.problem.ranks <= family->most_ranks, "ranks", plan.problem.ranks,
-          fmt::format("must be at most {} on one node", family->most_ranks));
+  require_tile(plan.schedule, family);
+  require(plan.problem.ranks <= family.most_ranks, "ranks", plan.problem.ranks,
+          fmt::format("must be at most {} on one node", family.most_ranks));
   require_operand(plan, BufferRole::a, a_layout);
   require_operand(plan, BufferRole::b, b_layout);
-  require(plan.wait_depth == none || plan.wait_depth % family->step_depth == 0, "wait_depth", plan.wait_depth,
+  require(plan.wait_depth == none || plan.wait_depth % family.step_depth == 0, "wait_depth", plan.wait_depth,
           fmt::format("must be a multiple of {}, the columns of k that are multiplied at a time",
-                      family->step_depth));
+                      family.step_depth));
   for (const Tile& tile : plan.tiles) {
     require_start("A", a_layout, tile.a_row);
     require_start("B", b_layout, tile.b_row);

@@ -6,9 +6,11 @@
 
 namespace flashoverlap {
 
-/// Throws `InvalidArgument` for what kernels of a family cannot do with a plan's tile list. `family` is null
-/// where GPUs have none.
-void require_kernel(const Plan& plan, const KernelFamily* family, OperandLayout a_layout,
+/// The family for GPUs of a compute capability. Throws `InvalidArgument` where there is none.
+const KernelFamily& require_family(int compute_capability);
+
+/// Throws `InvalidArgument` for what kernels of a family cannot do with a plan's tile list.
+void require_kernel(const Plan& plan, const KernelFamily& family, OperandLayout a_layout,
                     OperandLayout b_layout);
 
 }  // namespace flashoverlap

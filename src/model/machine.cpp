@@ -87,6 +87,8 @@ double Machine::store_microseconds(int ranks, double bytes) const {
 
 void check(const Machine& machine) {
   require(!machine.name.empty(), "name", "\"\"", "must not be empty");
+  require(machine.compute_capability >= 0 && machine.compute_capability < 1000, "compute_capability",
+          machine.compute_capability, "must be 10 · major + minor of the GPUs, or 0");
   require(machine.multiprocessors >= 1 && machine.multiprocessors <= max_multiprocessors, "multiprocessors",
           machine.multiprocessors, fmt::format("must be between 1 and {}", max_multiprocessors));
   check_positive("teraflops", machine.teraflops);

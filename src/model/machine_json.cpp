@@ -63,6 +63,7 @@ std::string machine_to_json(const Machine& machine) {
       {"schema_version", machine_schema_version},
       {"name", machine.name},
       {"sources", machine.sources},
+      {"compute_capability", machine.compute_capability},
       {"multiprocessors", machine.multiprocessors},
       {"teraflops", machine.teraflops},
       {"tile_microseconds", machine.tile_microseconds},
@@ -90,6 +91,7 @@ Machine machine_from_json(std::string_view text) {
   machine.name = document["name"].string();
   machine.sources =
       document["sources"].array([](const JsonValue& source) { return source.string(); }, most_sources);
+  machine.compute_capability = document["compute_capability"].integer<int>();
   machine.multiprocessors = document["multiprocessors"].integer<int>();
   machine.teraflops = document["teraflops"].number();
   machine.tile_microseconds = document["tile_microseconds"].number();

@@ -13,7 +13,7 @@ constexpr double mib = 1 << 20;
 Machine h200() {
   Machine machine;
   machine.sources = {
-      "multiprocessors, memory_gigabytes_per_second: datasheet",
+      "compute_capability, multiprocessors, memory_gigabytes_per_second: datasheet",
       "teraflops, tile_microseconds: derived, fitted to cuBLAS bf16 on six shapes measured on H200, "
       "2026-11-20 "
       "(2048x8192x3584 162 us, 8192x8192x3584 647 us, 16384x8192x3584 1284 us, 8192x16384x6656 2419 us, "
@@ -24,6 +24,7 @@ Machine h200() {
       "raised "
       "the counter ended",
   };
+  machine.compute_capability = 90;
   machine.multiprocessors = 132;
   machine.teraflops = 966;
   machine.tile_microseconds = 10.7;
@@ -110,7 +111,7 @@ Machine a800() {
   Machine machine;
   machine.name = "a800";
   machine.sources = {
-      "multiprocessors, memory_gigabytes_per_second: datasheet (A800 SXM)",
+      "compute_capability, multiprocessors, memory_gigabytes_per_second: datasheet (A800 SXM)",
       "teraflops, tile_microseconds: derived, fitted to the GEMM times that evaluation/results.csv of "
       "github.com/infinigence/FlashOverlap (e704f6e) leaves after communication, m and n 8192 and 16384, k "
       "2048 to "
@@ -127,6 +128,7 @@ Machine a800() {
       "comm_multiprocessors: published, the reference code of arXiv 2504.19519 leaves 2",
       "launch_microseconds, signal_microseconds: derived, as on H200",
   };
+  machine.compute_capability = 80;
   machine.multiprocessors = 108;
   machine.teraflops = 277;
   machine.tile_microseconds = 16.8;
@@ -160,7 +162,7 @@ Machine rtx4090() {
   Machine machine;
   machine.name = "rtx4090";
   machine.sources = {
-      "multiprocessors, memory_gigabytes_per_second: datasheet",
+      "compute_capability, multiprocessors, memory_gigabytes_per_second: datasheet",
       "teraflops, tile_microseconds: published, torch fp16 matmul 167 TFLOP/s at n = 2048 and 159 at 8192 "
       "(github.com/mli/transformers-benchmarks issue 4), which leave no time per tile; 1 us is kept for it",
       "peer_access: published, the GeForce driver gives none "
@@ -178,6 +180,7 @@ Machine rtx4090() {
       "comm_multiprocessors: published, the reference code of arXiv 2504.19519 leaves 2",
       "launch_microseconds, signal_microseconds: derived, as on H200",
   };
+  machine.compute_capability = 89;
   machine.multiprocessors = 128;
   machine.teraflops = 161;
   machine.tile_microseconds = 1;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -64,6 +65,25 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, c
            capped_collective_microseconds(problem, schedule, machine, kind, group_bytes);
   };
   return costs;
+}
+
+PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  constexpr int most_waves = 2048;
+  const auto search = [&](const Schedule& tried, int first_group) {
+    const GroupingCosts costs = grouping_costs(problem, tried, machine);
+    require(costs.waves <= most_waves, "waves", costs.waves,
+            fmt::format("the groups of at most {} can be searched", most_waves));
+    return best_grouping(costs, first_group);
+  };
+  if (schedule.first_multiprocessors == 0) return search(schedule, 0);
+  PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
+  Schedule tried = schedule;
+  for (const int first : first_groups(problem, schedule)) {
+    tried.groups = {first};
+    PredictedGrouping found = search(tried, first);
+    if (found.latency_us < best.latency_us) best = std::move(found);
+  }
+  return best;
 }
 
 }  // namespace flashoverlap

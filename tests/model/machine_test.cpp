@@ -209,8 +209,10 @@ TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
   };
   const nlohmann::json point = {{"bytes", 1}, {"microseconds", 1}};
   const std::vector<Case> cases = {
-      {"/schema_version", 2, "schema_version"},
-      {"/schema_version", "1", "schema_version"},
+      {"/schema_version", 1, "schema_version"},
+      {"/schema_version", "2", "schema_version"},
+      {"/compute_capability", -1, "compute_capability"},
+      {"/compute_capability", 1000, "compute_capability"},
       {"/name", "", "name"},
       {"/name", 5, "name"},
       {"/sources", "measured", "sources"},

@@ -10,7 +10,9 @@
 #include "comm/give_up.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
+#include "cuda/properties.hpp"
 #include "exec/cuda/cuda_messages.hpp"
+#include "exec/cuda/gpu_support.hpp"
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
 #include "exec/cuda/run_watch.hpp"
@@ -30,22 +32,6 @@ constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out
 
 std::size_t index(BufferRole role) {
   return static_cast<std::size_t>(role);
-}
-
-/// Tiles that wait for what messages bring occupy their multiprocessors meanwhile, so the messages must find
-/// others.
-void check_room(const std::vector<Plan>& plans, const Plan& plan) {
-  if (in_order(plan) || !tiles_wait(plan) ||
-      multiprocessor_use(plans, plan.rank) == MultiprocessorUse::nothing)
-    return;
-  int device = 0;
-  int multiprocessors = 0;
-  FLASHOVERLAP_CUDA(cudaGetDevice(&device));
-  FLASHOVERLAP_CUDA(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-  require(
-      plan.schedule.multiprocessors < multiprocessors, "multiprocessors", plan.schedule.multiprocessors,
-      fmt::format("must leave some of the GPU's {} to the communication, which tiles of {} by {} wait for",
-                  multiprocessors, name(plan.problem.operation), name(plan.schedule.strategy)));
 }
 
 /// Between two questions whether GPU work has ended.
@@ -352,7 +338,7 @@ Operator::Operator(const std::vector<Plan>& plans, const Communicator& communica
   validate(plans);
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
-  check_room(plans, plans[static_cast<std::size_t>(communicator.rank())]);
+  require_gpu_support(plans, current_compute_capability(), current_attribute(cudaDevAttrMultiProcessorCount));
   state_ = std::make_unique<State>(plans, communicator, options);
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "exec/cuda/plan_needs.hpp"
 #include "flashoverlap/plan.hpp"
 
 /// What messages do on multiprocessors.
@@ -18,8 +19,6 @@ struct RaisedCounters {
   std::uint32_t* counters[most_raises];
   int count;
 };
-
-inline constexpr int stored_bytes = 16;  ///< by a thread at a time
 
 inline constexpr int most_targets = 8;
 

@@ -33,7 +33,7 @@ bool overlap(const Area& one, const Area& other) {
 
 }  // namespace
 
-bool needs_peer_memory(const std::vector<Plan>& plans) {
+bool needs_peer_memory(std::span<const Plan> plans) {
   return std::ranges::any_of(plans, [](const Plan& plan) {
     const auto is_far = [&](const Raise& raise) { return raise.rank != none && raise.rank != plan.rank; };
     return std::ranges::any_of(plan.buffers, &Buffer::peer_written) ||
@@ -44,7 +44,7 @@ bool needs_peer_memory(const std::vector<Plan>& plans) {
   });
 }
 
-bool meets_collectives(const std::vector<Plan>& plans, BufferRole role) {
+bool meets_collectives(std::span<const Plan> plans, BufferRole role) {
   const auto peer_writes = [=](const Plan& plan) { return plan.buffer(role).peer_written; };
   if (std::ranges::any_of(plans, peer_writes)) return false;
   const auto is_met = [=](const Message& message) {

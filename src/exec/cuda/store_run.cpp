@@ -6,7 +6,6 @@
 
 #include "cuda/error.hpp"
 #include "exec/cuda/plan_needs.hpp"
-#include "flashoverlap/error.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
@@ -54,9 +53,6 @@ class StoreRun::Rectangles {
   StoredRectangle rectangle(const Message& message) const {
     const std::int64_t pitch = row_pitch(plan_, message.source.buffer);
     const std::int64_t row_bytes = moved_cols(plan_, message) * size_of(plan_.problem.data_type);
-    require((pitch | first_byte(message) | row_bytes) % stored_bytes == 0, "columns of a store",
-            moved_cols(plan_, message),
-            fmt::format("must begin and end at multiples of {} bytes", stored_bytes));
     return {.from = message.source.buffer,
             .from_offset = message.source.row * pitch + first_byte(message),
             .pitch = pitch,

@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/gpu_support.hpp"
+#include "flashoverlap/kernels.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+#include "flashoverlap/simulate.hpp"
+#include "flashoverlap/validate.hpp"
+#include "plan/enumerators.hpp"
+
+namespace flashoverlap {
+namespace {
+
+Problem layer(Operation operation, std::int64_t m = 8192) {
+  return {.operation = operation, .m = m, .n = 8192, .k = 7168, .ranks = 4};
+}
+
+double predicted_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  return simulate(make_plans(problem, schedule), machine).latency_us;
+}
+
+TEST(DefaultSchedule, OfALargeLayerBeatsSequentialByFarOnNvlink) {
+  const Machine machine = preset("h200-nvlink");
+  for (const Operation operation : enumerators<Operation>) {
+    const Problem problem = layer(operation);
+    const Schedule chosen = default_schedule(problem, machine);
+    EXPECT_NE(chosen.strategy, Strategy::sequential) << name(operation);
+    Schedule sequential{.strategy = Strategy::sequential};
+    EXPECT_LT(1.1 * predicted_us(problem, chosen, machine), predicted_us(problem, sequential, machine))
+        << name(operation);
+  }
+}
+
+TEST(DefaultSchedule, RunsOnTheMachinesGpusAndIsProvenRight) {
+  const Machine machine = preset("h200-nvlink");
+  for (const Operation operation : enumerators<Operation>) {
+    const std::vector<Plan> plans =
+        make_plans(layer(operation, 2048), default_schedule(layer(operation, 2048), machine));
+    EXPECT_EQ(gpu_obstacle(plans, machine), std::nullopt) << name(operation);
+    EXPECT_NO_THROW(validate(plans));
+  }
+}
+
+TEST(DefaultSchedule, NeedsNoPeerAccessWhereThereIsNone) {
+  for (const char* machine : {"h200-pcie", "rtx4090"}) {
+    const Schedule chosen = default_schedule(layer(Operation::gemm_reduce_scatter), preset(machine));
+    EXPECT_NE(chosen.strategy, Strategy::copy);
+    EXPECT_NE(chosen.strategy, Strategy::store);
+  }
+}
+
+TEST(DefaultSchedule, IsNeverPredictedSlowerThanSequential) {
+  const std::uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto draw = [&](int most) { return std::int64_t{8} * (1 + static_cast<int>(random() % most)); };
+  for (int round = 0; round < 10; ++round) {
+    Problem problem{.operation = enumerators<Operation>[random() % enumerators<Operation>.size()],
+                    .m = 4 * draw(128),
+                    .n = 4 * draw(128),
+                    .k = 4 * draw(64),
+                    .ranks = 1 << random() % 3};
+    for (const std::string& name : preset_names()) {
+      const Machine machine = preset(name);
+      const Schedule chosen = default_schedule(problem, machine);
+      Schedule sequential = chosen;
+      sequential = {.strategy = Strategy::sequential,
+                    .tile_rows = chosen.tile_rows,
+                    .tile_cols = chosen.tile_cols,
+                    .cluster_rows = chosen.cluster_rows,
+                    .multiprocessors = machine.multiprocessors};
+      if (chosen.strategy == Strategy::sequential) continue;
+      EXPECT_LE(predicted_us(problem, chosen, machine), predicted_us(problem, sequential, machine) * 1.001)
+          << name << " m " << problem.m << " n " << problem.n << " k " << problem.k;
+    }
+  }
+}
+
+TEST(DefaultSchedule, IsTheSameEachTime) {
+  const Machine machine = preset("a800");
+  const Problem problem = layer(Operation::gemm_all_reduce, 1024);
+  EXPECT_EQ(default_schedule(problem, machine), default_schedule(problem, machine));
+}
+
+TEST(DefaultSchedule, OfOneRankIsSequential) {
+  Problem problem = layer(Operation::gemm_all_reduce);
+  problem.ranks = 1;
+  EXPECT_EQ(default_schedule(problem, preset("h200-nvlink")).strategy, Strategy::sequential);
+}
+
+TEST(DefaultSchedule, RefusesWhatBreaksARule) {
+  Problem problem = layer(Operation::gemm_reduce_scatter, 1023);
+  EXPECT_THROW(default_schedule(problem, preset("h200-nvlink")), InvalidArgument);
+  Machine machine = preset("h200-nvlink");
+  machine.multiprocessors = 0;
+  EXPECT_THROW(default_schedule(layer(Operation::gemm_all_reduce), machine), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace flashoverlap
