@@ -10,7 +10,8 @@
 namespace flashoverlap {
 
 struct OperatorOptions {
-  /// Record when each message's waits were over and when it ended, for `Operator::timeline`.
+  /// Record when each tile was stored, when each message's waits were over and when it ended, for
+  /// `Operator::timeline`.
   bool record_timeline = false;
   /// The operator owns `out` (`Operator::result`), as it does where peers write it; the same on all ranks.
   /// AllReduce by strategy `signal` then takes fewer multiprocessors over NVLink, see
@@ -26,6 +27,7 @@ struct MessageTimes {
 
 struct RunTimes {
   double gemm_done_us = 0;
+  std::vector<double> tiles_us;        ///< when each tile was stored; empty where cuBLASLt computes them
   std::vector<MessageTimes> messages;  ///< in plan order
   double done_us = 0;
 };

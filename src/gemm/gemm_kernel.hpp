@@ -35,6 +35,7 @@ struct GemmOptions {
   std::uint64_t wait_limit_ns = 10'000'000'000;
   /// Counters of this rank that tiles wait for and that are zero again when a launch ends.
   std::vector<std::int32_t> resets{};
+  bool record_tiles = false;  ///< for `GemmKernel::tile_times`
 };
 
 /// A plan's tile list on the current GPU, bound to its memory.
@@ -53,6 +54,10 @@ class GemmKernel {
 
   /// Throws `WaitExpired` if a wait expired in a launch that is complete; synchronises with the GPU.
   virtual void check_waits() const = 0;
+
+  /// By tile, when its stores were issued in the last launch, in ns of the GPU's clock; empty where they are not
+  /// recorded. Synchronises with the GPU.
+  virtual std::vector<std::uint64_t> tile_times() const = 0;
 };
 
 /// A kernel of the family that the current GPU runs; uploads the plan's lists. Throws `InvalidArgument` for

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/give_up.hpp"
+#include "comm/process_environment.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
 #include "cuda/properties.hpp"
@@ -69,7 +70,7 @@ struct Operator::State {
       cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
                      OperandLayout::k_contiguous, OperandLayout::k_contiguous);
     } else {
-      make_kernel();
+      make_kernel(options.record_timeline);
     }
     if (options.record_timeline) {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
@@ -129,7 +130,7 @@ struct Operator::State {
     return streamed;
   }
 
-  void make_kernel() {
+  void make_kernel(bool record_tiles) {
     const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
     GemmMemory gemm_memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
                            .counters = std::vector<std::uint32_t*>(ranks)};
@@ -144,7 +145,7 @@ struct Operator::State {
     const std::chrono::nanoseconds limit = longest_wait();
     kernel = make_gemm_kernel(
         plan, gemm_memory,
-        {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()), .resets = resets_by_kernel});
+        {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()), .resets = resets_by_kernel, .record_tiles = record_tiles});
   }
 
   /// Loads the kernels and connects the ranks, on operands of its own.
@@ -333,9 +334,24 @@ struct Operator::State {
   std::optional<RunWatch> watch;
 };
 
+namespace {
+
+/// With it every launch waits until the kernel has ended, and so a GEMM whose tiles wait for messages that are only
+/// launched after it never ends.
+void refuse_blocking_launches(const std::vector<Plan>& plans) {
+  const auto blocking = environment_variable("CUDA_LAUNCH_BLOCKING");
+  const bool is_set = blocking && *blocking != "0";
+  const auto waits = [](const Plan& plan) { return tiles_wait(plan) && !in_order(plan); };
+  require(!is_set || std::ranges::none_of(plans, waits), "CUDA_LAUNCH_BLOCKING", blocking.value_or(""),
+          "must not be set, as tiles of this plan wait for messages that are launched after them");
+}
+
+}  // namespace
+
 Operator::Operator(const std::vector<Plan>& plans, const Communicator& communicator,
                    const OperatorOptions& options) {
   validate(plans);
+  refuse_blocking_launches(plans);
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
   require_gpu_support(plans, current_compute_capability(), current_attribute(cudaDevAttrMultiProcessorCount));
@@ -380,9 +396,16 @@ void Operator::wait() const {
 RunTimes Operator::timeline() const {
   require(state_->begun.has_value(), "record_timeline", false, "must be set in OperatorOptions");
   const auto since_begin = [&](cudaEvent_t event) { return microseconds_between(*state_->begun, event); };
-  return {.gemm_done_us = since_begin(*state_->gemm_done),
-          .messages = state_->messages.times(since_begin),
-          .done_us = since_begin(*state_->ended)};
+  RunTimes times{.gemm_done_us = since_begin(*state_->gemm_done),
+                 .messages = state_->messages.times(since_begin),
+                 .done_us = since_begin(*state_->ended)};
+  if (!state_->kernel) return times;
+  // The kernel reads another clock: its last tile is as old as the event after it.
+  const std::vector<std::uint64_t> tiles = state_->kernel->tile_times();
+  const std::uint64_t last = tiles.empty() ? 0 : std::ranges::max(tiles);
+  for (const std::uint64_t tile : tiles)
+    times.tiles_us.push_back(times.gemm_done_us - static_cast<double>(last - tile) * 1e-3);
+  return times;
 }
 
 }  // namespace flashoverlap

@@ -97,6 +97,7 @@ struct GemmArguments {
   std::uint32_t* finished;  ///< blocks that wait for nothing any more; zero between launches
   std::uint64_t wait_limit_ns;
   ExpiredWait* expired;
+  std::uint64_t* tile_times;  ///< by tile, when its stores were issued, in ns; null: not recorded
 };
 
 }  // namespace flashoverlap::sm90

@@ -161,6 +161,8 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.wait_depth = plan.wait_depth == none ? arguments_.a_block_depth : plan.wait_depth;
   arguments_.wait_limit_ns = options.wait_limit_ns;
   arguments_.expired = expired_.data();
+  if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(plan.tiles.size());
+  arguments_.tile_times = tile_times_.data();
   expired_.set_bytes(0);
   std::vector<std::uint32_t*> resets;
   for (const std::int32_t counter : options.resets)
@@ -296,6 +298,13 @@ void Sm90Gemm::check_waits() const {
   throw WaitExpired(fmt::format("rank {}: tile {} waited for a counter for more than {} ms; it was {}",
                                 arguments_.rank, expired.tile, arguments_.wait_limit_ns / 1'000'000,
                                 expired.actual));
+}
+
+std::vector<std::uint64_t> Sm90Gemm::tile_times() const {
+  std::vector<std::uint64_t> times(tile_times_.size());
+  const std::size_t bytes = times.size() * sizeof(std::uint64_t);
+  if (bytes > 0) FLASHOVERLAP_CUDA(cudaMemcpy(times.data(), tile_times_.data(), bytes, cudaMemcpyDeviceToHost));
+  return times;
 }
 
 }  // namespace flashoverlap

@@ -16,6 +16,7 @@ class Sm90Gemm final : public GemmKernel {
   void rebind(BufferRole role, void* base) override;
   void launch(cudaStream_t stream) const override;
   void check_waits() const override;
+  std::vector<std::uint64_t> tile_times() const override;
 
  private:
   void bind_operand(BufferRole role, const DeviceMatrix& matrix);
@@ -40,6 +41,7 @@ class Sm90Gemm final : public GemmKernel {
   DeviceArray<sm90::ExpiredWait> expired_;
   DeviceArray<std::uint32_t*> resets_;
   DeviceArray<std::uint32_t> finished_;
+  DeviceArray<std::uint64_t> tile_times_;
 };
 
 }  // namespace flashoverlap

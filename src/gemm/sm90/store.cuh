@@ -33,6 +33,7 @@ class Storer {
         store_tile(last,
                    [&](int group, int box, std::uint32_t from) { store_parts(tile, group, box, from); });
       }
+      if (arguments_.tile_times != nullptr && issues_) arguments_.tile_times[index] = nanoseconds();
       if (tile.raise == nullptr || !issues_) continue;
       unraised_ = {tile.raise, tile.leaves_gpu};
       if (tile.raise_late == 0) raise_behind<0>();
