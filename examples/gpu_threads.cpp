@@ -1,4 +1,5 @@
-// GEMM + AllReduce on all GPUs of this machine, a thread of this process for each. The operator owns the result.
+// GEMM + AllReduce on all GPUs of this machine, a thread of this process for each. The operator owns the
+// result.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -8,9 +9,9 @@
 
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/host_executor.hpp"
+#include "flashoverlap/host_result.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
-#include "flashoverlap/reorder.hpp"
 #include "flashoverlap/search.hpp"
 
 using namespace flashoverlap;

@@ -21,61 +21,62 @@ class CommunicationError : public Error {
 };
 
 struct CommunicatorOptions {
-  /// Bound of every wait on the host: for the other ranks to join, and for a run to end once it has begun.
-  /// Making a communicator takes up to twice as long, an operator up to four times.
+  /// Limit of every wait on the host: for the other ranks to join, and for a run to end once it has begun.
+  /// Constructing a communicator takes up to twice this time, an operator up to four times.
   std::chrono::milliseconds wait_limit{30'000};
 };
 
 /// GPU memory, freed with the last copy of `data`.
 struct CollectiveMemory {
   std::shared_ptr<void> data;
-  bool is_shared = false;  ///< registered with NCCL, on all ranks or none
+  bool is_shared = false;  ///< registered with NCCL, on all ranks or on none
 };
 
-/// This rank's end. Belongs to the GPU that was current when it was made, and every call assumes that this
-/// GPU is current; used by one thread at a time, except for `check` and `abort`. Copies share the same end,
-/// and the last one frees it. CUDA graphs that transfers were captured into must be destroyed before.
+/// One rank of a group of ranks. It belongs to the GPU that was current when it was constructed, and every
+/// call requires that this GPU is current. Used by one thread at a time, except for `throw_if_failed` and
+/// `abort`. Copies share one NCCL communicator, which is destroyed with the last copy. Destroy CUDA graphs
+/// that have captured transfers before that.
 ///
-/// Transfers are asynchronous: they are enqueued on `stream` and every rank must enqueue the same ones in the
-/// same order. What they read and write belongs to the caller until the stream has passed them. The first
-/// transfer of its kind may wait on the host for the other ranks; `abort` by another thread ends that too.
+/// Transfers are asynchronous: they are enqueued on `stream`, and every rank enqueues the same ones in the
+/// same order. The caller owns the memory that they read and write, and keeps it until the stream has
+/// completed them. The first transfer of a kind may wait on the host for the other ranks; `abort` from
+/// another thread ends that wait too.
 class Communicator {
  public:
-  /// Rank `rank` of `ranks` threads of this process that share `key`, an id made by `make_key` and handed to
-  /// all of them (or to other processes, as bytes). Every rank calls this at the same time.
+  /// Rank `rank` of `ranks`. All ranks pass the same `key` from `make_key`, to threads of one process or, as
+  /// bytes, to other processes. Collective: every rank calls this at the same time.
   /// Throws `CommunicationError` if not all ranks have joined within twice `options.wait_limit`.
   Communicator(const std::string& key, int rank, int ranks, const CommunicatorOptions& options = {});
 
-  /// One process per GPU, started by torchrun, mpirun or Slurm: rank, size and the rank on this node are read
-  /// from their environment variables, the GPU of the rank on this node is made current, and NCCL finds the
-  /// others through NCCL_COMM_ID (rank 0's host:port), or MASTER_ADDR and the port after MASTER_PORT, where
-  /// torchrun's own store listens. A process that sees one GPU only uses that one. Not for use while other
-  /// threads read or change environment variables. Throws `InvalidArgument` naming the variable that is
-  /// missing or wrong.
+  /// One process per GPU, started by torchrun, mpirun or Slurm. Rank, world size and local rank come from
+  /// their environment variables, and the GPU of the local rank becomes current (a process that sees only one
+  /// GPU uses that one). NCCL finds the other ranks through NCCL_COMM_ID (rank 0's host:port) or, where that
+  /// is not set, MASTER_ADDR and the port after MASTER_PORT, as torchrun's own store listens on MASTER_PORT.
+  /// Call it while no other thread reads or changes environment variables. Throws `InvalidArgument` that
+  /// names the variable which is missing or wrong.
   static Communicator from_environment(const CommunicatorOptions& options = {});
 
   static std::string make_key();
 
-  /// Ranks that pass the same color (≥ 0) form a group of their own, ordered by their rank here. Every rank
-  /// calls this at the same time. Throws `CommunicationError` if one does not within `wait_limit`; then
-  /// nothing can be split from here any more.
+  /// Ranks that pass the same color (≥ 0) form a group of their own, ordered by their rank here. Collective.
+  /// Throws `CommunicationError` if a rank does not call it within `wait_limit`; after that this communicator
+  /// cannot be split any more.
   Communicator split(int color) const;
 
-  /// The same ranks with collectives on so many thread blocks, where NCCL can, and never on more (0: NCCL
-  /// decides), made when first asked for; then every rank asks at the same time, as for `split`. `exchange`
-  /// is not capped: only NCCL_MAX_P2P_NCHANNELS, set before the process makes its first communicator, bounds
-  /// it, and that is left to the user.
+  /// The same ranks, with collectives limited to this many thread blocks (0: NCCL decides). Constructed on
+  /// the first call for each number, which is collective like `split`. `exchange` is not limited: only
+  /// NCCL_MAX_P2P_NCHANNELS, set before the process constructs its first communicator, limits it.
   Communicator capped(int thread_blocks) const;
 
   /// Memory for collectives of this communicator, none for 0 bytes. If it is capped, NCCL is 2.29.7 or newer
-  /// and GPUs address each other's memory, it is registered with NCCL (as a symmetric window). Over NVLink
-  /// NCCL's kernels then load from and store to this memory of other ranks without buffers in between, and 12
-  /// thread blocks are faster than 24 otherwise. What must be of this kind is all_reduce's data,
-  /// reduce_scatter's source, all_gather's destination, each as far from its beginning on every rank.
+  /// and GPUs address each other's memory, the memory is registered with NCCL as a symmetric window. Over
+  /// NVLink NCCL's kernels then load from and store to this memory on other ranks directly, and 12 thread
+  /// blocks are faster than 24 otherwise. Use it for all_reduce's data, reduce_scatter's source and
+  /// all_gather's destination, at the same offset on every rank.
   ///
-  /// Every rank asks at the same time, for as many bytes, and may wait on the host for the others as in a
-  /// first transfer. All give their memory back in the same order, at about the same time and after all that
-  /// was enqueued with it has ended: unlike cudaFree this does not wait for the GPU.
+  /// Collective: every rank asks for the same number of bytes, and may wait on the host for the others as in
+  /// a first transfer. All ranks free their memory in the same order, at about the same time and after
+  /// everything enqueued with it has completed: unlike cudaFree this does not wait for the GPU.
   CollectiveMemory allocate(std::size_t bytes) const;
 
   int rank() const noexcept;
@@ -83,9 +84,10 @@ class Communicator {
   int device() const noexcept;
   const CommunicatorOptions& options() const noexcept;
 
-  /// Counts are elements. In place where `source` and `destination` say so: all_reduce is always in place.
+  /// Counts are elements. all_reduce is in place; the others are in place where `source` and `destination`
+  /// are the memory that NCCL's in-place rules name.
   void all_reduce(void* data, std::int64_t count, DataType data_type, Stream stream) const;
-  /// `source` holds ranks · count elements, part r goes to rank r.
+  /// `source` holds ranks · count elements; part r goes to rank r.
   void reduce_scatter(const void* source, void* destination, std::int64_t count, DataType data_type,
                       Stream stream) const;
   /// `destination` holds ranks · count elements, in rank order.
@@ -97,19 +99,19 @@ class Communicator {
     void* data = nullptr;  ///< only read where it is sent
     std::int64_t count = 0;
   };
-  /// All of them as one group; a pair of ranks matches sends and receives in order, and their counts are
-  /// equal. Parts to this rank itself are copied.
+  /// Sends and receives as one NCCL group. A pair of ranks matches them in order, with equal counts. Parts
+  /// for this rank itself are copied.
   void exchange(const std::vector<Part>& sends, const std::vector<Part>& receives, DataType data_type,
                 Stream stream) const;
 
-  /// Throws `CommunicationError` naming this rank and NCCL's message if an error was noticed since, or the
-  /// communicator was aborted.
-  void check() const;
+  /// Throws `CommunicationError` with this rank and NCCL's message if NCCL has reported an error or the
+  /// communicator was aborted. Does not wait. Any thread may call it.
+  void throw_if_failed() const;
 
-  /// Ends whatever is enqueued, here and in everything made by `split` and `capped`; what they would have
-  /// written is undefined. Any thread may call it. Afterwards every call throws `CommunicationError` with
-  /// `reason`, that of the first abort. Waits for the transfers to end, at most `wait_limit`: what they wait
-  /// for on their stream must be released first, or by another thread. Other ranks are not told.
+  /// Ends everything that is enqueued, here and in what `split` and `capped` returned; the memory that it
+  /// would have written is undefined. Afterwards every call throws `CommunicationError` with the `reason` of
+  /// the first abort. Waits at most `wait_limit` for the transfers to end: release what they wait for on
+  /// their stream first, or from another thread. Other ranks are not told. Any thread may call it.
   void abort(const std::string& reason) const noexcept;
 
  private:

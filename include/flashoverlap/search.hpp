@@ -1,5 +1,5 @@
-/// The published predictor of signalled overlap and the search for the best grouping under it (arXiv
-/// 2504.19519, section 4).
+/// Schedules that are good without measuring: the published predictor of signalled overlap with the search
+/// for the best grouping (arXiv 2504.19519, section 4), and the simulator's choice among all strategies.
 #pragma once
 
 #include <functional>
@@ -28,22 +28,20 @@ struct PredictedGrouping {
   double latency_us = 0;
 };
 
-/// The predictor's optimum, by a dynamic programme over the waves done: O(waves²), no pruning. Of groupings
+/// The predictor's optimum, by dynamic programming over the waves done: O(waves²), no pruning. Of groupings
 /// that are equally good, one with a larger last group. `first_group`, if not 0, is the size of the first
-/// group: the waves after it, and so the costs, depend on it where a schedule has `first_multiprocessors`.
+/// group: the waves after it, and so the costs, depend on it if a schedule has `first_multiprocessors`.
 PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0);
 
 /// The same by trying all 2^(waves−1) partitions; throws `InvalidArgument` above 24 waves.
 PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs);
 
-/// Sizes of the first group to try where its multiprocessors differ: some 32 at most, from 1 up to the whole
-/// GEMM on them.
+/// Sizes of the first group to try where it has other multiprocessors: about 32 at most, from 1 to all waves.
 std::vector<int> first_groups(const Problem& problem, const Schedule& schedule);
 
-/// Costs of a problem under a schedule by strategy `signal`, on a machine; `schedule.strategy` does not
-/// matter, and of its groups only the size of the first, where it has `first_multiprocessors`. Throws
-/// `InvalidArgument` for operations whose communication comes before the GEMM, which the predictor does not
-/// speak of.
+/// Costs of a problem under a schedule by strategy `signal`, on a machine. `schedule.strategy` is ignored,
+/// and so are its groups, except for the size of the first one if it has `first_multiprocessors`. Throws
+/// `InvalidArgument` for operations that communicate before the GEMM: the predictor does not cover them.
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
 
 /// The grouping that the predictor finds best for a problem under a schedule by `signal` on a machine, with

@@ -20,7 +20,7 @@ inline void await_stream(cudaStream_t stream, const Communicator& communicator,
                          std::chrono::milliseconds limit, std::string_view failure) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!is_over(cudaStreamQuery(stream), "cudaStreamQuery")) {
-    communicator.check();
+    communicator.throw_if_failed();
     if (std::chrono::steady_clock::now() > deadline) {
       give_up(communicator,
               CommunicationError(fmt::format("rank {} of {}: {} within {} ms", communicator.rank(),

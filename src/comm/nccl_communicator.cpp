@@ -315,7 +315,7 @@ void Communicator::exchange(const std::vector<Part>& sends, const std::vector<Pa
   }
 }
 
-void Communicator::check() const {
+void Communicator::throw_if_failed() const {
   state_->throw_if_aborted();
   const NcclEnd& end = state_->end;
   ncclResult_t noticed = ncclSuccess;
@@ -327,7 +327,7 @@ void Communicator::abort(const std::string& reason) const noexcept {
   try {
     std::vector<std::shared_ptr<State>> marked;
     State::mark(state_, reason, marked);
-    // All at once: a transfer of one may be queued behind a transfer of another.
+    // All at once: a transfer of one may be queued after a transfer of another.
     std::vector<std::future<void>> ended;
     ended.reserve(marked.size());
     for (const auto& state : marked) ended.push_back(in_background([state] { state->revoke(); }));

@@ -307,7 +307,7 @@ bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds, C
 void PeerMemory::meet() {
   come();
   if (told_by_all(communicator_.options().wait_limit, has_come_to(meetings_),
-                  [this] { communicator_.check(); }))
+                  [this] { communicator_.throw_if_failed(); }))
     return;
   give_up(communicator_, CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time",
                                                         communicator_.rank(), communicator_.ranks())));

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "epilogue/result_layout.hpp"
-#include "flashoverlap/epilogue.hpp"
+#include "flashoverlap/result_reader.hpp"
 
 namespace flashoverlap {
 

@@ -1,9 +1,10 @@
+#include "flashoverlap/result_reader.hpp"
+
 #include <fmt/format.h>
 
 #include "cuda/device_array.hpp"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_pieces.hpp"
-#include "flashoverlap/epilogue.hpp"
 
 namespace flashoverlap {
 

@@ -23,7 +23,7 @@ inline constexpr int most_threads = most_warps * warp_threads;
 template <int width>
 inline constexpr int warp_cols = (warp_threads * width) * chunks_per_thread<width>;
 
-/// Threads that take a row in one stretch, if a block can have so many.
+/// Threads that take a row in one stretch, if a block can have that many.
 template <int width>
 unsigned threads_for_row(std::int32_t cols) {
   return static_cast<unsigned>(std::min((cols - 1) / warp_cols<width> + 1, most_warps) * warp_threads);

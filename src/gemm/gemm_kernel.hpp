@@ -55,8 +55,8 @@ class GemmKernel {
   /// Throws `WaitExpired` if a wait expired in a launch that is complete; synchronises with the GPU.
   virtual void check_waits() const = 0;
 
-  /// By tile, when its stores were issued in the last launch, in ns of the GPU's clock; empty where they are not
-  /// recorded. Synchronises with the GPU.
+  /// By tile, when its stores were issued in the last launch, in ns of the GPU's clock; empty where they are
+  /// not recorded. Synchronises with the GPU.
   virtual std::vector<std::uint64_t> tile_times() const = 0;
 };
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "flashoverlap/error.hpp"
-#include "flashoverlap/reorder.hpp"
+#include "flashoverlap/host_result.hpp"
 #include "plan/readable.hpp"
 
 namespace flashoverlap {

@@ -5,7 +5,7 @@
 #include "cuda/device_array.hpp"
 #include "cuda/random_fill.hpp"
 #include "cuda/timer.hpp"
-#include "flashoverlap/epilogue.hpp"
+#include "flashoverlap/result_reader.hpp"
 #include "measure/interleave.hpp"
 #include "measure/quantile.hpp"
 

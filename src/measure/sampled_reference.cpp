@@ -6,8 +6,8 @@
 #include <set>
 
 #include "cuda/download.hpp"
+#include "flashoverlap/host_result.hpp"
 #include "flashoverlap/matrix.hpp"
-#include "flashoverlap/reorder.hpp"
 
 namespace flashoverlap {
 namespace {

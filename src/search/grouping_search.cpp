@@ -18,7 +18,7 @@ void check_waves(const GroupingCosts& costs, int most) {
           fmt::format("must be between 1 and {}", most));
 }
 
-/// The groups of a partition: bit w is set where a group ends behind wave w. The last wave needs no bit.
+/// The groups of a partition: bit w is set where a group ends after wave w. The last wave needs no bit.
 void groups_of(std::uint32_t ends, int waves, std::vector<int>& groups) {
   groups.clear();
   int first = 0;

@@ -8,7 +8,7 @@
 
 namespace flashoverlap {
 
-/// One wave per group, with each kernel of a family whose expected time on so many multiprocessors is at most
+/// One wave per group, with each kernel of a family whose expected time on these multiprocessors is at most
 /// `near` times the least; the fastest first.
 std::vector<Schedule> kernel_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
                                        Layout layout, int multiprocessors, int comm_multiprocessors,

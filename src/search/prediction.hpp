@@ -1,4 +1,4 @@
-/// What a plan is predicted to take on a machine, beside what it is measured by.
+/// What a plan is predicted to take on a machine, and what to compare it with.
 #pragma once
 
 #include <span>

@@ -49,7 +49,7 @@ int waves(const Problem& problem, const Schedule& schedule) {
 }
 
 /// More would leave some empty, or make parts of k that are too small for the links. Parts of k are for tiles
-/// that would wait for whole rows, which those behind the first waves do not.
+/// that would wait for whole rows, which those after the first waves do not.
 std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   constexpr std::int64_t least_depth = 256;
   if (!works_in_rounds(problem, schedule.strategy)) return 1;
@@ -83,7 +83,7 @@ std::vector<Schedule> eligible_kernels(const KernelFamily& family, const Problem
 
 /// The kernel that is expected to be fastest; where peers write what tiles read, or tiles what peers read,
 /// the two that are, as what is late delays one more than the other; and where it makes few waves, the one
-/// with the smallest tiles: more waves leave more to communicate beside. Slow links have more to gain.
+/// with the smallest tiles: more waves leave more to communicate concurrently. Slow links have more to gain.
 std::vector<Schedule> kernels(const KernelFamily& family, const Problem& problem, Strategy strategy,
                               int multiprocessors, int left_free) {
   const int few_waves = strategy == Strategy::p2p ? 4 : 2;
@@ -109,7 +109,7 @@ bool slices_are_alike(const Problem& problem, const Schedule& schedule) {
 }
 
 /// A wave, then groups of `size`, and a wave at last: a short first group soon begins the communication, a
-/// short last one leaves little to compute behind it, and few groups between them cost NCCL little.
+/// short last one leaves little to compute after it, and few groups between them cost NCCL little.
 std::vector<int> groups_between_waves(int waves, int size) {
   std::vector<int> groups{1};
   for (int left = waves - 2; left > 0; left -= groups.back()) groups.push_back(std::min(size, left));
@@ -139,7 +139,7 @@ void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Sch
 std::vector<Schedule> sliced_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
                                        int multiprocessors, const std::vector<int>& comm_multiprocessors) {
   std::vector<int> counts = useful_counts(family, problem, strategy, multiprocessors, comm_multiprocessors);
-  // Behind many waves there is time enough for a few multiprocessors.
+  // With many waves a few multiprocessors have enough time.
   constexpr std::size_t few_counts = 2;
   if (gathers_slices(problem) && strategy == Strategy::store && counts.size() > few_counts &&
       !has_few_waves(problem, kernels(family, problem, strategy, multiprocessors, counts.front()).front())) {

@@ -125,7 +125,7 @@ TEST_P(EachType, Collectives) {
     for (int peer = 0; peer < ranks; ++peer) {
       EXPECT_EQ(slice(gathered.values(), peer * count, count), numbers(peer, count));
     }
-    EXPECT_NO_THROW(communicator.check());
+    EXPECT_NO_THROW(communicator.throw_if_failed());
   });
 }
 
@@ -343,8 +343,8 @@ TEST(Communicator, AbortReleasesACollectiveWhosePartnerNeverComes) {
     const auto expect_reason = [](const std::function<void()>& call) {
       EXPECT_THAT(call, ::testing::ThrowsMessage<CommunicationError>("rank 1 was lost"));
     };
-    expect_reason([&] { communicator.check(); });
-    expect_reason([&] { capped.check(); });
+    expect_reason([&] { communicator.throw_if_failed(); });
+    expect_reason([&] { capped.throw_if_failed(); });
     expect_reason([&] { communicator.all_reduce(data.at(0), 1, DataType::fp32, stream); });
     expect_reason([&] { capped.exchange({}, {}, DataType::fp32, stream); });
     expect_reason([&] { communicator.split(0); });

@@ -1,13 +1,14 @@
 // What the GPU reads from results of real plans, against the host's readers and an fp64 reference.
+#include "flashoverlap/result_reader.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "flashoverlap/epilogue.hpp"
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/host_result.hpp"
 #include "flashoverlap/planner.hpp"
-#include "flashoverlap/reorder.hpp"
 #include "support/gpu_ranks.hpp"
 #include "support/random_problems.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "exec/host/host_world.hpp"
-#include "flashoverlap/reorder.hpp"
+#include "flashoverlap/host_result.hpp"
 
 namespace flashoverlap {
 

@@ -14,19 +14,19 @@
 namespace flashoverlap {
 
 CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages,
-                           const Communicator& alone, const Communicator& beside_gemm,
+                           const Communicator& alone, const Communicator& during_gemm,
                            const PlanMemory& memory, bool record_times)
     : plan_(plans[static_cast<std::size_t>(alone.rank())]),
       messages_(std::move(messages)),
       alone_(alone),
-      beside_gemm_(beside_gemm),
+      during_gemm_(during_gemm),
       memory_(memory),
       counters_(memory.counters(alone.rank())),
       raises_(resolve_raises(plans, alone.rank(), messages_, memory)),
       awaited_by_tiles_(plan_.counters.size(), false) {
   gather_stores();
   if (std::ranges::any_of(messages_, [&](const Message& message) { return goes_on_beside(plan_, message); }))
-    beside_ = std::make_unique<Beside>();
+    concurrent_copies_ = std::make_unique<ConcurrentCopies>();
   for (const Tile& tile : plan_.tiles) {
     for_each_awaited(plan_, tile, [&](std::int32_t counter) {
       awaited_by_tiles_[static_cast<std::size_t>(counter)] = true;
@@ -53,7 +53,8 @@ void CudaMessages::gather_stores() {
 void CudaMessages::begin() {
   if (++runs_ == 0) runs_ = 1;
   pending_ = {};
-  if (beside_) beside_->unraised.clear();  // of a run that could not be enqueued to its end
+  if (concurrent_copies_)
+    concurrent_copies_->unraised.clear();  // of a run that could not be enqueued to its end
   pending_.write(words_.device(done_word), 0);
   pending_.write(words_.device(running_word), runs_);
 }
@@ -96,7 +97,7 @@ void CudaMessages::enqueue_copy(std::size_t index, const Buffers& own, cudaStrea
   if (!at_once) flush(stream);
   record(index, &Times::signalled, stream);
   if (!at_once) fork_copies(stream);
-  copy_beside(index, own);
+  copy_concurrently(index, own);
 }
 
 // What follows a message waits for the next one's counters in the same call: nothing but that wait lies
@@ -119,28 +120,28 @@ void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream
   if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord((*times_[index]).*event, stream));
 }
 
-/// Copies begin behind what the stream has done so far.
+/// Copies begin after what the stream has done so far.
 void CudaMessages::fork_copies(cudaStream_t stream) const {
-  FLASHOVERLAP_CUDA(cudaEventRecord(beside_->begun, stream));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->copies, beside_->begun));
+  FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->begun, stream));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(concurrent_copies_->copies, concurrent_copies_->begun));
 }
 
 /// The raises of copies that move the same part to several ranks come together.
-void CudaMessages::copy_beside(std::size_t index, const Buffers& own) {
-  transfer(index, own, beside_->copies);
-  record(index, &Times::done, beside_->copies);
-  beside_->unraised.push_back(index);
+void CudaMessages::copy_concurrently(std::size_t index, const Buffers& own) {
+  transfer(index, own, concurrent_copies_->copies);
+  record(index, &Times::done, concurrent_copies_->copies);
+  concurrent_copies_->unraised.push_back(index);
   const std::size_t next = index + 1;
   if (next < messages_.size() && follows_at_once(plan_, messages_, next) &&
       move_the_same_part(messages_[index], messages_[next])) {
     return;
   }
-  FLASHOVERLAP_CUDA(cudaEventRecord(beside_->copied, beside_->copies));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(beside_->raises, beside_->copied));
+  FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->copied, concurrent_copies_->copies));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(concurrent_copies_->raises, concurrent_copies_->copied));
   StreamMemoryBatch raises;
-  for (const std::size_t copied : std::exchange(beside_->unraised, {}))
-    reset_and_raise(copied, raises, beside_->raises);
-  raises.enqueue(beside_->raises);
+  for (const std::size_t copied : std::exchange(concurrent_copies_->unraised, {}))
+    reset_and_raise(copied, raises, concurrent_copies_->raises);
+  raises.enqueue(concurrent_copies_->raises);
 }
 
 void CudaMessages::add_waits(const Message& message) {
@@ -157,7 +158,7 @@ void CudaMessages::reset_awaited(const Message& message, StreamMemoryBatch& batc
   }
 }
 
-/// Writes are left in `batch`; raises that take a kernel are enqueued, behind it.
+/// Writes stay in `batch`; raises that take a kernel are enqueued after it.
 void CudaMessages::reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
   reset_awaited(messages_[index], batch);
   std::vector<std::uint32_t*> shared;
@@ -186,9 +187,9 @@ void CudaMessages::flush(cudaStream_t stream) {
 
 void CudaMessages::join(cudaStream_t stream) {
   flush(stream);
-  if (beside_) {
-    FLASHOVERLAP_CUDA(cudaEventRecord(beside_->raised, beside_->raises));
-    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, beside_->raised));
+  if (concurrent_copies_) {
+    FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->raised, concurrent_copies_->raises));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, concurrent_copies_->raised));
   }
 }
 
@@ -227,7 +228,7 @@ const Communicator& CudaMessages::communicator_for(std::size_t index) const {
   const bool is_last = index + 1 == messages_.size() && waits_for_tiles(plan_, message);
   const bool is_fast =
       is_fast_enough(memory_.is_shared(message.source.buffer), plan_.schedule.comm_multiprocessors);
-  return is_last && !is_fast ? alone_ : beside_gemm_;
+  return is_last && !is_fast ? alone_ : during_gemm_;
 }
 
 void CudaMessages::transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const {
@@ -244,10 +245,10 @@ void CudaMessages::transfer(std::size_t index, const Buffers& own, cudaStream_t 
                                              stream);
       break;
     case MessageKind::all_gather:
-      beside_gemm_.all_gather(source(), destination(), count(message.source), data_type, stream);
+      during_gemm_.all_gather(source(), destination(), count(message.source), data_type, stream);
       break;
     case MessageKind::exchange:
-      beside_gemm_.exchange(parts(message.sends, own), parts(message.receives, own), data_type, stream);
+      during_gemm_.exchange(parts(message.sends, own), parts(message.receives, own), data_type, stream);
       break;
     case MessageKind::copy:
       copy(message, source(), at(own, message.destination, message.peer), stream);

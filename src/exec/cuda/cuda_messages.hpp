@@ -26,11 +26,11 @@ namespace flashoverlap {
 /// waited in vain.
 class CudaMessages {
  public:
-  /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `beside_gemm` makes
+  /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
   /// the transfers that meet the GEMM; `alone` the one after its last tiles, which has the GPU to itself,
-  /// unless `beside_gemm` is fast enough (`is_fast_enough`). Loads kernels.
+  /// unless `during_gemm` is fast enough (`is_fast_enough`). Loads kernels.
   CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages, const Communicator& alone,
-               const Communicator& beside_gemm, const PlanMemory& memory, bool record_times);
+               const Communicator& during_gemm, const PlanMemory& memory, bool record_times);
 
   std::size_t size() const noexcept { return messages_.size(); }
 
@@ -72,7 +72,7 @@ class CudaMessages {
   };
 
   /// What copies to peers go on with.
-  struct Beside {
+  struct ConcurrentCopies {
     CudaStream copies{StreamPriority::high};
     CudaStream raises{StreamPriority::high};
     CudaEvent begun;  ///< by the message stream: all that comes before a copy
@@ -89,7 +89,7 @@ class CudaMessages {
   void add_waits(const Message& message);
   void transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const;
   void fork_copies(cudaStream_t stream) const;
-  void copy_beside(std::size_t index, const Buffers& own);
+  void copy_concurrently(std::size_t index, const Buffers& own);
   bool shares_times(std::size_t index) const;
   void copy(const Message& message, const void* source, void* destination, cudaStream_t stream) const;
   void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
@@ -103,7 +103,7 @@ class CudaMessages {
   const Plan& plan_;
   const std::vector<Message> messages_;
   const Communicator& alone_;
-  const Communicator& beside_gemm_;
+  const Communicator& during_gemm_;
   const PlanMemory& memory_;
   std::uint32_t* const counters_;                         // this rank's
   const std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
@@ -113,7 +113,7 @@ class CudaMessages {
   MappedWords words_{3};
   std::uint32_t runs_ = 0;
   std::vector<std::shared_ptr<Times>> times_;
-  std::unique_ptr<Beside> beside_;         // null where nothing is copied to peers
+  std::unique_ptr<ConcurrentCopies> concurrent_copies_;  // null where nothing is copied to peers
   CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck
 };
 

@@ -57,12 +57,12 @@ struct Operator::State {
       : plans(std::move(all_plans)),
         plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
         communicator(all_ranks),
-        beside_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
+        during_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
         order(in_order(plan)),
         resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_behind_tiles(plan)),
-        memory(plans, all_ranks, beside_gemm, options.own_result),
-        messages(plans, streamed_messages(), communicator, beside_gemm, memory, options.record_timeline) {
+        memory(plans, all_ranks, during_gemm, options.own_result),
+        messages(plans, streamed_messages(), communicator, during_gemm, memory, options.record_timeline) {
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
       buffers[index(role)] = memory.buffer(plan.rank, role);
     result = memory.buffer(plan.rank, BufferRole::out);
@@ -78,7 +78,7 @@ struct Operator::State {
     warm_up();
     memory.meet();  // after what the warm-up gave back, which may wait for the GPUs of the whole process
     making.reset();
-    communicator.check();  // it may have expired at the last moment
+    communicator.throw_if_failed();  // it may have expired at the last moment
     watch.emplace(
         communicator.options().wait_limit,
         RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
@@ -90,8 +90,8 @@ struct Operator::State {
   }
 
   ~State() {
-    // What is enqueued uses this memory. The watch sees to it that a run ends which has begun; one behind a
-    // transfer that a lost rank holds up begins only when the communicator is aborted.
+    // What is enqueued uses this memory. The watch ends a run that has begun. One that is enqueued after a
+    // transfer which a lost rank holds up begins only when the communicator is aborted.
     auto deadline = Clock::now() + longest_wait();
     while (cudaEventQuery(joined) == cudaErrorNotReady) {
       if (Clock::now() > deadline) {
@@ -143,9 +143,10 @@ struct Operator::State {
       }
     }
     const std::chrono::nanoseconds limit = longest_wait();
-    kernel = make_gemm_kernel(
-        plan, gemm_memory,
-        {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()), .resets = resets_by_kernel, .record_tiles = record_tiles});
+    kernel = make_gemm_kernel(plan, gemm_memory,
+                              {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
+                               .resets = resets_by_kernel,
+                               .record_tiles = record_tiles});
   }
 
   /// Loads the kernels and connects the ranks, on operands of its own.
@@ -287,8 +288,8 @@ struct Operator::State {
   void find_error(bool ask_peers = true) const {
     if (ask_peers) memory.check_peers();
     messages.check_waits();
-    communicator.check();
-    beside_gemm.check();
+    communicator.throw_if_failed();
+    during_gemm.throw_if_failed();
   }
 
   /// Of runs that have ended.
@@ -313,7 +314,7 @@ struct Operator::State {
   const std::vector<Plan> plans;
   const Plan& plan;
   Communicator communicator;
-  Communicator beside_gemm;  // capped; aborted with the one it was made from
+  Communicator during_gemm;  // capped; aborted with the one it was made from
   std::optional<RunWatch> making;
   const std::optional<InOrder> order;
   const std::vector<std::int32_t> resets_by_kernel;
@@ -336,8 +337,8 @@ struct Operator::State {
 
 namespace {
 
-/// With it every launch waits until the kernel has ended, and so a GEMM whose tiles wait for messages that are only
-/// launched after it never ends.
+/// With it every launch waits until the kernel has ended, and so a GEMM whose tiles wait for messages that
+/// are only launched after it never ends.
 void refuse_blocking_launches(const std::vector<Plan>& plans) {
   const auto blocking = environment_variable("CUDA_LAUNCH_BLOCKING");
   const bool is_set = blocking && *blocking != "0";
@@ -375,21 +376,21 @@ const void* Operator::gathered() const noexcept {
 }
 
 void Operator::run(const void* a, const void* b, void* out, Stream stream) {
-  state_->watch->check();
+  state_->watch->throw_if_failed();
   state_->run(a, b, out, stream);
 }
 
-void Operator::check() const {
-  state_->watch->check();
+void Operator::throw_if_failed() const {
+  state_->watch->throw_if_failed();
   state_->find_error(/*ask_peers=*/false);
 }
 
 void Operator::wait() const {
-  if (!state_->ends_within(state_->longest_wait(), [this] { state_->watch->check(); })) {
+  if (!state_->ends_within(state_->longest_wait(), [this] { state_->watch->throw_if_failed(); })) {
     give_up(state_->communicator,
             WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank)));
   }
-  state_->watch->check();
+  state_->watch->throw_if_failed();
   state_->check_results();
 }
 

@@ -65,7 +65,7 @@ struct StoreList {
 };
 inline constexpr int most_rectangles = 4096;  ///< of one list
 
-/// Loads the kernels: one that is first launched beside a kernel that waits may wait for it.
+/// Loads the kernels: the first launch of a kernel may wait for a kernel that is running and waits itself.
 cudaError_t load_message_kernels();
 
 /// For counters that other ranks raise too. What the stream did before is visible to whoever sees the raises.

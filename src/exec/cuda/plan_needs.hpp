@@ -17,8 +17,8 @@ bool needs_peer_memory(std::span<const Plan> plans);
 /// Whether a collective of any rank reads or writes its buffer, and no peer does.
 bool meets_collectives(std::span<const Plan> plans, BufferRole role);
 
-/// Whether a collective by so many thread blocks is as fast as NCCL's with the whole GPU: on memory that is
-/// shared (`CollectiveMemory`) 8 are enough.
+/// Whether a collective by this number of thread blocks is as fast as NCCL's with the whole GPU: on memory
+/// that is shared (`CollectiveMemory`) 8 are enough.
 bool is_fast_enough(bool is_shared, int thread_blocks);
 
 /// Whether tiles of the rank wait for counters.

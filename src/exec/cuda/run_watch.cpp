@@ -14,7 +14,7 @@ RunWatch::~RunWatch() {
   thread_.join();
 }
 
-void RunWatch::check() const {
+void RunWatch::throw_if_failed() const {
   if (!failed_) return;
   const std::scoped_lock held(mutex_);
   std::rethrow_exception(failure_);
@@ -43,7 +43,7 @@ void RunWatch::watch() {
     held.lock();
     break;
   }
-  // Runs behind the one that failed get stuck like it.
+  // Runs after the one that failed get stuck like it.
   while (!stopping_.wait_for(held, period, [this] { return stop_; })) {
     held.unlock();
     if (callbacks_.running() != 0) callbacks_.release();

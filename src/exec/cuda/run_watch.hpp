@@ -39,7 +39,7 @@ class RunWatch {
   RunWatch& operator=(const RunWatch&) = delete;
 
   /// Throws what was given up for.
-  void check() const;
+  void throw_if_failed() const;
 
  private:
   void watch();

@@ -36,7 +36,7 @@ struct DeviceTile {
   struct alignas(16) Finish {
     CounterWait store_wait;
     std::int32_t addend_row;      ///< -1: nothing is added
-    std::int16_t addends_by_tma;  ///< as stages behind those of the operands
+    std::int16_t addends_by_tma;  ///< as stages after those of the operands
     std::int16_t stored_by_tma;   ///< see Sm90Gemm
   } finish;
   struct alignas(16) Store {
@@ -87,11 +87,11 @@ struct GemmArguments {
   std::int32_t first_group_end;  ///< tiles until which all clusters work
   std::int32_t workers;          ///< clusters that work from there on
   std::int32_t store_rows;       ///< rows that one TMA store takes
-  std::int32_t steps_per_box;    ///< of the main loop behind which a finished tile is stored
+  std::int32_t steps_per_box;    ///< of the main loop after which a box of a finished tile is stored
   std::int32_t a_blocks;         ///< see ABlocks
   std::int32_t a_block_depth;    ///< of k
   std::int32_t a_block_stride;
-  std::int32_t wait_depth;  ///< columns of k behind which a tile waits for the counter after its last one
+  std::int32_t wait_depth;       ///< columns of k after which a tile waits for the next counter
   std::uint32_t* const* resets;  ///< counters that are zero when the launch ends
   std::int32_t reset_count;
   std::uint32_t* finished;  ///< blocks that wait for nothing any more; zero between launches

@@ -4,7 +4,7 @@
 
 namespace flashoverlap::sm90 {
 
-/// A warp that loads the operands of a block's tiles by TMA into the ring of stages, and behind them the
+/// A warp that loads the operands of a block's tiles by TMA into the ring of stages, and after them the
 /// partial results that are added to the tile.
 template <typename Shape>
 class Loader {
@@ -119,7 +119,7 @@ class Loader {
     }
   }
 
-  // Blocks of a cluster load B for each other: a part of its rows each, or every so many boxes.
+  // Blocks of a cluster load B for each other: a part of its rows each, or every second box.
   __device__ void load_b(const CUtensorMap* map, int stage, int row, int k) {
     const std::uint32_t to = shared_.b(stage);
     const std::uint32_t barrier = shared_.loaded(stage);

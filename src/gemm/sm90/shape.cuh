@@ -43,7 +43,7 @@ struct KernelShape {
       (a_bytes + b_bytes);
   static constexpr int shared_bytes = swizzle_pattern_bytes + stages * (a_bytes + b_bytes) + staging_bytes +
                                       row_address_bytes + barrier_bytes;
-  static_assert(cols % 16 == 0 && cols > box_cols);  // a late raise comes behind the next tile's first box
+  static_assert(cols % 16 == 0 && cols > box_cols);  // a late raise comes after the next tile's first box
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
   static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);
@@ -145,8 +145,8 @@ struct Ring {
   }
 };
 
-/// A block's share of the tile list: every so many entries, one row of blocks of each. Nothing is kept in
-/// registers, of which the multipliers have none to spare.
+/// A block's share of the tile list: entries at a fixed distance, one row of blocks of each. Nothing is kept
+/// in registers, of which the multipliers have none to spare.
 template <typename Shape>
 class BlockTiles {
  public:

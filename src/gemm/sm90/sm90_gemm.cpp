@@ -303,7 +303,8 @@ void Sm90Gemm::check_waits() const {
 std::vector<std::uint64_t> Sm90Gemm::tile_times() const {
   std::vector<std::uint64_t> times(tile_times_.size());
   const std::size_t bytes = times.size() * sizeof(std::uint64_t);
-  if (bytes > 0) FLASHOVERLAP_CUDA(cudaMemcpy(times.data(), tile_times_.data(), bytes, cudaMemcpyDeviceToHost));
+  if (bytes > 0)
+    FLASHOVERLAP_CUDA(cudaMemcpy(times.data(), tile_times_.data(), bytes, cudaMemcpyDeviceToHost));
   return times;
 }
 

@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t least_steps = 3;  // what is stored at once holds up the loads
 constexpr std::int64_t most_steps = 16;  // by then the link has taken them
 
-/// By tile: whether its block computes another one behind it, which waits for nothing that the block has not
-/// waited for before.
+/// By tile: whether its block computes another one after it, and that one waits for nothing that the block
+/// has not waited for before.
 std::vector<bool> find_late(const Plan& plan) {
   const auto blocks = static_cast<std::size_t>(workers(plan.schedule));
   std::vector<std::set<std::int32_t>> passed(blocks, {none});  // waits, by the block's earlier tiles

@@ -10,9 +10,9 @@
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/host_executor.hpp"
+#include "flashoverlap/host_result.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
-#include "flashoverlap/reorder.hpp"
 #include "support/gpu_ranks.hpp"
 #include "support/gpu_threads.hpp"
 

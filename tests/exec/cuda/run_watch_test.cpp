@@ -45,7 +45,7 @@ std::string error_within(const RunWatch& watch, std::chrono::milliseconds patien
   const auto end = Clock::now() + patience;
   while (Clock::now() < end) {
     try {
-      watch.check();
+      watch.throw_if_failed();
     } catch (const Error& error) {
       return error.what();
     }
@@ -62,7 +62,7 @@ TEST(RunWatch, GivesUpOnceWhenARunLastsTooLong) {
   std::this_thread::sleep_for(60ms);
   EXPECT_EQ(watched.given_up, 1);
   EXPECT_EQ(watched.begun, 1);
-  EXPECT_THROW(watch.check(), WaitExpired);
+  EXPECT_THROW(watch.throw_if_failed(), WaitExpired);
 }
 
 TEST(RunWatch, ReleasesRunsBehindTheOneThatFailedToo) {
@@ -85,7 +85,7 @@ TEST(RunWatch, ReportsAFailureBeforeItReleasesTheGpu) {
   RunWatch::Callbacks callbacks = watched.callbacks();
   callbacks.release = [&] {
     try {
-      watch->check();
+      watch->throw_if_failed();
     } catch (const WaitExpired&) {
       reported = true;
     }

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "flashoverlap/host_executor.hpp"
-#include "flashoverlap/reorder.hpp"
+#include "flashoverlap/host_result.hpp"
 #include "flashoverlap/validate.hpp"
 #include "support/random_problems.hpp"
 

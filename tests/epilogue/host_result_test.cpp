@@ -1,4 +1,4 @@
-#include "flashoverlap/reorder.hpp"
+#include "flashoverlap/host_result.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

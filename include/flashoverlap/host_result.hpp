@@ -1,4 +1,4 @@
-/// What reads a reordered (`tiled`) result on the host. Both take natural results as well.
+/// Reading a result on the host, whether it is natural or `tiled`. On GPUs: result_reader.hpp.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace flashoverlap {
 
-/// The result as an ordinary output.rows × output.cols matrix.
+/// The result as an ordinary output.rows × output.cols matrix. `out` is the plan's buffer `out`.
 Matrix natural_result(const Output& output, const Matrix& out);
 
 /// RMSNorm of each row of the result, in natural order: y[i,j] = x[i,j] / sqrt(mean_j(x[i,j]²) + eps) ·
