@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <barrier>
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <thread>
 
+#include "comm/process_environment.hpp"
 #include "cuda/handles.hpp"
 #include "exec/cuda/operator_runs.hpp"
 #include "flashoverlap/planner.hpp"
@@ -162,6 +164,22 @@ std::vector<Setting> settings() {
   }
   return all;
 }
+
+/// Set for as long as it lives.
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(const char* name, const char* value)
+      : name_(name), before_(environment_variable(name)) {
+    setenv(name, value, 1);
+  }
+  ~EnvironmentVariable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  EnvironmentVariable(const EnvironmentVariable&) = delete;
+  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
 
 int number_from(const char* variable, int otherwise) {
   const char* value = std::getenv(variable);
@@ -323,8 +341,7 @@ TEST(Operator, ARankThatReceivesNothingMayPassAnyResult) {
 TEST(Operator, PeerPlansAreRefusedWithoutPeerAccessAndPointToPointWorks) {
   const int ranks = gpu_count();
   if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
-  const char* const before = std::getenv("NCCL_P2P_DISABLE");
-  setenv("NCCL_P2P_DISABLE", "1", 1);
+  const EnvironmentVariable without_peer_access("NCCL_P2P_DISABLE", "1");
   for (const Strategy strategy : {Strategy::copy, Strategy::store, Strategy::p2p}) {
     const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, strategy}, ranks);
     const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
@@ -341,7 +358,58 @@ TEST(Operator, PeerPlansAreRefusedWithoutPeerAccessAndPointToPointWorks) {
       }
     }
   }
-  if (before == nullptr) unsetenv("NCCL_P2P_DISABLE");
+}
+
+TEST(Operator, BlockingLaunchesAreRefusedWhereTilesWaitForMessages) {
+  const int ranks = gpu_count();
+  const EnvironmentVariable blocking("CUDA_LAUNCH_BLOCKING", "1");
+  for (const Setting& setting : {Setting{Operation::all_gather_gemm, Strategy::signal},
+                                 Setting{Operation::gemm_reduce_scatter, Strategy::p2p},
+                                 Setting{Operation::gemm_all_reduce, Strategy::signal}}) {
+    const std::vector<Plan> plans = plans_of(setting, ranks);
+    const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+      const CudaStream stream;
+      Operator op(plans, communicator);
+      Operands operands(op, 1);
+      run_right(op, operands, plans, communicator.rank(), stream);
+    });
+    const bool waits = ranks > 1 && setting.operation != Operation::gemm_all_reduce;
+    EXPECT_THAT(errors, ::testing::Each(waits ? HasSubstr("CUDA_LAUNCH_BLOCKING = 1") : HasSubstr("")))
+        << describe(setting);
+    if (!waits) EXPECT_THAT(errors, ::testing::Each("")) << describe(setting);
+  }
+}
+
+TEST(Operator, ATimelineSaysWhenTilesWereStoredAndMessagesDone) {
+  const int ranks = gpu_count();
+  for (const Setting& setting : {Setting{Operation::gemm_all_reduce, Strategy::signal},
+                                 Setting{Operation::gemm_reduce_scatter, Strategy::p2p}}) {
+    const std::vector<Plan> plans = plans_of(setting, ranks);
+    const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+      const CudaStream stream;
+      Operator op(plans, communicator, {.record_timeline = true});
+      Operands operands(op, 1);
+      for (int run = 0; run < 3; ++run) run_right(op, operands, plans, communicator.rank(), stream);
+      const RunTimes times = op.timeline();
+      const Plan& plan = op.plan();
+      ASSERT_EQ(times.tiles_us.size(), plan.tiles.size());
+      ASSERT_EQ(times.messages.size(), plan.messages.size());
+      constexpr double slack_us = 5;  // the GPU's clock ticks coarsely
+      for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
+        EXPECT_GT(times.tiles_us[tile], 0) << tile;
+        EXPECT_LE(times.tiles_us[tile], times.gemm_done_us) << tile;
+        const std::int32_t counter = plan.tiles[tile].raise.counter;
+        for (std::size_t message = 0; message < plan.messages.size(); ++message) {
+          const auto waits = [&](const Wait& wait) { return wait.counter == counter; };
+          if (plan.tiles[tile].raise.rank != plan.rank) continue;
+          if (std::ranges::any_of(plan.messages[message].waits, waits))
+            EXPECT_LT(times.tiles_us[tile], times.messages[message].signalled_us + slack_us);
+        }
+      }
+      EXPECT_GE(times.done_us, times.gemm_done_us);
+    });
+    EXPECT_THAT(errors, ::testing::Each("")) << describe(setting);
+  }
 }
 
 TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
