@@ -15,6 +15,7 @@ void check(const Schedule& schedule) {
   within(schedule.tile_rows, 1, max_tile_side, "tile_rows");
   within(schedule.tile_cols, 1, max_tile_side, "tile_cols");
   within(schedule.cluster_rows, 1, max_cluster_rows, "cluster_rows");
+  within(schedule.step_depth, 1, max_step_depth, "step_depth");
   within(schedule.multiprocessors, schedule.cluster_rows, max_multiprocessors, "multiprocessors");
   if (schedule.first_multiprocessors != 0) {
     within(schedule.first_multiprocessors, schedule.multiprocessors, max_multiprocessors,

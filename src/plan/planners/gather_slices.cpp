@@ -7,9 +7,6 @@ namespace flashoverlap {
 
 namespace {
 
-// Kernels multiply so many columns of k at a time.
-constexpr std::int64_t step_depth = 64;
-
 /// Group by group of all slices, behind the own one. In rounds, a group's rows come in parts of k, each to
 /// all ranks before the next part.
 class GatherSlices {
@@ -47,8 +44,9 @@ class GatherSlices {
  private:
   std::vector<Range> parts_of_k() const {
     const auto k = static_cast<std::int32_t>(builder_.problem().k);
-    const std::int64_t steps = divide_up(k, step_depth);
-    const auto depth = static_cast<std::int32_t>(divide_up(steps, builder_.schedule().rounds) * step_depth);
+    const Schedule& schedule = builder_.schedule();
+    const std::int64_t steps = divide_up(k, schedule.step_depth);
+    const auto depth = static_cast<std::int32_t>(divide_up(steps, schedule.rounds) * schedule.step_depth);
     std::vector<Range> parts;
     for (std::int32_t first = 0; first < k; first += parts.back().count)
       parts.push_back({first, std::min(depth, k - first)});
