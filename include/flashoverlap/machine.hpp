@@ -60,7 +60,7 @@ struct Machine {
 /// Throws `InvalidArgument` naming the field ("collectives.all_reduce.2[1]"), its value and the rule: times,
 /// rates and counts are positive and finite, points in ascending order with a last step that takes time, all
 /// four collectives there, copy_engine and store exactly where there is peer access.
-void check(const Machine& machine);
+void validate(const Machine& machine);
 
 /// "h200-nvlink", "h200-pcie", "a800", "rtx4090".
 std::vector<std::string> preset_names();

@@ -52,7 +52,7 @@ struct Schedule {
 };
 
 /// Throws `InvalidArgument` naming the field, its value and the rule.
-void check(const Schedule& schedule);
+void validate(const Schedule& schedule);
 
 /// Rows of one tile entry: tile_rows · cluster_rows.
 inline int entry_rows(const Schedule& schedule) {

@@ -85,7 +85,7 @@ double Machine::store_microseconds(int ranks, double bytes) const {
   return nearest(store, ranks).second.microseconds(bytes);
 }
 
-void check(const Machine& machine) {
+void validate(const Machine& machine) {
   require(!machine.name.empty(), "name", "\"\"", "must not be empty");
   require(machine.multiprocessors >= 1 && machine.multiprocessors <= max_multiprocessors, "multiprocessors",
           machine.multiprocessors, fmt::format("must be between 1 and {}", max_multiprocessors));

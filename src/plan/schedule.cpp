@@ -8,7 +8,7 @@
 
 namespace flashoverlap {
 
-void check(const Schedule& schedule) {
+void validate(const Schedule& schedule) {
   const auto within = [](int value, int low, int high, std::string_view field) {
     require(value >= low && value <= high, field, value, fmt::format("must be between {} and {}", low, high));
   };

@@ -104,8 +104,8 @@ Plan plan_checked(const Problem& problem, const Schedule& schedule, int rank) {
 }
 
 void check_all(const Problem& problem, const Schedule& schedule) {
-  check(problem);
-  check(schedule);
+  validate(problem);
+  validate(schedule);
   check_together(problem, schedule);
 }
 

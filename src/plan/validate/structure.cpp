@@ -302,8 +302,8 @@ bool belong_together(std::span<const Plan> plans, Findings& findings) {
     return false;
   }
   try {
-    check(plans[0].problem);
-    check(plans[0].schedule);
+    validate(plans[0].problem);
+    validate(plans[0].schedule);
   } catch (const InvalidArgument& error) {
     findings.add(Violation::structure, "{}", error.what());
     return false;

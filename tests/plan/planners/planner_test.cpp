@@ -57,7 +57,7 @@ TEST(Grouping, ComputesTheFirstGroupOnMoreMultiprocessors) {
 
 TEST(Grouping, RefusesFewerMultiprocessorsForTheFirstGroupThanForTheOthers) {
   const Schedule schedule{.multiprocessors = 10, .first_multiprocessors = 9};
-  EXPECT_THAT(refusal_by([&] { check(schedule); }),
+  EXPECT_THAT(refusal_by([&] { validate(schedule); }),
               HasSubstr("first_multiprocessors = 9: must be between 10 and 4096"));
 }
 
