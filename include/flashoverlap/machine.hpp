@@ -62,7 +62,7 @@ struct Machine {
 /// Throws `InvalidArgument` with the field ("collectives.all_reduce.2[1]"), its value and the rule: times,
 /// rates and counts are positive and finite; points are in ascending order, and the last step takes time; all
 /// four collectives are there; copy_engine and store are there exactly if there is peer access.
-void check(const Machine& machine);
+void validate(const Machine& machine);
 
 /// "h200-nvlink", "h200-pcie", "a800", "rtx4090".
 std::vector<std::string> preset_names();

@@ -12,7 +12,7 @@
 namespace flashoverlap {
 
 /// Raised whenever the format changes; other versions are refused.
-inline constexpr int plan_schema_version = 3;
+inline constexpr int plan_schema_version = 4;
 
 /// The plans of all ranks of one problem and schedule, in rank order, as one document.
 std::string plans_to_json(std::span<const Plan> plans);

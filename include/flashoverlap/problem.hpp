@@ -59,9 +59,9 @@ struct Shape {
 };
 
 /// Throws `InvalidArgument` naming the field, its value and the rule when the problem cannot be posed.
-void check(const Problem& problem);
+void validate(const Problem& problem);
 
-/// The functions below expect a problem that passed `check`.
+/// The functions below expect a problem that passed `validate`.
 
 /// The rank that row `row` of rank `source` goes to (`Exchange::rows`).
 std::int32_t destination(const Problem& problem, int source, std::int64_t row);

@@ -21,14 +21,18 @@ enum class Layout { natural, tiled };
 
 inline constexpr int max_tile_side = 4096;
 inline constexpr int max_cluster_rows = 2;
+inline constexpr int max_step_depth = 4096;
 inline constexpr int max_multiprocessors = 4096;
 
 struct Schedule {
   Strategy strategy = Strategy::signal;
   Layout layout = Layout::natural;
-  int tile_rows = 128;        ///< rows of C that one thread block computes
-  int tile_cols = 256;        ///< columns of C that one thread block computes
-  int cluster_rows = 1;       ///< 1, or 2: two blocks of a cluster share one tile entry of 2·tile_rows rows
+  int tile_rows = 128;   ///< rows of C that one thread block computes
+  int tile_cols = 256;   ///< columns of C that one thread block computes
+  int cluster_rows = 1;  ///< 1, or 2: two blocks of a cluster share one tile entry of 2·tile_rows rows
+  /// Columns of k that the kernel multiplies at a time. Parts of k that tiles wait for (`Plan::wait_depth`)
+  /// are multiples of it; nothing else depends on it.
+  int step_depth = 64;
   int multiprocessors = 132;  ///< left to the GEMM
   /// If not 0: those that compute the first group, before anything can be communicated (strategy `signal`).
   /// The ones beyond `multiprocessors` leave when it is done and make room for the communication.
@@ -48,7 +52,7 @@ struct Schedule {
 };
 
 /// Throws `InvalidArgument` naming the field, its value and the rule.
-void check(const Schedule& schedule);
+void validate(const Schedule& schedule);
 
 /// Rows of one tile entry: tile_rows · cluster_rows.
 inline int entry_rows(const Schedule& schedule) {

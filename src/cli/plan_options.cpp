@@ -231,7 +231,7 @@ Problem PlanOptions::posed_problem() const {
   } else if (destinations_seed_) {
     problem.destinations = random_destinations(problem, *destinations_seed_);
   }
-  check(problem);
+  validate(problem);
   return problem;
 }
 
@@ -249,7 +249,7 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
     require(count <= target.multiprocessors, option, count,
             fmt::format("must be at most {}, those of {}", target.multiprocessors, target.name));
   }
-  check(schedule);
+  validate(schedule);
   check_size(problem, schedule);
   if (search_) schedule.groups = searched_groups(problem, schedule, target);
   return schedule;

@@ -44,6 +44,15 @@ void require_start(std::string_view operand, OperandLayout layout, std::int32_t 
       "bytes");
 }
 
+void require_steps(const Plan& plan, const KernelFamily& family) {
+  if (plan.wait_depth == none) return;
+  require(plan.schedule.step_depth == family.step_depth, "step_depth", plan.schedule.step_depth,
+          fmt::format("must be {}, the columns of k that {} kernels multiply at a time", family.step_depth,
+                      family.name));
+  require(plan.wait_depth % family.step_depth == 0, "wait_depth", plan.wait_depth,
+          fmt::format("must be a multiple of step_depth = {}", family.step_depth));
+}
+
 /// Rows of several tiles that are stored by one row map.
 void require_one_mapped_buffer(const Plan& plan) {
   const Tile* mapped = nullptr;
@@ -75,9 +84,7 @@ void require_kernel(const Plan& plan, const KernelFamily& family, OperandLayout 
           fmt::format("must be at most {} on one node", family.most_ranks));
   require_operand(plan, BufferRole::a, a_layout);
   require_operand(plan, BufferRole::b, b_layout);
-  require(plan.wait_depth == none || plan.wait_depth % family.step_depth == 0, "wait_depth", plan.wait_depth,
-          fmt::format("must be a multiple of {}, the columns of k that are multiplied at a time",
-                      family.step_depth));
+  require_steps(plan, family);
   for (const Tile& tile : plan.tiles) {
     require_start("A", a_layout, tile.a_row);
     require_start("B", b_layout, tile.b_row);

@@ -85,7 +85,7 @@ double Machine::store_microseconds(int ranks, double bytes) const {
   return nearest(store, ranks).second.microseconds(bytes);
 }
 
-void check(const Machine& machine) {
+void validate(const Machine& machine) {
   require(!machine.name.empty(), "name", "\"\"", "must not be empty");
   require(machine.compute_capability >= 0 && machine.compute_capability < 1000, "compute_capability",
           machine.compute_capability, "must be 10 · major + minor of the GPUs, or 0");

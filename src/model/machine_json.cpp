@@ -104,7 +104,7 @@ Machine machine_from_json(std::string_view text) {
   machine.copy_engine = curves_from_json(document["copy_engine"]);
   machine.store = curves_from_json(document["store"]);
   document.finish();
-  check(machine);
+  validate(machine);
   return machine;
 }
 

@@ -303,7 +303,7 @@ class Simulator {
 }  // namespace
 
 Simulation simulate(std::span<const Plan> plans, const Machine& machine) {
-  check(machine);
+  validate(machine);
   require(!plans.empty() && std::cmp_equal(plans.size(), plans.front().problem.ranks), "plans", plans.size(),
           "must be the plans of all ranks");
   return Simulator(plans, machine).run();

@@ -17,6 +17,12 @@ PlanBuilder::PlanBuilder(const Problem& problem, const Schedule& schedule, int r
   set_buffer(BufferRole::out, out.rows, out.cols);
   plan_.output.rows = out.rows;
   plan_.output.cols = out.cols;
+  if (problem.operation != Operation::gemm_all_to_all) {
+    const bool scatters = problem.operation == Operation::gemm_reduce_scatter;
+    const bool sums = scatters || problem.operation == Operation::gemm_all_reduce;
+    const auto rows = static_cast<std::int32_t>(out.rows);
+    plan_.output.origins = {{sums ? none : plan_.rank, scatters ? plan_.rank * rows : 0, rows, 0}};
+  }
   for (std::int32_t peer = 0; peer < problem.ranks; ++peer) add_counter(CounterRole::credit, none, peer);
 }
 

@@ -16,6 +16,8 @@ namespace flashoverlap {
 /// Planners number the counters that peers raise so that any rank can compute them.
 class PlanBuilder {
  public:
+  /// Begins with the buffers of the caller, the credits, and the output of a natural result; only what
+  /// gemm_all_to_all delivers is left to its planner.
   PlanBuilder(const Problem& problem, const Schedule& schedule, int rank);
 
   const Problem& problem() const { return plan_.problem; }

@@ -61,7 +61,7 @@ void check_destinations(const Problem& problem) {
 
 }  // namespace
 
-void check(const Problem& problem) {
+void validate(const Problem& problem) {
   require(problem.ranks >= 1 && problem.ranks <= max_ranks, "ranks", problem.ranks,
           fmt::format("must be between 1 and {}", max_ranks));
   const std::int64_t largest = max_extent / problem.ranks;

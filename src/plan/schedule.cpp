@@ -8,13 +8,14 @@
 
 namespace flashoverlap {
 
-void check(const Schedule& schedule) {
+void validate(const Schedule& schedule) {
   const auto within = [](int value, int low, int high, std::string_view field) {
     require(value >= low && value <= high, field, value, fmt::format("must be between {} and {}", low, high));
   };
   within(schedule.tile_rows, 1, max_tile_side, "tile_rows");
   within(schedule.tile_cols, 1, max_tile_side, "tile_cols");
   within(schedule.cluster_rows, 1, max_cluster_rows, "cluster_rows");
+  within(schedule.step_depth, 1, max_step_depth, "step_depth");
   within(schedule.multiprocessors, schedule.cluster_rows, max_multiprocessors, "multiprocessors");
   if (schedule.first_multiprocessors != 0) {
     within(schedule.first_multiprocessors, schedule.multiprocessors, max_multiprocessors,

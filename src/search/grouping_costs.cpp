@@ -45,7 +45,7 @@ std::vector<double> bytes_before_wave(const Plan& plan, const Schedule& schedule
 }  // namespace
 
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  check(machine);
+  validate(machine);
   const MessageKind kind = collective_after_gemm(problem.operation);
   Schedule signalled = schedule;
   signalled.strategy = Strategy::signal;

@@ -18,12 +18,14 @@ std::int64_t waves(const KernelTile& tile, const Shape& gemm, int multiprocessor
 
 }  // namespace
 
-Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multiprocessors) {
+Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelTile& tile,
+                         int multiprocessors) {
   constexpr int row_blocks_together = 16;  // so that what a wave reads stays in L2
   return {.strategy = strategy,
           .tile_rows = tile.rows,
           .tile_cols = tile.cols,
           .cluster_rows = tile.cluster_rows,
+          .step_depth = family.step_depth,
           .multiprocessors = multiprocessors,
           .raster = row_blocks_together / tile.cluster_rows};
 }

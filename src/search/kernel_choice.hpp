@@ -7,8 +7,9 @@
 
 namespace flashoverlap {
 
-/// A schedule whose tiles a kernel computes, walked as suits it.
-Schedule kernel_schedule(Strategy strategy, const KernelTile& tile, int multiprocessors);
+/// A schedule whose tiles a kernel of the family computes, walked as suits it.
+Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelTile& tile,
+                         int multiprocessors);
 
 /// Microseconds that a GEMM is expected to take with a kernel on an H200 at full load; good for comparing
 /// kernels. Each wave costs its steps of 64 along k, bound by the tensor cores or by what a step loads, and a

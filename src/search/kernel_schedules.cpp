@@ -31,7 +31,7 @@ std::vector<Schedule> kernel_schedules(const KernelFamily& family, const Problem
                                        double near) {
   std::vector<Schedule> schedules;
   for (const KernelTile& tile : family.tiles) {
-    Schedule& schedule = schedules.emplace_back(kernel_schedule(strategy, tile, multiprocessors));
+    Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, tile, multiprocessors));
     schedule.layout = layout;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))

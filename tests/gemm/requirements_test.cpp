@@ -77,7 +77,12 @@ TEST(Requirements, PartsOfKAreWholeSteps) {
   EXPECT_EQ(plan.wait_depth, 128);
   EXPECT_EQ(refusal(plan), "");
   plan.wait_depth = 100;
-  EXPECT_THAT(refusal(plan), HasSubstr("wait_depth = 100: must be a multiple of 64"));
+  EXPECT_THAT(refusal(plan), HasSubstr("wait_depth = 100: must be a multiple of step_depth = 64"));
+  plan.wait_depth = 128;
+  plan.schedule.step_depth = 32;
+  EXPECT_THAT(refusal(plan), HasSubstr("step_depth = 32: must be 64, the columns of k that sm90 kernels"));
+  plan.wait_depth = none;
+  EXPECT_EQ(refusal(plan), "") << "nothing depends on the steps where tiles wait for whole rows";
 }
 
 TEST(Requirements, TilesWaitOrRaiseButNotBoth) {

@@ -118,7 +118,7 @@ TEST(PresetTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
 
 TEST(PresetTest, EveryPresetIsAMachineThatCanBe) {
   for (const std::string& name : preset_names()) {
-    EXPECT_NO_THROW(check(preset(name))) << name;
+    EXPECT_NO_THROW(validate(preset(name))) << name;
     EXPECT_EQ(preset(name).name, name);
   }
 }

@@ -61,8 +61,16 @@ TEST(KernelChoice, TakesNoMoreMultiprocessorsThanTheWavesNeed) {
 }
 
 TEST(KernelChoice, ASchedulesKernelIsTheOneItWasMadeFor) {
-  for (const KernelTile& tile : kernel_family(90)->tiles)
-    EXPECT_EQ(kernel_tile(kernel_schedule(Strategy::signal, tile, multiprocessors)), tile);
+  for (const KernelTile& tile : kernel_family(90)->tiles) {
+    const Schedule schedule = kernel_schedule(*kernel_family(90), Strategy::signal, tile, multiprocessors);
+    EXPECT_EQ(kernel_tile(schedule), tile);
+  }
+}
+
+TEST(KernelChoice, ASchedulesStepsOfKAreTheFamilys) {
+  KernelFamily family = *kernel_family(90);
+  family.step_depth = 32;
+  EXPECT_EQ(kernel_schedule(family, Strategy::copy, {}, multiprocessors).step_depth, 32);
 }
 
 TEST(KernelChoice, EveryKernelWinsSomewhere) {

@@ -30,10 +30,12 @@ inline std::string describe(const Case& drawn) {
   for (const int waves : s.groups) groups += std::to_string(waves) + " ";
   return fmt::format(
       "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} destinations={} tile={}x{} cluster={} "
-      "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={}",
+      "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={} "
+      "step_depth={}",
       name(p.operation), name(s.strategy), name(s.layout), p.m, p.n, p.k, p.ranks, name(p.data_type),
       name(p.gathered), name(p.exchange), p.destinations.empty() ? "equal" : "routed", s.tile_rows,
-      s.tile_cols, s.cluster_rows, s.multiprocessors, s.raster, s.waves_per_group, groups, s.rounds);
+      s.tile_cols, s.cluster_rows, s.multiprocessors, s.raster, s.waves_per_group, groups, s.rounds,
+      s.step_depth);
 }
 
 class RandomCases {
@@ -98,6 +100,7 @@ class RandomCases {
                       .tile_rows = between(1, 24),
                       .tile_cols = between(1, 24),
                       .cluster_rows = between(1, 2),
+                      .step_depth = between(1, 96),
                       .multiprocessors = between(2, 12),
                       .raster = between(1, 5),
                       .waves_per_group = between(1, 4)};

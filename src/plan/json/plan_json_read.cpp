@@ -72,7 +72,7 @@ template <typename Struct>
 Struct read_checked(const JsonValue& value) {
   Struct fields = read_struct<Struct>(value);
   try {
-    check(fields);
+    validate(fields);
   } catch (const InvalidArgument& error) {
     throw error.renamed(value.path() + "." + error.argument());
   }

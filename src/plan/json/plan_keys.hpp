@@ -36,6 +36,7 @@ void visit_keys(auto& visit, Maybe<Schedule> auto& schedule) {
   visit("tile_rows", schedule.tile_rows);
   visit("tile_cols", schedule.tile_cols);
   visit("cluster_rows", schedule.cluster_rows);
+  visit("step_depth", schedule.step_depth);
   visit("multiprocessors", schedule.multiprocessors);
   visit("first_multiprocessors", schedule.first_multiprocessors);
   visit("comm_multiprocessors", schedule.comm_multiprocessors);

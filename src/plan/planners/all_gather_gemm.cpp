@@ -2,12 +2,10 @@
 
 namespace flashoverlap {
 
-namespace {
-
 // One AllGather per chunk of the shards; the gathered buffer holds chunk by chunk the ranks' parts in rank
 // order. The rank's own shard is read where it lies, before anything arrives, except for `sequential`, whose
 // GEMM is one call.
-void plan_chunks(PlanBuilder& builder) {
+void plan_all_gather_gemm_groups(PlanBuilder& builder) {
   const Problem& problem = builder.problem();
   const Schedule& schedule = builder.schedule();
   const bool by_rows = problem.gathered == Operand::a;
@@ -50,7 +48,7 @@ void plan_chunks(PlanBuilder& builder) {
   builder.reset_counters();
 }
 
-void plan_slices(PlanBuilder& builder) {
+void plan_all_gather_gemm_slices(PlanBuilder& builder) {
   const Problem& problem = builder.problem();
   const std::int64_t extent = (problem.gathered == Operand::a ? problem.m : problem.n) / problem.ranks;
   const auto count = static_cast<std::int32_t>(extent);
@@ -60,23 +58,6 @@ void plan_slices(PlanBuilder& builder) {
     slices[source].assign(ranks, {{0, count}, {static_cast<std::int32_t>(source) * count, count}});
   }
   plan_gather_slices(builder, slices);
-}
-
-}  // namespace
-
-void plan_all_gather_gemm(PlanBuilder& builder) {
-  builder.plan().output.origins = {{builder.rank(), 0, static_cast<std::int32_t>(builder.gemm().rows), 0}};
-  switch (builder.schedule().strategy) {
-    case Strategy::sequential:
-    case Strategy::signal:
-      plan_chunks(builder);
-      break;
-    case Strategy::copy:
-    case Strategy::store:
-    case Strategy::p2p:
-      plan_slices(builder);
-      break;
-  }
 }
 
 }  // namespace flashoverlap

@@ -1,4 +1,5 @@
 #include "plan/planners/operations.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 
@@ -24,10 +25,13 @@ Slices row_slices(const Problem& problem) {
   return slices;
 }
 
+}  // namespace
+
 // One exchange per group, which takes its part of every run. The rank's own run is read where it lies, except
 // for `sequential`, whose GEMM is one call.
-void plan_row_groups(PlanBuilder& builder, const Slices& slices) {
+void plan_all_to_all_gemm_row_groups(PlanBuilder& builder) {
   const Problem& problem = builder.problem();
+  const Slices slices = row_slices(problem);
   const Schedule& schedule = builder.schedule();
   const std::int32_t rank = builder.rank();
   const Range all_cols{0, static_cast<std::int32_t>(problem.n)};
@@ -90,6 +94,12 @@ void plan_row_groups(PlanBuilder& builder, const Slices& slices) {
   builder.reset_counters();
 }
 
+void plan_all_to_all_gemm_row_slices(PlanBuilder& builder) {
+  plan_gather_slices(builder, row_slices(builder.problem()));
+}
+
+namespace {
+
 /// Ulysses, sequence <- head: operand A is held as one block of k/ranks columns per source rank, the blocks
 /// below each other, so that every transfer is contiguous. A group of rows can be computed when all sources'
 /// blocks are there.
@@ -122,14 +132,13 @@ class HeadGroups {
       area.start_wait = arrival(group);
       area.group = group;
       builder_.add_tiles({area});
-      strategy_ == Strategy::sequential || strategy_ == Strategy::signal ? exchange_with_all(group, rows)
-                                                                         : transfer_one_by_one(group, rows);
+      calls_collectives(strategy_) ? exchange_with_all(group, rows) : transfer_one_by_one(group, rows);
     }
     builder_.reset_counters();
   }
 
  private:
-  bool pushes() const { return strategy_ == Strategy::copy || strategy_ == Strategy::store; }
+  bool pushes() const { return pushes_to_peers(strategy_); }
   std::int32_t arrival(std::int32_t group) const { return builder_.ranks() + group; }
   Region sent(std::int32_t target, Range rows) const {
     return {BufferRole::a, target * rows_ + rows.first, rows.count};
@@ -183,24 +192,8 @@ class HeadGroups {
 
 }  // namespace
 
-void plan_all_to_all_gemm(PlanBuilder& builder) {
-  builder.plan().output.origins = {{builder.rank(), 0, static_cast<std::int32_t>(builder.gemm().rows), 0}};
-  if (builder.problem().exchange == Exchange::heads) {
-    HeadGroups(builder).plan();
-    return;
-  }
-  const Slices slices = row_slices(builder.problem());
-  switch (builder.schedule().strategy) {
-    case Strategy::sequential:
-    case Strategy::signal:
-      plan_row_groups(builder, slices);
-      break;
-    case Strategy::copy:
-    case Strategy::store:
-    case Strategy::p2p:
-      plan_gather_slices(builder, slices);
-      break;
-  }
+void plan_all_to_all_gemm_heads(PlanBuilder& builder) {
+  HeadGroups(builder).plan();
 }
 
 }  // namespace flashoverlap

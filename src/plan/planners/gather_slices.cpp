@@ -1,13 +1,11 @@
 #include <algorithm>
 
 #include "plan/planners/operations.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 
 namespace {
-
-// Kernels multiply so many columns of k at a time.
-constexpr std::int64_t step_depth = 64;
 
 /// Group by group of all slices, behind the own one. In rounds, a group's rows come in parts of k, each to
 /// all ranks before the next part.
@@ -27,19 +25,18 @@ class GatherSlices {
   }
 
   void plan() {
-    const bool peer_written = strategy_ != Strategy::p2p && builder_.ranks() > 1;
+    const bool pushes = pushes_to_peers(strategy_);
     const Shape gemm = builder_.gemm();
     builder_.set_buffer(BufferRole::gathered, by_rows_ ? gemm.rows : gemm.cols, builder_.problem().k,
-                        peer_written);
+                        pushes && builder_.ranks() > 1);
     if (parts_.size() > 1) builder_.plan().wait_depth = parts_.front().count;
     add_arrivals();
-    if (strategy_ != Strategy::p2p)
-      builder_.give_credits([&](std::int32_t peer) { return sends(peer, builder_.rank()); });
+    if (pushes) builder_.give_credits([&](std::int32_t peer) { return sends(peer, builder_.rank()); });
     compute_own();
     for (std::size_t group = 0; group < most_groups(); ++group) {
       for (int distance = 1; distance < builder_.ranks(); ++distance)
         compute_from(builder_.neighbour(-distance), group);
-      strategy_ == Strategy::p2p ? exchange(group) : push(group);
+      pushes ? push(group) : exchange(group);
     }
     builder_.reset_counters();
   }
@@ -47,8 +44,9 @@ class GatherSlices {
  private:
   std::vector<Range> parts_of_k() const {
     const auto k = static_cast<std::int32_t>(builder_.problem().k);
-    const std::int64_t steps = divide_up(k, step_depth);
-    const auto depth = static_cast<std::int32_t>(divide_up(steps, builder_.schedule().rounds) * step_depth);
+    const Schedule& schedule = builder_.schedule();
+    const std::int64_t steps = divide_up(k, schedule.step_depth);
+    const auto depth = static_cast<std::int32_t>(divide_up(steps, schedule.rounds) * schedule.step_depth);
     std::vector<Range> parts;
     for (std::int32_t first = 0; first < k; first += parts.back().count)
       parts.push_back({first, std::min(depth, k - first)});
@@ -98,7 +96,7 @@ class GatherSlices {
       const auto count = static_cast<std::int32_t>(groups(source, builder_.rank()).size());
       for (std::int32_t group = 0; group < count; ++group) {
         for (std::size_t part = 0; part < parts_.size(); ++part)
-          builder_.add_counter(CounterRole::arrival, group, source, strategy_ == Strategy::p2p ? 0 : 1);
+          builder_.add_counter(CounterRole::arrival, group, source, pushes_to_peers(strategy_) ? 1 : 0);
       }
     }
   }

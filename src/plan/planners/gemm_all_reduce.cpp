@@ -5,10 +5,8 @@
 
 namespace flashoverlap {
 
-namespace {
-
 // Groups of whole row blocks are contiguous in a row-major matrix: no reorder is needed.
-void plan_natural(PlanBuilder& builder) {
+void plan_gemm_all_reduce_groups(PlanBuilder& builder) {
   const Shape gemm = builder.gemm();
   const Grouping grouping(builder.schedule(), signalled_entries(builder.problem(), builder.schedule()));
   const Range all_cols{0, static_cast<std::int32_t>(gemm.cols)};
@@ -30,7 +28,7 @@ void plan_natural(PlanBuilder& builder) {
 }
 
 // Tiles in any order, each stored behind the one before it: groups end at wave boundaries.
-void plan_tiled(PlanBuilder& builder) {
+void plan_gemm_all_reduce_tiles(PlanBuilder& builder) {
   const Shape gemm = builder.gemm();
   const Schedule& schedule = builder.schedule();
   const std::vector<Tile> tiles = raster_order(builder);
@@ -64,6 +62,8 @@ void plan_tiled(PlanBuilder& builder) {
   builder.set_buffer(BufferRole::out, next_row, reorder.block_cols);
 }
 
+namespace {
+
 // Rounds of row blocks, each shared out among the ranks.
 std::vector<std::vector<Range>> shared_rounds(const PlanBuilder& builder) {
   const Schedule& schedule = builder.schedule();
@@ -79,19 +79,8 @@ std::vector<std::vector<Range>> shared_rounds(const PlanBuilder& builder) {
 
 }  // namespace
 
-void plan_gemm_all_reduce(PlanBuilder& builder) {
-  builder.plan().output.origins = {{none, 0, static_cast<std::int32_t>(builder.gemm().rows), 0}};
-  switch (builder.schedule().strategy) {
-    case Strategy::sequential:
-    case Strategy::signal:
-      builder.schedule().layout == Layout::natural ? plan_natural(builder) : plan_tiled(builder);
-      break;
-    case Strategy::copy:
-    case Strategy::store:
-    case Strategy::p2p:
-      plan_reduce_slices(builder, shared_rounds(builder), /*gather=*/true);
-      break;
-  }
+void plan_gemm_all_reduce_slices(PlanBuilder& builder) {
+  plan_reduce_slices(builder, shared_rounds(builder), /*gather=*/true);
 }
 
 }  // namespace flashoverlap

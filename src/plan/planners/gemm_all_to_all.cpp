@@ -3,6 +3,7 @@
 #include "plan/planners/operations.hpp"
 #include "plan/planners/tile_order.hpp"
 #include "plan/row_routes.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 
@@ -19,27 +20,18 @@ class Pieces {
         heads_(builder.problem().exchange == Exchange::heads) {}
 
   void plan() {
-    const bool store = strategy_ == Strategy::store;
-    const bool pushes = store || strategy_ == Strategy::copy;
-    if (!store) {
+    const bool pushes = pushes_to_peers(strategy_);
+    if (strategy_ != Strategy::store) {
       const std::int64_t width = builder_.plan().output.cols;
       builder_.set_buffer(BufferRole::staging, builder_.gemm().rows * (heads_ ? builder_.ranks() : 1), width);
     }
     if (pushes && builder_.ranks() > 1) builder_.plan().buffer(BufferRole::out).peer_written = true;
     arrivals_ =
         builder_.add_arrivals([&](std::int32_t source) { return pushes ? expected_arrivals(source) : 0; });
-    switch (strategy_) {
-      case Strategy::sequential:
-      case Strategy::signal:
-        exchange_with_all();
-        break;
-      case Strategy::copy:
-      case Strategy::store:
-        push_one_by_one();
-        break;
-      case Strategy::p2p:
-        exchange_one_by_one();
-        break;
+    if (calls_collectives(strategy_)) {
+      exchange_with_all();
+    } else {
+      pushes ? push_one_by_one() : exchange_one_by_one();
     }
     builder_.reset_counters();
   }
@@ -66,10 +58,9 @@ class Pieces {
   // Groups of `signal` take their part of every piece, so all pieces are cut in the same proportions.
   std::vector<Range> groups(const Piece& piece) const {
     const Schedule& schedule = builder_.schedule();
-    std::int64_t entries = entry_count(schedule, piece.rows.count, piece.cols.count);
-    if (strategy_ == Strategy::signal || strategy_ == Strategy::sequential) {
-      entries = signalled_entries(builder_.problem(), schedule);
-    }
+    const std::int64_t entries = calls_collectives(strategy_)
+                                     ? signalled_entries(builder_.problem(), schedule)
+                                     : entry_count(schedule, piece.rows.count, piece.cols.count);
     return Grouping(schedule, entries).ranges(piece.rows.count, entry_rows(schedule));
   }
 
@@ -253,16 +244,17 @@ void set_origins(PlanBuilder& builder, const RowRoutes& routes) {
 
 }  // namespace
 
-void plan_gemm_all_to_all(PlanBuilder& builder) {
+void plan_gemm_all_to_all_pieces(PlanBuilder& builder) {
   const RowRoutes routes(builder.problem());
   set_origins(builder, routes);
-  if (builder.schedule().layout == Layout::tiled) {
-    plan_sub_tokens(builder, routes);
-  } else if (builder.problem().exchange == Exchange::heads || routes.sorted()) {
-    Pieces(builder, routes).plan();
-  } else {
-    plan_routed_rows(builder, routes);
-  }
+  // Heads have no rows of their own to route, so they count as sorted.
+  routes.sorted() ? Pieces(builder, routes).plan() : plan_routed_rows(builder, routes);
+}
+
+void plan_gemm_all_to_all_tiles(PlanBuilder& builder) {
+  const RowRoutes routes(builder.problem());
+  set_origins(builder, routes);
+  plan_sub_tokens(builder, routes);
 }
 
 }  // namespace flashoverlap

@@ -4,11 +4,9 @@
 
 namespace flashoverlap {
 
-namespace {
-
 // Group g takes its part of every rank's rows, so staging holds, group by group, one piece for each rank in
 // rank order, as ReduceScatter wants it. The result stays in natural order.
-void plan_natural(PlanBuilder& builder) {
+void plan_gemm_reduce_scatter_groups(PlanBuilder& builder) {
   const Shape gemm = builder.gemm();
   const Schedule& schedule = builder.schedule();
   const std::int32_t ranks = builder.ranks();
@@ -37,12 +35,11 @@ void plan_natural(PlanBuilder& builder) {
                          .destination = {BufferRole::out, rows.first, rows.count}});
     ++group;
   }
-  builder.plan().output.origins = {{none, builder.rank() * owned_rows, owned_rows, 0}};
 }
 
 // Sub-tiles: every tile is cut along its rows into one part per rank, and each rank keeps its part of every
 // tile, so that any run of tiles is a ReduceScatter.
-void plan_tiled(PlanBuilder& builder) {
+void plan_gemm_reduce_scatter_tiles(PlanBuilder& builder) {
   const Shape gemm = builder.gemm();
   const Schedule& schedule = builder.schedule();
   const std::int32_t ranks = builder.ranks();
@@ -90,6 +87,7 @@ void plan_tiled(PlanBuilder& builder) {
   }
   builder.set_buffer(BufferRole::staging, std::int64_t{next_row} * ranks, output.reorder.block_cols);
   builder.set_buffer(BufferRole::out, next_row, output.reorder.block_cols);
+  output.origins.clear();
   for (std::int32_t row = 0; row < gemm.rows; row += block) {
     const std::int32_t part = std::min(block, static_cast<std::int32_t>(gemm.rows) - row) / ranks;
     output.origins.push_back({none, row + builder.rank() * part, part, 0});
@@ -97,7 +95,7 @@ void plan_tiled(PlanBuilder& builder) {
 }
 
 // Every rank's rows in rounds.
-void plan_slices(PlanBuilder& builder) {
+void plan_gemm_reduce_scatter_slices(PlanBuilder& builder) {
   const auto owned_rows = static_cast<std::int32_t>(builder.gemm().rows / builder.ranks());
   std::vector<std::vector<Range>> slices;
   for (const Range rows : share_out(owned_rows, entry_rows(builder.schedule()), builder.schedule().rounds)) {
@@ -106,23 +104,6 @@ void plan_slices(PlanBuilder& builder) {
       owners.push_back({owner * owned_rows + rows.first, rows.count});
   }
   plan_reduce_slices(builder, std::move(slices), /*gather=*/false);
-  builder.plan().output.origins = {{none, builder.rank() * owned_rows, owned_rows, 0}};
-}
-
-}  // namespace
-
-void plan_gemm_reduce_scatter(PlanBuilder& builder) {
-  switch (builder.schedule().strategy) {
-    case Strategy::sequential:
-    case Strategy::signal:
-      builder.schedule().layout == Layout::natural ? plan_natural(builder) : plan_tiled(builder);
-      break;
-    case Strategy::copy:
-    case Strategy::store:
-    case Strategy::p2p:
-      plan_slices(builder);
-      break;
-  }
 }
 
 }  // namespace flashoverlap

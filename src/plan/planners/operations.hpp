@@ -8,12 +8,25 @@
 
 namespace flashoverlap {
 
-// One planner per operation, in the file of its name. The problem and schedule have been checked.
-void plan_gemm_all_reduce(PlanBuilder& builder);
-void plan_gemm_reduce_scatter(PlanBuilder& builder);
-void plan_gemm_all_to_all(PlanBuilder& builder);
-void plan_all_gather_gemm(PlanBuilder& builder);
-void plan_all_to_all_gemm(PlanBuilder& builder);
+// The planners of each operation, in the file of its name; planner.cpp says which one plans what. The problem
+// and schedule have been checked.
+//
+// groups: a collective for each group of tiles; slices: transfers of one peer's rows after the other's;
+// tiles: groups of tiles in any order, so that the result is left in layout tiled.
+void plan_gemm_all_reduce_groups(PlanBuilder& builder);
+void plan_gemm_all_reduce_slices(PlanBuilder& builder);
+void plan_gemm_all_reduce_tiles(PlanBuilder& builder);
+void plan_gemm_reduce_scatter_groups(PlanBuilder& builder);
+void plan_gemm_reduce_scatter_slices(PlanBuilder& builder);
+void plan_gemm_reduce_scatter_tiles(PlanBuilder& builder);
+void plan_all_gather_gemm_groups(PlanBuilder& builder);
+void plan_all_gather_gemm_slices(PlanBuilder& builder);
+void plan_all_to_all_gemm_row_groups(PlanBuilder& builder);
+void plan_all_to_all_gemm_row_slices(PlanBuilder& builder);
+// These serve every strategy.
+void plan_all_to_all_gemm_heads(PlanBuilder& builder);
+void plan_gemm_all_to_all_pieces(PlanBuilder& builder);
+void plan_gemm_all_to_all_tiles(PlanBuilder& builder);
 
 /// Tail-free sum of slices over all ranks (copy, store, p2p): slices[round][rank] are the rows of C that the
 /// rank owns. In each round every rank computes the others' slices, in turn, and with them its own of the

@@ -5,6 +5,7 @@
 #include "flashoverlap/error.hpp"
 #include "plan/planners/operations.hpp"
 #include "plan/readable.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 
@@ -12,6 +13,60 @@ namespace {
 
 constexpr std::int64_t max_entries = std::int64_t{1} << 22;
 constexpr std::int64_t max_rows = std::numeric_limits<std::int32_t>::max();
+
+/// The parts of C that no tile crosses: one part, or an equal one for each rank.
+enum class Parts { whole, of_rows, of_columns };
+
+struct Planner {
+  void (*plan)(PlanBuilder&) = nullptr;  ///< null: there is none
+  Parts parts = Parts::whole;            ///< what groups of the whole GEMM take their tiles from
+};
+
+struct Planners {
+  Planner by_collectives;                                        ///< strategies that call collectives
+  Planner by_slices;                                             ///< the others
+  Planner tiled{};                                               ///< strategy signal in layout tiled
+  bool (*in_rounds)(Strategy) = [](Strategy) { return false; };  ///< who may have more than one round
+};
+
+/// The one place that says how an operation is planned.
+Planners planners_of(const Problem& problem) {
+  const Parts heads = problem.exchange == Exchange::heads ? Parts::of_columns : Parts::whole;
+  const Parts shards = problem.gathered == Operand::a ? Parts::of_rows : Parts::of_columns;
+  switch (problem.operation) {
+    case Operation::gemm_all_reduce:
+      return {.by_collectives = {plan_gemm_all_reduce_groups},
+              .by_slices = {plan_gemm_all_reduce_slices},
+              .tiled = {plan_gemm_all_reduce_tiles},
+              .in_rounds = works_by_slices};
+    case Operation::gemm_reduce_scatter:
+      return {.by_collectives = {plan_gemm_reduce_scatter_groups, Parts::of_rows},
+              .by_slices = {plan_gemm_reduce_scatter_slices},
+              .tiled = {plan_gemm_reduce_scatter_tiles},
+              .in_rounds = works_by_slices};
+    case Operation::gemm_all_to_all:
+      return {.by_collectives = {plan_gemm_all_to_all_pieces, heads},
+              .by_slices = {plan_gemm_all_to_all_pieces},
+              .tiled = {plan_gemm_all_to_all_tiles, heads}};
+    case Operation::all_gather_gemm:
+      return {.by_collectives = {plan_all_gather_gemm_groups, shards},
+              .by_slices = {plan_all_gather_gemm_slices},
+              .in_rounds = pushes_to_peers};
+    case Operation::all_to_all_gemm:
+      if (problem.exchange == Exchange::heads)
+        return {.by_collectives = {plan_all_to_all_gemm_heads}, .by_slices = {plan_all_to_all_gemm_heads}};
+      return {.by_collectives = {plan_all_to_all_gemm_row_groups},
+              .by_slices = {plan_all_to_all_gemm_row_slices},
+              .in_rounds = pushes_to_peers};
+  }
+  return {};
+}
+
+Planner planner_for(const Problem& problem, Strategy strategy, Layout layout) {
+  const Planners planners = planners_of(problem);
+  if (layout == Layout::tiled) return strategy == Strategy::signal ? planners.tiled : Planner{};
+  return calls_collectives(strategy) ? planners.by_collectives : planners.by_slices;
+}
 
 void check_together(const Problem& problem, const Schedule& schedule) {
   require(supports(problem.operation, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
@@ -44,29 +99,13 @@ void check_together(const Problem& problem, const Schedule& schedule) {
 
 Plan plan_checked(const Problem& problem, const Schedule& schedule, int rank) {
   PlanBuilder builder(problem, schedule, rank);
-  switch (problem.operation) {
-    case Operation::gemm_all_reduce:
-      plan_gemm_all_reduce(builder);
-      break;
-    case Operation::gemm_reduce_scatter:
-      plan_gemm_reduce_scatter(builder);
-      break;
-    case Operation::gemm_all_to_all:
-      plan_gemm_all_to_all(builder);
-      break;
-    case Operation::all_gather_gemm:
-      plan_all_gather_gemm(builder);
-      break;
-    case Operation::all_to_all_gemm:
-      plan_all_to_all_gemm(builder);
-      break;
-  }
+  planner_for(problem, schedule.strategy, schedule.layout).plan(builder);
   return builder.finish();
 }
 
 void check_all(const Problem& problem, const Schedule& schedule) {
-  check(problem);
-  check(schedule);
+  validate(problem);
+  validate(schedule);
   check_together(problem, schedule);
 }
 
@@ -74,45 +113,23 @@ void check_all(const Problem& problem, const Schedule& schedule) {
 
 std::int64_t signalled_entries(const Problem& problem, const Schedule& schedule) {
   const std::int64_t ranks = problem.ranks;
-  const bool natural = schedule.layout == Layout::natural;
-  switch (problem.operation) {
-    case Operation::gemm_reduce_scatter:
-      if (natural) return ranks * entry_count(schedule, problem.m / ranks, problem.n);
-      break;
-    case Operation::all_gather_gemm:
-      return ranks * (problem.gathered == Operand::a ? entry_count(schedule, problem.m / ranks, problem.n)
-                                                     : entry_count(schedule, problem.m, problem.n / ranks));
-    case Operation::gemm_all_to_all:
-      if (problem.exchange == Exchange::heads)
-        return ranks * entry_count(schedule, problem.m, problem.n / ranks);
-      break;
-    case Operation::gemm_all_reduce:
-    case Operation::all_to_all_gemm:
-      break;
+  switch (planner_for(problem, Strategy::signal, schedule.layout).parts) {
+    case Parts::whole:
+      return entry_count(schedule, problem.m, problem.n);
+    case Parts::of_rows:
+      return ranks * entry_count(schedule, problem.m / ranks, problem.n);
+    case Parts::of_columns:
+      return ranks * entry_count(schedule, problem.m, problem.n / ranks);
   }
-  return entry_count(schedule, problem.m, problem.n);
+  return 0;
 }
 
 bool supports(Operation operation, Strategy strategy, Layout layout) {
-  if (layout == Layout::natural) return true;
-  return strategy == Strategy::signal && operation != Operation::all_gather_gemm &&
-         operation != Operation::all_to_all_gemm;
+  return planner_for({.operation = operation}, strategy, layout).plan != nullptr;
 }
 
 bool works_in_rounds(const Problem& problem, Strategy strategy) {
-  const bool pushes = strategy == Strategy::copy || strategy == Strategy::store;
-  switch (problem.operation) {
-    case Operation::gemm_all_reduce:
-    case Operation::gemm_reduce_scatter:
-      return pushes || strategy == Strategy::p2p;
-    case Operation::all_gather_gemm:
-      return pushes;
-    case Operation::all_to_all_gemm:
-      return pushes && problem.exchange == Exchange::rows;
-    case Operation::gemm_all_to_all:
-      return false;
-  }
-  return false;
+  return planners_of(problem).in_rounds(strategy);
 }
 
 std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "plan/planners/operations.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 
@@ -85,13 +86,14 @@ class ReduceSlices {
       : builder_(builder),
         layout_(builder, slices),
         strategy_(builder.schedule().strategy),
+        pushes_(pushes_to_peers(strategy_)),
         gather_(gather),
         all_cols_{0, static_cast<std::int32_t>(builder.gemm().cols)} {}
 
   void plan() {
     set_buffers();
     add_shared_counters();
-    if (strategy_ != Strategy::p2p) exchange_credits();
+    if (pushes_) exchange_credits();
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
       const std::size_t first = builder_.plan().tiles.size();
       send_round(round);
@@ -116,12 +118,11 @@ class ReduceSlices {
 
   void set_buffers() {
     const std::int64_t peers = builder_.ranks() - 1;
-    const bool direct = strategy_ != Strategy::p2p;
     const std::int32_t owned_rows = layout_.owned_rows(builder_.rank());
-    builder_.set_buffer(BufferRole::inbox, peers * owned_rows, all_cols_.count, direct && peers > 0);
+    builder_.set_buffer(BufferRole::inbox, peers * owned_rows, all_cols_.count, pushes_ && peers > 0);
     if (strategy_ != Strategy::store)
       builder_.set_buffer(BufferRole::staging, builder_.gemm().rows, all_cols_.count);
-    if (gather_ && direct && peers > 0) builder_.plan().buffer(BufferRole::out).peer_written = true;
+    if (gather_ && pushes_ && peers > 0) builder_.plan().buffer(BufferRole::out).peer_written = true;
     builder_.plan().addends = {static_cast<std::int32_t>(peers), owned_rows};
   }
 
@@ -143,8 +144,7 @@ class ReduceSlices {
     builder_.add_arrivals([&](std::int32_t source) {
       std::int64_t gathered = 0;
       for (std::size_t round = 0; round < layout_.rounds(); ++round) {
-        if (gather_ && strategy_ != Strategy::p2p)
-          gathered += std::ssize(layout_.owned(round, source).groups);
+        if (gather_ && pushes_) gathered += std::ssize(layout_.owned(round, source).groups);
       }
       return gathered;
     });
@@ -216,8 +216,8 @@ class ReduceSlices {
   void send_round(std::size_t round) {
     for (std::size_t group = 0; group < layout_.most_groups(round); ++group) {
       for (int distance = 1; distance < builder_.ranks(); ++distance) {
-        strategy_ == Strategy::p2p ? exchange_partials(round, group, distance)
-                                   : send_partials(round, group, builder_.neighbour(distance));
+        pushes_ ? send_partials(round, group, builder_.neighbour(distance))
+                : exchange_partials(round, group, distance);
       }
     }
   }
@@ -247,8 +247,7 @@ class ReduceSlices {
 
   void reduce_own(std::size_t round) {
     const Owned& own = layout_.owned(round, builder_.rank());
-    const std::size_t groups =
-        strategy_ == Strategy::p2p && gather_ ? layout_.most_groups(round) : own.groups.size();
+    const std::size_t groups = gather_ && !pushes_ ? layout_.most_groups(round) : own.groups.size();
     for (std::size_t group = 0; group < groups; ++group) {
       Message message{.kind = MessageKind::exchange};
       if (group < own.groups.size()) {
@@ -261,7 +260,7 @@ class ReduceSlices {
         if (gather_) message.waits = {{builder_.add_counter(CounterRole::tiles, area.group), true}};
         pass_on(area, message);
       }
-      if (strategy_ == Strategy::p2p && gather_) receive_reduced(round, group, std::move(message));
+      if (gather_ && !pushes_) receive_reduced(round, group, std::move(message));
     }
   }
 
@@ -300,7 +299,7 @@ class ReduceSlices {
     }
     for (int distance = 1; distance < builder_.ranks(); ++distance) {
       const std::int32_t peer = builder_.neighbour(distance);
-      if (strategy_ == Strategy::p2p) {
+      if (!pushes_) {
         message.sends.push_back({peer, region});
         continue;
       }
@@ -330,6 +329,7 @@ class ReduceSlices {
   PlanBuilder& builder_;
   SliceLayout layout_;
   Strategy strategy_;
+  bool pushes_;  // else by exchanges
   bool gather_;
   Range all_cols_;
   std::vector<std::int32_t> gates_;  // [peer], strategy store

@@ -6,6 +6,7 @@
 #include "plan/planners/operations.hpp"
 #include "plan/planners/tile_order.hpp"
 #include "plan/row_routes.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 
@@ -57,7 +58,7 @@ class RoutedRows {
 
   void plan() {
     const Shape gemm = builder_.gemm();
-    const bool pushes = strategy_ == Strategy::copy || strategy_ == Strategy::store;
+    const bool pushes = pushes_to_peers(strategy_);
     if (strategy_ != Strategy::store) builder_.set_buffer(BufferRole::staging, gemm.rows, gemm.cols);
     if (pushes && builder_.ranks() > 1) builder_.plan().buffer(BufferRole::out).peer_written = true;
     arrivals_ =

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "flashoverlap/error.hpp"
-#include "flashoverlap/planner.hpp"
 #include "plan/grouping.hpp"
 #include "plan/matching.hpp"
 #include "plan/validate/findings.hpp"
@@ -296,15 +295,15 @@ class StructureCheck {
   Shape gemm_;
 };
 
-/// Whether the plans are all of one problem and schedule, which can be planned at all.
+/// Whether there is one plan for each rank, all of the same problem and schedule.
 bool belong_together(std::span<const Plan> plans, Findings& findings) {
   if (plans.empty()) {
     findings.add(Violation::structure, "there are no plans");
     return false;
   }
   try {
-    check(plans[0].problem);
-    check(plans[0].schedule);
+    validate(plans[0].problem);
+    validate(plans[0].schedule);
   } catch (const InvalidArgument& error) {
     findings.add(Violation::structure, "{}", error.what());
     return false;
@@ -313,10 +312,6 @@ bool belong_together(std::span<const Plan> plans, Findings& findings) {
   const Schedule& schedule = plans[0].schedule;
   if (std::ssize(plans) != problem.ranks) {
     findings.add(Violation::structure, "{} plans for {} ranks", plans.size(), problem.ranks);
-  }
-  if (!supports(problem.operation, schedule.strategy, schedule.layout)) {
-    findings.add(Violation::structure, "{} by {} has no layout {}", name(problem.operation),
-                 name(schedule.strategy), name(schedule.layout));
   }
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
     if (plans[rank].rank != static_cast<std::int32_t>(rank)) {

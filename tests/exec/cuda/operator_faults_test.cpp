@@ -114,7 +114,7 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
 TEST(Operator, ARunBehindATransferThatALostRankHoldsUpEndsInTime) {
   if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
   const Problem problem{.m = 512, .n = 512, .k = 64, .ranks = 2};
-  const auto plans = make_plans(problem, kernel_schedule(Strategy::signal, {}, 64));
+  const auto plans = make_plans(problem, kernel_schedule(*kernel_family(90), Strategy::signal, {}, 64));
   std::barrier made(2);
   const auto begin = std::chrono::steady_clock::now();
   const auto errors = on_ranks(2, 2s, [&](const Communicator& communicator) {

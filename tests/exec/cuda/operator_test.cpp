@@ -295,7 +295,7 @@ TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
 
 TEST(Operator, WaitsForRunsBeforeOneThatIsBeingCaptured) {
   const Problem problem{.m = 2048, .n = 2048, .k = 8192, .ranks = 1};
-  const auto plans = make_plans(problem, kernel_schedule(Strategy::signal, {}, 64));
+  const auto plans = make_plans(problem, kernel_schedule(*kernel_family(90), Strategy::signal, {}, 64));
   const auto errors = on_ranks(1, 30s, [&](const Communicator& communicator) {
     Operator op(plans, communicator);
     Operands operands(op, 1);
@@ -317,7 +317,7 @@ TEST(Operator, ARankThatReceivesNothingMayPassAnyResult) {
   for (const Strategy strategy : enumerators<Strategy>) {
     Problem problem{.operation = Operation::gemm_all_to_all, .m = 512, .n = 512, .k = 64, .ranks = 2};
     problem.destinations.assign(2, std::vector<std::int32_t>(512, 1));  // all to rank 1
-    const auto plans = make_plans(problem, kernel_schedule(strategy, {}, 64));
+    const auto plans = make_plans(problem, kernel_schedule(*kernel_family(90), strategy, {}, 64));
     const auto errors = on_ranks(2, 10s, [&](const Communicator& communicator) {
       const int rank = communicator.rank();
       Operator op(plans, communicator);

@@ -24,6 +24,7 @@ std::vector<Plan> every_key() {
   Plan plan;
   plan.problem = {.operation = Operation::gemm_all_to_all, .m = 2, .n = 5, .k = 6, .ranks = 2};
   plan.problem.destinations = {{0, 1}, {1, 1}};
+  plan.schedule.step_depth = 16;
   plan.schedule.groups = {1, 2};
   plan.buffer(BufferRole::a) = {2, 6, false};
   plan.buffer(BufferRole::out) = {3, 5, true};
@@ -146,8 +147,8 @@ TEST(PlanJson, NamesThePathTheValueAndTheRule) {
     document[json::json_pointer(pointer)] = value;
     return std::string(refusal(document.dump()).what());
   };
-  EXPECT_EQ(refused("/schema_version", 4),
-            "schema_version = 4: must be 3, the version that this program reads");
+  EXPECT_EQ(refused("/schema_version", 3),
+            "schema_version = 3: must be 4, the version that this program reads");
   EXPECT_EQ(refused("/problem/m", 0), "problem.m = 0: must be between 1 and 1073737727 on 2 ranks");
   EXPECT_EQ(refused("/problem/destinations/1/0", 2),
             "problem.destinations[1][0] = 2: must be a rank between 0 and 1");

@@ -57,7 +57,7 @@ TEST(Grouping, ComputesTheFirstGroupOnMoreMultiprocessors) {
 
 TEST(Grouping, RefusesFewerMultiprocessorsForTheFirstGroupThanForTheOthers) {
   const Schedule schedule{.multiprocessors = 10, .first_multiprocessors = 9};
-  EXPECT_THAT(refusal_by([&] { check(schedule); }),
+  EXPECT_THAT(refusal_by([&] { validate(schedule); }),
               HasSubstr("first_multiprocessors = 9: must be between 10 and 4096"));
 }
 
@@ -189,6 +189,18 @@ TEST(Planner, RoundsOfAGatheredOperandArePartsOfKThatTilesWaitForInTurn) {
                 ElementsAre(std::tuple(2, 0, 192), std::tuple(0, 0, 192), std::tuple(2, 192, 192),
                             std::tuple(0, 192, 192), std::tuple(2, 384, 136), std::tuple(0, 384, 136)));
   }
+}
+
+TEST(Planner, PartsOfKAreWholeSteps) {
+  const Problem problem{.operation = Operation::all_gather_gemm, .m = 256, .n = 256, .k = 520, .ranks = 2};
+  const auto wait_depth = [&](int step_depth) {
+    return make_plan(problem, {.strategy = Strategy::copy, .step_depth = step_depth, .rounds = 3}, 0)
+        .wait_depth;
+  };
+  EXPECT_EQ(wait_depth(64), 192);
+  EXPECT_EQ(wait_depth(100), 200);
+  EXPECT_EQ(wait_depth(1), 174);
+  EXPECT_EQ(wait_depth(520), none);
 }
 
 TEST(Planner, AGatheredOperandHasNoMorePartsThanStepsOfK) {
@@ -390,6 +402,8 @@ TEST(Planner, RefusesSchedulesThatDoNotFitTheProblem) {
               HasSubstr("must add up to 1 waves, those of the whole GEMM, not 5"));
   EXPECT_THAT(refusal(problem, {.cluster_rows = 2, .multiprocessors = 1}), HasSubstr("multiprocessors = 1"));
   EXPECT_THAT(refusal(problem, {.tile_rows = 0}), HasSubstr("tile_rows = 0"));
+  EXPECT_THAT(refusal(problem, {.step_depth = 0}), HasSubstr("step_depth = 0: must be between 1 and 4096"));
+  EXPECT_THAT(refusal(problem, {.step_depth = 4097}), HasSubstr("step_depth = 4097"));
   EXPECT_THAT(refusal_by([&] { make_plan(problem, {}, 2); }), HasSubstr("rank = 2"));
 }
 

@@ -12,6 +12,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
+#include "support/host_runs.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -61,6 +62,60 @@ TEST(Validate, FindsNothingInPlansOfEveryOperationStrategyAndLayout) {
             << name(operation) << " " << name(strategy) << " " << name(layout);
       }
     }
+  }
+}
+
+/// A hand-written overlap: plans whose tiles store the result's row blocks in reverse order.
+Plans with_reversed_blocks(Plans plans) {
+  constexpr std::int32_t block = 4;
+  for (Plan& plan : plans) {
+    const auto last = static_cast<std::int32_t>(plan.output.rows) - block;
+    plan.schedule.layout = Layout::tiled;
+    plan.output.reorder = {block, static_cast<std::int32_t>(plan.output.cols), {}};
+    for (std::int32_t row = last; row >= 0; row -= block) plan.output.reorder.first_row.push_back(row);
+    for (Tile& tile : plan.tiles) {
+      if (tile.buffer == BufferRole::out) tile.store_row = last - tile.store_row;
+    }
+  }
+  return plans;
+}
+
+/// Which nothing but tiles of the own rank stores to `out`.
+std::vector<Plans> overlaps_without_a_planner() {
+  using enum Strategy;
+  std::vector<Plans> overlaps;
+  for (const Strategy strategy : {copy, store, p2p})
+    overlaps.push_back(with_reversed_blocks(plans_for(Operation::gemm_reduce_scatter, strategy)));
+  for (const Operation operation : {Operation::all_gather_gemm, Operation::all_to_all_gemm}) {
+    for (const Strategy strategy : {sequential, signal, copy, store, p2p})
+      overlaps.push_back(with_reversed_blocks(plans_for(operation, strategy)));
+  }
+  return overlaps;
+}
+
+TEST(Validate, ProvesAndRunsOverlapsThatNoPlannerMakes) {
+  for (const Plans& plans : overlaps_without_a_planner()) {
+    const Problem& problem = plans[0].problem;
+    const Schedule& schedule = plans[0].schedule;
+    SCOPED_TRACE(fmt::format("{} {}", name(problem.operation), name(schedule.strategy)));
+    ASSERT_FALSE(supports(problem.operation, schedule.strategy, schedule.layout));
+    EXPECT_THAT(find_violations(plans), ::testing::IsEmpty());
+    const Operands operands = random_operands(problem, 1);
+    expect_right(plans, operands, HostExecutor(plans).run(operands.a, operands.b));
+  }
+}
+
+TEST(Validate, FindsFaultsInOverlapsThatNoPlannerMakes) {
+  for (Plans plans : overlaps_without_a_planner()) {
+    SCOPED_TRACE(fmt::format("{} {}", name(plans[0].problem.operation), name(plans[0].schedule.strategy)));
+    auto& first_row = plans[1].output.reorder.first_row;
+    std::swap(first_row.front(), first_row.back());
+    expect_violation(plans, Violation::wrong_value, "rank 1's out");
+    std::swap(first_row.front(), first_row.back());
+    const auto stores_out = [](const Tile& tile) { return tile.buffer == BufferRole::out; };
+    Tile& tile = *std::ranges::find_if(plans[2].tiles, stores_out);
+    tile.store_row = static_cast<std::int32_t>(plans[2].output.rows) - 4 - tile.store_row;
+    expect_violation(plans, Violation::race, "rank 2's tile");
   }
 }
 
