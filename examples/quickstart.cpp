@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "flashoverlap/host_executor.hpp"
+#include "flashoverlap/host_result.hpp"
 #include "flashoverlap/planner.hpp"
-#include "flashoverlap/reorder.hpp"
 
 using namespace flashoverlap;
 
