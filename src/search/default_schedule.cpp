@@ -27,8 +27,8 @@ std::vector<Schedule> schedules_by(Strategy strategy, const Problem& problem, co
 }  // namespace
 
 Schedule default_schedule(const Problem& problem, const Machine& machine) {
-  check(problem);
-  check(machine);
+  validate(problem);
+  validate(machine);
   const KernelFamily* const own = kernel_family(machine.compute_capability);
   const KernelFamily& family = own == nullptr ? usual_family : *own;
   Schedule best =
