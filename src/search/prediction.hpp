@@ -1,4 +1,4 @@
-/// What a plan is predicted to take on a machine, beside what it is measured by.
+/// What a plan is predicted to take on a machine, and what that is compared with.
 #pragma once
 
 #include <algorithm>
