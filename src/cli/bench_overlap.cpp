@@ -234,9 +234,15 @@ void draw(const GpuRank& gpu, const ShapeTimes& shape, const std::string& path) 
   const Schedule& schedule = shape.methods.front().schedule;
   const Simulation measured = measured_timeline(gpu, shape.problem, schedule);
   if (!gpu.is_first()) return;
-  const std::string title =
-      fmt::format("measured: {}; {}; {}", describe(shape.problem), describe(schedule), fabric());
-  write_file("--timeline", path, timeline_svg(measured, title));
+  const TimelineCaption caption{
+      .title = describe(shape.problem),
+      .subtitle = fmt::format("{}; {}", describe(schedule), fabric()),
+      .source = TimelineSource::measured,
+      .sequential = SequentialRun{.gemm_us = shape.gemm_us,
+                                  .communication_us = shape.comm_us,
+                                  .total_us = shape.sequential_us,
+                                  .communicates_first = communicates_first(shape.problem.operation)}};
+  write_file("--timeline", path, timeline_svg(measured, caption));
 }
 
 /// Whether every result is right.

@@ -92,10 +92,13 @@ Result demonstrate(const DemoCase& demo_case, const Arguments& arguments) {
     const Prediction prediction = predict(fastest_plans(demo_case, large, machine), machine);
     result.speed_ups.emplace_back(prediction.speed_up());
     if (preset_name != pictured_preset) continue;
-    const std::string title = fmt::format("{}; {}, {}; {}", describe(large), name(demo_case.strategy),
-                                          name(demo_case.layout), preset_name);
+    const TimelineCaption caption{
+        .title = describe(large),
+        .subtitle = fmt::format("{}, {}; {}", name(demo_case.strategy), name(demo_case.layout), preset_name),
+        .source = TimelineSource::predicted,
+        .sequential = prediction.sequential};
     result.picture = (std::filesystem::path(arguments.output) / (demo_case.file_name() + ".svg")).string();
-    write_file("--output", result.picture, timeline_svg(prediction.simulation, title));
+    write_file("--output", result.picture, timeline_svg(prediction.simulation, caption));
   }
   return result;
 }

@@ -176,15 +176,15 @@ void print_prediction(std::span<const Plan> plans, const Prediction& prediction,
     json["prediction"] = {{"machine", machine.name},
                           {"latency_us", prediction.simulation.latency_us},
                           {"gemm_us", prediction.simulation.gemm_us},
-                          {"sequential_us", prediction.sequential_us},
-                          {"bound_us", prediction.bound_us},
+                          {"sequential_us", prediction.sequential.total_us},
+                          {"bound_us", prediction.bound_us()},
                           {"speed_up", prediction.speed_up()}};
     fmt::print("{}\n", json.dump(2));
     return;
   }
   fmt::print("{}{:<10} {} on {}: {:.2f} times as fast as sequential ({}); bound {}\n", summary_text(plans),
              "predicted", microseconds(prediction.simulation.latency_us), machine.name, prediction.speed_up(),
-             microseconds(prediction.sequential_us), microseconds(prediction.bound_us));
+             microseconds(prediction.sequential.total_us), microseconds(prediction.bound_us()));
 }
 
 }  // namespace flashoverlap::cli

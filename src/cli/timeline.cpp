@@ -40,12 +40,16 @@ int run(const Arguments& arguments) {
   validate(plans);
   progress.step("simulating");
   const Prediction prediction = predict(plans, machine);
-  const std::string title = fmt::format("{}; {}; {}", describe(plans.front().problem),
-                                        describe(plans.front().schedule), machine.name);
+  const TimelineCaption caption{
+      .title = describe(plans.front().problem),
+      .subtitle = fmt::format("{}; {}", describe(plans.front().schedule), machine.name),
+      .source = TimelineSource::predicted,
+      .sequential = prediction.sequential};
   progress.step("drawing");
-  if (!arguments.svg.empty()) write_file("--svg", arguments.svg, timeline_svg(prediction.simulation, title));
+  if (!arguments.svg.empty())
+    write_file("--svg", arguments.svg, timeline_svg(prediction.simulation, caption));
   if (!arguments.trace.empty())
-    write_file("--trace", arguments.trace, chrome_trace(prediction.simulation, title));
+    write_file("--trace", arguments.trace, chrome_trace(prediction.simulation, caption));
 
   progress.finish();
   print_prediction(plans, prediction, machine, arguments.json);

@@ -1,23 +1,24 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "flashoverlap/simulate.hpp"
+#include "model/caption.hpp"
 #include "model/tracks.hpp"
 
 namespace flashoverlap {
 
 namespace {
 
-nlohmann::ordered_json metadata(std::string_view what, int rank, int thread, const std::string& value) {
-  return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", thread}, {"args", {{"name", value}}}};
-}
+using Json = nlohmann::ordered_json;
 
-/// Viewers drop what overlaps on one thread, so every track is one: those of the GEMM even, of the
-/// communication odd.
+/// Viewers drop intervals that overlap on one thread, so every track is a thread: even numbers for the GEMM,
+/// odd numbers for the communication.
 int thread_of(Lane lane, int track) {
   return 2 * track + (lane == Lane::gemm ? 0 : 1);
 }
@@ -27,26 +28,52 @@ std::string thread_name(Lane lane, int track) {
   return track == 0 ? name : fmt::format("{} {}", name, track + 1);
 }
 
+Json metadata(std::string_view what, int process, int thread, std::string_view key, const Json& value) {
+  return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{key, value}}}};
+}
+
+/// Names processes and their threads and puts them in order: the GEMM before the communication.
+void describe_threads(Json& events, const std::vector<Interval>& timeline, const std::vector<int>& tracks,
+                      int ranks) {
+  std::set<std::tuple<int, Lane, int>> threads;  // process, lane, track
+  for (std::size_t index = 0; index < tracks.size(); ++index) {
+    const int process = timeline[index].rank;
+    for (const Lane lane : {Lane::gemm, Lane::communication}) threads.emplace(process, lane, 0);
+    threads.emplace(process, timeline[index].lane, tracks[index]);
+  }
+  int order = 0;
+  for (const auto& [process, lane, track] : threads) {
+    const int thread = thread_of(lane, track);
+    if (thread == 0) {
+      const std::string name = process < ranks ? fmt::format("rank {}", process) : "sequential";
+      events.push_back(metadata("process_name", process, 0, "name", name));
+      events.push_back(metadata("process_sort_index", process, 0, "sort_index", process));
+    }
+    events.push_back(metadata("thread_name", process, thread, "name", thread_name(lane, track)));
+    events.push_back(metadata("thread_sort_index", process, thread, "sort_index", order++));
+  }
+}
+
 }  // namespace
 
-std::string chrome_trace(const Simulation& simulation, const std::string& title) {
-  nlohmann::ordered_json events = nlohmann::ordered_json::array();
-  const std::vector<int> tracks = lay_out(simulation);
-  int named_ranks = 0;
-  std::set<std::pair<int, int>> named_threads;
-  const auto name_thread = [&](int rank, Lane lane, int track) {
-    const int thread = thread_of(lane, track);
-    if (named_threads.insert({rank, thread}).second)
-      events.push_back(metadata("thread_name", rank, thread, thread_name(lane, track)));
-  };
+std::string chrome_trace(const Simulation& simulation, const TimelineCaption& caption) {
+  Json about{{"title", headline(caption)},
+             {"subtitle", caption.subtitle},
+             {"source", name(caption.source)},
+             {"latency_us", simulation.latency_us},
+             {"gemm_us", simulation.gemm_us}};
+  std::vector<Interval> timeline = simulation.timeline;
+  int ranks = 0;
+  for (const Interval& interval : timeline) ranks = std::max(ranks, interval.rank + 1);
+  if (caption.sequential) {
+    std::ranges::copy(intervals(*caption.sequential, ranks), std::back_inserter(timeline));
+    about["sequential_us"] = caption.sequential->total_us;
+  }
+  const std::vector<int> tracks = lay_out(timeline);
+  Json events = Json::array();
+  describe_threads(events, timeline, tracks, ranks);
   for (std::size_t index = 0; index < tracks.size(); ++index) {
-    const Interval& interval = simulation.timeline[index];
-    for (; named_ranks <= interval.rank; ++named_ranks) {
-      events.push_back(metadata("process_name", named_ranks, 0, fmt::format("rank {}", named_ranks)));
-      name_thread(named_ranks, Lane::gemm, 0);
-      name_thread(named_ranks, Lane::communication, 0);
-    }
-    name_thread(interval.rank, interval.lane, tracks[index]);
+    const Interval& interval = timeline[index];
     events.push_back({{"name", interval.label},
                       {"cat", interval.lane == Lane::gemm ? "gemm" : "communication"},
                       {"ph", "X"},
@@ -56,12 +83,8 @@ std::string chrome_trace(const Simulation& simulation, const std::string& title)
                       {"tid", thread_of(interval.lane, tracks[index])},
                       {"args", {{"group", interval.group}}}});
   }
-  const nlohmann::ordered_json document = {
-      {"traceEvents", events},
-      {"displayTimeUnit", "ns"},
-      {"otherData",
-       {{"title", title}, {"latency_us", simulation.latency_us}, {"gemm_us", simulation.gemm_us}}}};
-  return document.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const Json document{{"traceEvents", events}, {"displayTimeUnit", "ns"}, {"otherData", about}};
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace flashoverlap

@@ -6,13 +6,14 @@
 
 namespace flashoverlap {
 
-/// Computing one tile entry. Ragged tiles take the time of full ones, as the hardware computes full tiles.
+/// The time to compute one tile entry. Ragged tiles take as long as full ones, which the hardware computes.
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine);
 
-/// Multiprocessors that collectives use: the schedule's cap, if that is lower than what the machine's occupy.
+/// Multiprocessors that collectives occupy: the machine's, or the schedule's cap where that is lower.
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine);
 
-/// A collective under the schedule's cap, from its start on; see `Machine::collective_microseconds`.
+/// The time of a collective under the schedule's cap, without its launch; see
+/// `Machine::collective_microseconds`.
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes);
 
@@ -25,11 +26,11 @@ double bytes_to_peers(const Plan& plan, const Tile& tile);
 /// Whether a message is a copy or store into the memory of another rank.
 bool writes_to_peer(const Plan& plan, const Message& message);
 
-/// What a message is measured by: the full matrix of a collective, what a copy or store moves, the larger of
-/// what an exchange sends to and receives from other ranks. 0 for messages without data.
+/// The bytes that a message's time depends on: the full matrix of a collective, what a copy or store moves,
+/// or the larger of what an exchange sends to and receives from other ranks. 0 for messages without data.
 double transferred_bytes(const Plan& plan, const Message& message);
 
-/// From the start of a message's transfer to its end; 0 for messages without data.
+/// The time of a message's transfer, without its launch; 0 for messages without data.
 double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine);
 
 }  // namespace flashoverlap

@@ -11,17 +11,17 @@
 
 namespace flashoverlap {
 
-/// What happens to a tile (`compute` for each part of k that it waits for) or, last two, to a message: the
-/// one that a rank's main stream has come to may begin, and one is over.
+/// What happens to a tile (`compute` for each part of k that it waits for) or to a message: `message`, the
+/// next one of a rank may begin; `transferred`, one has ended.
 enum class SimulationStep : std::uint8_t { compute, computed, store, stored, message, transferred };
 
 struct SimulationEvent {
   double time_us = 0;
   std::int32_t rank = 0;
   SimulationStep step = SimulationStep::compute;
-  std::int32_t index = none;  ///< of the tile, or of the message that is over
+  std::int32_t index = none;  ///< of the tile, or of the message that has ended
   std::int32_t part = 0;      ///< of the tile's k that is computed, see `Plan::wait_depth`
-  std::int64_t order = 0;     ///< among events of the same time: first come, first served
+  std::int64_t order = 0;     ///< events of the same time are handled in the order of their creation
 
   bool operator>(const SimulationEvent& other) const {
     return std::tie(time_us, order) > std::tie(other.time_us, other.order);
@@ -40,21 +40,30 @@ struct MessageProgress {
   bool arrived = false;
 };
 
+/// Tiles of one group that are stored on peers one right after the other.
+struct StoredTiles {
+  std::int32_t peer = none;  ///< `none`: several
+  double start_us = 0;
+  double end_us = 0;
+  double bytes = 0;
+};
+
 struct RankProgress {
   const Plan* plan = nullptr;
   std::vector<CounterProgress> counters;
   std::vector<MessageProgress> messages;
-  bool room_for_collectives = true;  ///< beside the GEMM
-  int workers = 0;                   ///< of the GEMM that have not left
+  bool room_for_collectives = true;  ///< concurrently with the GEMM
+  int workers = 0;                   ///< of the GEMM that have not exited
   std::size_t next_tile = 0;
   std::size_t tiles_done = 0;
   std::size_t next_message = 0;
   bool message_waits_for_tiles = false;
-  double link_free_us = 0;  ///< of the outgoing link, for tiles that are stored on peers, and copies
+  double link_free_us = 0;  ///< when the outgoing link is free for tiles stored on peers and for copies
   double gemm_end_us = 0;
   double end_us = 0;
   std::map<std::int32_t, Interval> groups;
   std::vector<Interval> transfers;
+  std::map<std::int32_t, std::vector<StoredTiles>> stored;  ///< by group
 
   bool all_tiles_done() const { return tiles_done == plan->tiles.size(); }
   const Message& message() const { return plan->messages[next_message]; }

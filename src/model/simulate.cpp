@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <tuple>
 #include <utility>
 
 #include "flashoverlap/error.hpp"
@@ -22,6 +23,16 @@ using Step = SimulationStep;
 std::string label(const Plan& plan, const Message& message) {
   const std::string target = writes_to_peer(plan, message) ? fmt::format(" to rank {}", message.peer) : "";
   return fmt::format("{}{} {}", name(message.kind), target, readable_bytes(transferred_bytes(plan, message)));
+}
+
+/// The rank whose memory a tile is stored in, `none` where there can be several.
+std::int32_t only_peer(const Tile& tile) {
+  return tile.row_map == none && tile.rank != every_rank ? tile.rank : none;
+}
+
+std::string label(const StoredTiles& tiles) {
+  const std::string target = tiles.peer == none ? "peers" : fmt::format("rank {}", tiles.peer);
+  return fmt::format("tiles to {} {}", target, readable_bytes(tiles.bytes));
 }
 
 class Simulator {
@@ -63,7 +74,7 @@ class Simulator {
         blocks + collective_multiprocessors(schedule_, machine_) <= machine_.multiprocessors;
   }
 
-  /// Thread blocks beyond the machine's multiprocessors find no place.
+  /// Workers for which the machine has multiprocessors.
   int present(int workers) const {
     return std::min(workers, machine_.multiprocessors / schedule_.cluster_rows);
   }
@@ -101,7 +112,8 @@ class Simulator {
     return rank.counters[index].value >= rank.plan->counters[index].target;
   }
 
-  /// When what waited for a counter can go on. `sequential` waits for the end of a kernel, not for a signal.
+  /// When a tile or message that waited for a counter continues. `sequential` waits for the end of a kernel,
+  /// not for a signal.
   double released_us(const RankProgress& rank, std::int32_t counter, Step waiting) const {
     const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
     if (schedule_.strategy != Strategy::sequential) return reached_us + machine_.signal_microseconds;
@@ -167,8 +179,22 @@ class Simulator {
     require_peer_access();
     constexpr double large = 1e9;
     const double link_us = bytes * machine_.store_microseconds(rank.plan->problem.ranks, large) / large;
-    rank.link_free_us = std::max(rank.link_free_us, event.time_us) + link_us;
+    const double start_us = std::max(rank.link_free_us, event.time_us);
+    rank.link_free_us = start_us + link_us;
+    record_store(rank, tile, bytes, start_us);
     push({rank.link_free_us, event.rank, Step::stored, event.index});
+  }
+
+  /// Joins a store to the last one of its group unless the link was free for longer than the store takes.
+  static void record_store(RankProgress& rank, const Tile& tile, double bytes, double start_us) {
+    const double end_us = rank.link_free_us;
+    std::vector<StoredTiles>& stored = rank.stored[tile.group];
+    if (stored.empty() || start_us - stored.back().end_us > end_us - start_us)
+      stored.push_back({only_peer(tile), start_us});
+    StoredTiles& joined = stored.back();
+    if (joined.peer != only_peer(tile)) joined.peer = none;
+    joined.end_us = end_us;
+    joined.bytes += bytes;
   }
 
   void finish_tile(RankProgress& rank, const SimulationEvent& event) {
@@ -198,7 +224,8 @@ class Simulator {
   }
 
   /// Whether a message that is ready must still wait for the last tile: because it says so, because
-  /// `sequential` computes all tiles in one kernel, or because its collective finds no multiprocessor before.
+  /// `sequential` computes all tiles in one kernel, or because no multiprocessor is free for its collective
+  /// before.
   bool runs_after_gemm(const RankProgress& rank, const Message& message) const {
     const Plan& plan = *rank.plan;
     if (message.after_tiles) return true;
@@ -221,15 +248,15 @@ class Simulator {
 
   void transfer(RankProgress& rank, double time_us) {
     const Message& message = rank.message();
-    const bool beside = goes_on_beside(*rank.plan, message);
+    const bool own_stream = goes_on_beside(*rank.plan, message);
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
     if (const double duration_us = transfer_microseconds(*rank.plan, message, machine_); duration_us > 0) {
       const bool is_launched = !follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
       double start_us = time_us + (is_launched ? machine_.launch_microseconds : 0);
-      if (beside) start_us = std::max(start_us, rank.link_free_us);
+      if (own_stream) start_us = std::max(start_us, rank.link_free_us);
       end_us = start_us + duration_us;
-      if (beside) rank.link_free_us = end_us;
+      if (own_stream) rank.link_free_us = end_us;
       rank.transfers.push_back({.rank = rank.plan->rank,
                                 .lane = Lane::communication,
                                 .group = message.group,
@@ -238,7 +265,7 @@ class Simulator {
                                 .end_us = end_us});
     }
     push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
-    if (beside) pass_message(rank, time_us);
+    if (own_stream) pass_message(rank, time_us);
   }
 
   void finish_message(RankProgress& rank, const SimulationEvent& event) {
@@ -260,7 +287,7 @@ class Simulator {
       if (!rank.message_waits_for_tiles || rank.room_for_collectives || rank.all_tiles_done()) continue;
       throw InvalidArgument(
           "multiprocessors", schedule_.multiprocessors,
-          fmt::format("must leave {} of the {} of {} to the collectives that tiles wait for",
+          fmt::format("must leave {} of the {} multiprocessors of {} to the collectives that tiles wait for",
                       collective_multiprocessors(schedule_, machine_), machine_.multiprocessors,
                       machine_.name));
     }
@@ -277,12 +304,18 @@ class Simulator {
     for (const RankProgress& rank : ranks_) {
       simulation.gemm_us = std::max(simulation.gemm_us, rank.gemm_end_us);
       simulation.latency_us = std::max({simulation.latency_us, rank.gemm_end_us, rank.end_us});
-      const auto first = std::ssize(simulation.timeline);
       for (const auto& [group, interval] : rank.groups) simulation.timeline.push_back(interval);
-      std::ranges::stable_sort(simulation.timeline.begin() + first, simulation.timeline.end(), {},
-                               &Interval::start_us);
       std::ranges::copy(rank.transfers, std::back_inserter(simulation.timeline));
+      for (const auto& [group, stored] : rank.stored) {
+        for (const StoredTiles& tiles : stored) {
+          simulation.timeline.push_back(
+              {rank.plan->rank, Lane::communication, group, label(tiles), tiles.start_us, tiles.end_us});
+        }
+      }
     }
+    std::ranges::stable_sort(simulation.timeline, {}, [](const Interval& interval) {
+      return std::tuple(interval.rank, interval.lane, interval.start_us);
+    });
     return simulation;
   }
 

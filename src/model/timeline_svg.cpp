@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <iterator>
 
 #include "flashoverlap/simulate.hpp"
+#include "model/caption.hpp"
+#include "model/group_colours.hpp"
 #include "model/tracks.hpp"
 
 namespace flashoverlap {
@@ -13,34 +16,26 @@ namespace flashoverlap {
 namespace {
 
 constexpr double picture_width = 1200;
-constexpr double left = 150;  ///< of the time axis
-constexpr double right = picture_width - 30;
-constexpr double top = 76;  ///< of the first rank
-constexpr double single_track_height = 20;
-constexpr double track_height = 14;  ///< where a lane has several
+constexpr double margin = 20;
+constexpr double left = 130;                  ///< of the time axis
+constexpr double right = picture_width - 90;  ///< leaves room for the time at the end of a bar
+constexpr double top = 116;                   ///< of the first rank
+constexpr double single_track_height = 26;
+constexpr double track_height = 18;  ///< where a lane has several
 constexpr double lane_gap = 2;
-constexpr double rank_gap = 12;
-constexpr double font_size = 11;
-constexpr double character_width = 6.2;  ///< on the average, at that size
+constexpr double rank_gap = 14;
+constexpr double font_size = 13;
+constexpr double title_font_size = 20;
+constexpr double character_width = 0.56;       ///< on average, of the font size
+constexpr double bold_character_width = 0.65;  ///< the same in the title
 
-struct Colour {
+struct Fill {
   std::string_view fill;
   std::string_view text;
 };
 
-/// Okabe and Ito's palette without black: told apart by colour-blind readers too.
-constexpr std::array<Colour, 7> palette{{{"#56b4e9", "#000000"},
-                                         {"#e69f00", "#000000"},
-                                         {"#009e73", "#000000"},
-                                         {"#cc79a7", "#000000"},
-                                         {"#f0e442", "#000000"},
-                                         {"#0072b2", "#ffffff"},
-                                         {"#d55e00", "#000000"}}};
-constexpr Colour no_group{"#bbbbbb", "#000000"};
-
-Colour colour_of(int group) {
-  return group < 0 ? no_group : palette[static_cast<std::size_t>(group) % palette.size()];
-}
+constexpr Fill sequential_gemm{"#666666", "#ffffff"};
+constexpr Fill sequential_communication{"#cccccc", "#000000"};
 
 std::string escaped(std::string_view text) {
   std::string xml;
@@ -77,27 +72,37 @@ double tick_step(double whole) {
 
 class Picture {
  public:
-  Picture(const Simulation& simulation, const std::string& title)
-      : simulation_(simulation),
-        end_us_(std::max(simulation.latency_us, 1e-3)),
-        tracks_(lay_out(simulation)) {
+  Picture(const Simulation& simulation, const TimelineCaption& caption)
+      : simulation_(simulation), caption_(caption), tracks_(lay_out(simulation.timeline)) {
     measure();
-    open(title);
+    open();
     ticks();
+    end_of_run();
     for (int rank = 0; rank < ranks_; ++rank) rank_names(rank);
-    for (std::size_t i = 0; i < simulation.timeline.size(); ++i) block(simulation.timeline[i], tracks_[i]);
+    for (std::size_t i = 0; i < tracks_.size(); ++i) block(simulation.timeline[i], tracks_[i]);
+    if (caption.sequential) sequential_bar(*caption.sequential);
     add("</svg>\n");
   }
 
   std::string take() { return std::move(svg_); }
 
  private:
+  struct Strip {
+    double upper;
+    double height;
+
+    /// Base line of text that is centred on the strip.
+    double base_line() const { return upper + height / 2 + font_size * 0.35; }
+  };
+
   template <typename... Values>
   void add(fmt::format_string<Values...> format, Values&&... values) {
     fmt::format_to(std::back_inserter(svg_), format, std::forward<Values>(values)...);
   }
 
   void measure() {
+    end_us_ = std::max(simulation_.latency_us, 1e-3);
+    if (caption_.sequential) end_us_ = std::max(end_us_, caption_.sequential->total_us);
     for (std::size_t i = 0; i < tracks_.size(); ++i) {
       const Interval& interval = simulation_.timeline[i];
       ranks_ = std::max(ranks_, interval.rank + 1);
@@ -112,101 +117,139 @@ class Picture {
   int tracks(Lane lane) const { return lane_tracks_[static_cast<std::size_t>(lane)]; }
   double height_of_track(Lane lane) const { return tracks(lane) == 1 ? single_track_height : track_height; }
   double height(Lane lane) const { return tracks(lane) * height_of_track(lane); }
-  double rank_height() const { return height(Lane::gemm) + lane_gap + height(Lane::communication); }
-  double y(int rank) const { return top + rank * (rank_height() + rank_gap); }
-  double y(int rank, Lane lane) const {
-    return y(rank) + (lane == Lane::gemm ? 0 : height(Lane::gemm) + lane_gap);
-  }
-  double bottom() const { return y(ranks_); }
 
-  /// Base line of text that is centred on a strip.
-  static double base_line(double upper, double strip_height) {
-    return upper + strip_height / 2 + font_size / 3;
+  Strip strip(int rank) const {
+    const double rank_height = height(Lane::gemm) + lane_gap + height(Lane::communication);
+    return {top + rank * (rank_height + rank_gap), rank_height};
+  }
+  Strip strip(int rank, Lane lane) const {
+    const double upper = strip(rank).upper + (lane == Lane::gemm ? 0 : height(Lane::gemm) + lane_gap);
+    return {upper, height(lane)};
+  }
+  double bottom() const {
+    return strip(ranks_).upper + (caption_.sequential ? single_track_height + rank_gap : 0);
   }
 
-  void open(const std::string& title) {
-    const double height = bottom() + 40;
+  void open() {
+    const std::string title = headline(caption_);
     add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
         "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"{2}\" fill=\"#222222\">\n",
-        picture_width, height, font_size);
+        picture_width, bottom() + 32, font_size);
     add("<title>{0}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n", escaped(title));
-    add("<text x=\"20\" y=\"30\" font-size=\"{:.3g}\" font-weight=\"bold\">{}</text>\n", title_size(title),
-        escaped(title));
-    add("<text x=\"20\" y=\"50\" fill=\"#555555\">all ranks done after {:.1f} µs, GEMM after {:.1f} µs; a "
-        "colour is a "
-        "group of tiles and its communication</text>\n",
-        simulation_.latency_us, simulation_.gemm_us);
+    header_line(32, title, title_font_size, bold_character_width, " font-weight=\"bold\"");
+    header_line(54, caption_.subtitle, font_size + 1, character_width, "");
+    header_line(76, summary(), font_size + 1, character_width, "");
   }
 
-  /// The largest at which it fits, as bold letters are 0.7 of their size wide.
-  static double title_size(const std::string& title) {
-    constexpr double largest = 17;
-    return std::min(largest, (picture_width - 40) / (0.7 * static_cast<double>(title.size())));
+  /// Text over the whole width, smaller where it would not fit.
+  void header_line(double base_line, const std::string& text, double size, double width,
+                   std::string_view attributes) {
+    if (text.empty()) return;
+    const double fitting = (picture_width - 2 * margin) / (width * static_cast<double>(text.size()));
+    add("<text x=\"{}\" y=\"{}\" font-size=\"{:.3g}\"{}>{}</text>\n", margin, base_line,
+        std::min(size, fitting), attributes, escaped(text));
+  }
+
+  std::string summary() const {
+    std::string text = fmt::format("GEMM done after {:.1f} µs, all ranks after {:.1f} µs",
+                                   simulation_.gemm_us, simulation_.latency_us);
+    if (caption_.sequential && simulation_.latency_us > 0) {
+      text +=
+          fmt::format(": {:.2f} times as fast as sequential ({:.1f} µs)",
+                      caption_.sequential->total_us / simulation_.latency_us, caption_.sequential->total_us);
+    }
+    return text + ". Each colour is a group of tiles and its communication.";
   }
 
   void ticks() {
     const double step = tick_step(end_us_);
-    const double axis = bottom();
     for (int i = 0; i * step <= end_us_ * (1 + 1e-9); ++i) {
       const double at = x(i * step);
-      add("<path d=\"M{0:.1f} {1}V{2}\" stroke=\"#dddddd\"/>\n", at, top - 6, axis);
-      add("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:g}</text>\n", at, axis + 16, i * step);
+      add("<path d=\"M{0:.1f} {1}V{2}\" stroke=\"#dddddd\"/>\n", at, top - 6, bottom());
+      add("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:g}</text>\n", at, bottom() + 18, i * step);
     }
-    add("<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#555555\">time in µs</text>\n", right, axis + 32);
+    add("<text x=\"{}\" y=\"{}\">time in µs</text>\n", margin, bottom() + 18);
   }
 
   void rank_names(int rank) {
-    add("<text x=\"20\" y=\"{:.1f}\" font-weight=\"bold\">rank {}</text>\n",
-        base_line(y(rank), rank_height()), rank);
+    add("<text x=\"{}\" y=\"{:.1f}\" font-weight=\"bold\">rank {}</text>\n", margin, strip(rank).base_line(),
+        rank);
     for (const auto& [lane, lane_name] : {std::pair{Lane::gemm, "GEMM"}, {Lane::communication, "comm."}}) {
-      add("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 8,
-          base_line(y(rank, lane), height(lane)), lane_name);
+      const Strip lane_strip = strip(rank, lane);
+      add("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 8, lane_strip.base_line(),
+          lane_name);
       add("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#000000\" fill-opacity=\"0.04\"/>\n",
-          left, y(rank, lane), right - left, height(lane));
+          left, lane_strip.upper, right - left, lane_strip.height);
     }
   }
 
-  void block(const Interval& interval, std::ptrdiff_t track) {
-    const Colour colour = colour_of(interval.group);
+  void block(const Interval& interval, int track) {
+    const double track_upper =
+        strip(interval.rank, interval.lane).upper + track * height_of_track(interval.lane);
+    const Colour colour = colour_of_group(interval.group);
+    const bool grouped = interval.group != none;
+    const std::string where =
+        fmt::format("rank {}{}", interval.rank, grouped ? fmt::format(", group {}", interval.group) : "");
+    draw(interval, where, {track_upper, height_of_track(interval.lane)}, {colour.fill, colour.text},
+         {interval.label, grouped ? std::to_string(interval.group) : ""});
+  }
+
+  void sequential_bar(const SequentialRun& run) {
+    const Strip bar{strip(ranks_).upper, single_track_height};
+    add("<text x=\"{}\" y=\"{:.1f}\" font-weight=\"bold\">sequential</text>\n", margin, bar.base_line());
+    for (const Interval& interval : intervals(run, ranks_)) {
+      const std::string time = fmt::format("{:.1f} µs", interval.end_us - interval.start_us);
+      draw(interval, "sequential", bar,
+           interval.lane == Lane::gemm ? sequential_gemm : sequential_communication,
+           {interval.label + " " + time, interval.label, time});
+    }
+    add("<text x=\"{:.1f}\" y=\"{:.1f}\">{:.1f} µs</text>\n", x(run.total_us) + 6, bar.base_line(),
+        run.total_us);
+  }
+
+  /// A line through all rows where the slowest rank is done.
+  void end_of_run() {
+    const double at = x(simulation_.latency_us);
+    add("<path d=\"M{0:.1f} {1}V{2}\" stroke=\"#222222\" stroke-dasharray=\"4 3\"/>\n", at, top - 6,
+        bottom());
+    add("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.1f} µs</text>\n", at, top - 10,
+        simulation_.latency_us);
+  }
+
+  /// A block with its times as tooltip and the first of the labels for which it has room.
+  void draw(const Interval& interval, std::string_view where, const Strip& track, const Fill& colour,
+            std::initializer_list<std::string> labels) {
     const double from = x(interval.start_us);
     const double width = std::max(x(interval.end_us) - from, 0.5);
-    const double strip_height = height_of_track(interval.lane);
-    const double upper = y(interval.rank, interval.lane) + static_cast<double>(track) * strip_height;
-    const std::string group = interval.group == none ? "" : fmt::format(", group {}", interval.group);
-    add("<g><title>rank {}{}, {}: {:.1f} to {:.1f} µs, {:.1f} µs</title>", interval.rank, group,
-        escaped(interval.label), interval.start_us, interval.end_us, interval.end_us - interval.start_us);
+    add("<g><title>{}, {}: {:.1f} to {:.1f} µs, {:.1f} µs</title>", where, escaped(interval.label),
+        interval.start_us, interval.end_us, interval.end_us - interval.start_us);
     add("<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"#ffffff\" "
         "stroke-width=\"0.8\"/>",
-        from, upper, width, strip_height, colour.fill);
-    if (const std::string text = fitting_label(interval, width); !text.empty()) {
+        from, track.upper, width, track.height, colour.fill);
+    const auto fits = [width](const std::string& text) {
+      return !text.empty() && static_cast<double>(text.size()) * character_width * font_size + 4 <= width;
+    };
+    const auto* label = std::ranges::find_if(labels, fits);
+    if (label != labels.end()) {
       add("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\">{}</text>", from + width / 2,
-          base_line(upper, strip_height), colour.text, escaped(text));
+          track.base_line(), colour.text, escaped(*label));
     }
     add("</g>\n");
   }
 
-  /// The label, or only the group where there is no room for it, or nothing.
-  static std::string fitting_label(const Interval& interval, double width) {
-    const auto fits = [width](const std::string& text) {
-      return static_cast<double>(text.size()) * character_width + 6 <= width;
-    };
-    if (fits(interval.label)) return interval.label;
-    const std::string group = interval.group < 0 ? "" : std::to_string(interval.group);
-    return fits(group) ? group : "";
-  }
-
   const Simulation& simulation_;
-  double end_us_;
+  const TimelineCaption& caption_;
+  std::vector<int> tracks_;  ///< of each interval
+  double end_us_ = 0;        ///< of the time axis
   int ranks_ = 0;
   std::array<int, 2> lane_tracks_{1, 1};  ///< by lane, the most that any rank needs
-  std::vector<int> tracks_;               ///< of each interval
   std::string svg_;
 };
 
 }  // namespace
 
-std::string timeline_svg(const Simulation& simulation, const std::string& title) {
-  return Picture(simulation, title).take();
+std::string timeline_svg(const Simulation& simulation, const TimelineCaption& caption) {
+  return Picture(simulation, caption).take();
 }
 
 }  // namespace flashoverlap

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "flashoverlap/planner.hpp"
 #include "plan/message_needs.hpp"
@@ -18,14 +17,14 @@ MultiprocessorUse use_of(const Problem& problem, Schedule schedule) {
   return multiprocessor_use(make_plans(problem, schedule));
 }
 
-/// The longest time that any rank spends in any one lane.
-double busiest_lane(const Simulation& simulation) {
-  std::map<std::pair<int, Lane>, double> busy;
+/// The longest time that any rank spends in a lane.
+double longest_us(const Simulation& simulation, Lane lane) {
+  std::map<int, double> busy_us;
   for (const Interval& interval : simulation.timeline) {
-    busy[{interval.rank, interval.lane}] += interval.end_us - interval.start_us;
+    if (interval.lane == lane) busy_us[interval.rank] += interval.end_us - interval.start_us;
   }
   double longest = 0;
-  for (const auto& [lane, time] : busy) longest = std::max(longest, time);
+  for (const auto& [rank, time_us] : busy_us) longest = std::max(longest, time_us);
   return longest;
 }
 
@@ -59,7 +58,11 @@ Prediction predict(std::span<const Plan> plans, const Machine& machine) {
   schedule.first_multiprocessors = 0;
   share_multiprocessors(schedule, problem, machine);
   const Simulation sequential = simulate(make_plans(problem, schedule), machine);
-  return {simulate(plans, machine), sequential.latency_us, busiest_lane(sequential)};
+  return {simulate(plans, machine),
+          {.gemm_us = longest_us(sequential, Lane::gemm),
+           .communication_us = longest_us(sequential, Lane::communication),
+           .total_us = sequential.latency_us,
+           .communicates_first = communicates_first(problem.operation)}};
 }
 
 }  // namespace flashoverlap

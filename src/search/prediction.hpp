@@ -1,6 +1,7 @@
 /// What a plan is predicted to take on a machine, and what to compare it with.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "flashoverlap/machine.hpp"
@@ -17,10 +18,11 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
 
 struct Prediction {
   Simulation simulation;
-  double sequential_us = 0;  ///< the same problem without overlap, on all multiprocessors
-  double bound_us = 0;  ///< the longer of its GEMM and its communication: what perfect overlap would take
+  SequentialRun sequential;  ///< on all multiprocessors
 
-  double speed_up() const { return sequential_us / simulation.latency_us; }
+  /// The longer of GEMM and communication: what perfect overlap would take.
+  double bound_us() const { return std::max(sequential.gemm_us, sequential.communication_us); }
+  double speed_up() const { return sequential.total_us / simulation.latency_us; }
 };
 
 Prediction predict(std::span<const Plan> plans, const Machine& machine);

@@ -183,6 +183,68 @@ TEST(SimulateTilesTest, StoredOnPeersShareTheOutgoingLink) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 4 * 20);
 }
 
+/// Tiles of 10 bytes, each of which takes the link for 20 µs.
+std::vector<Plan> plans_that_store(const std::vector<std::int32_t>& targets) {
+  auto plans = plans_of(3, static_cast<int>(targets.size()));
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Tile& tile = plans[0].tiles[i];
+    tile.rank = targets[i];
+    tile.rows = 1;
+    tile.cols = 5;
+  }
+  plans[1].tiles.clear();
+  plans[2].tiles.clear();
+  return plans;
+}
+
+Machine round_machine_of_3() {
+  Machine machine = round_machine();
+  machine.store = {{3, machine.store.at(2)}};
+  return machine;
+}
+
+// Four tiles end at 11 and leave one after the other; the fifth is computed from 31 to 41 meanwhile.
+TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer) {
+  const Simulation simulation = simulate(plans_that_store({1, 1, 1, 1, 1}), round_machine_of_3());
+  const Interval transfer = only_transfer(simulation, 0);
+  EXPECT_EQ(transfer.label, "tiles to rank 1 50 B");
+  EXPECT_EQ(transfer.group, 0);
+  EXPECT_DOUBLE_EQ(transfer.start_us, 11);
+  EXPECT_DOUBLE_EQ(transfer.end_us, 11 + 5 * 20);
+  EXPECT_EQ(lane(simulation, 1, Lane::communication).size(), 0u);
+}
+
+TEST(SimulateTilesTest, OfAGroupThatAreStoredOnSeveralPeersSaySo) {
+  EXPECT_EQ(only_transfer(simulate(plans_that_store({1, 2}), round_machine_of_3()), 0).label,
+            "tiles to peers 20 B");
+}
+
+TEST(SimulateTilesTest, OfTwoGroupsThatAreStoredOnPeersAreTwoTransfers) {
+  auto plans = plans_that_store({1, 1, 2});
+  plans[0].tiles[2].group = 1;
+  const auto transfers = lane(simulate(plans, round_machine_of_3()), 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_EQ(transfers[0].label, "tiles to rank 1 20 B");
+  EXPECT_EQ(transfers[1].label, "tiles to rank 2 10 B");
+  EXPECT_EQ(transfers[1].group, 1);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, transfers[0].end_us);
+}
+
+// With one worker, the link is free from 31, when the first tile has left, until the fifth is computed.
+TEST(SimulateTilesTest, StoredOnPeersAfterAPauseAreAnotherTransfer) {
+  auto plans = plans_that_store({1, 0, 0, 0, 1});
+  for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
+  const auto transfers = lane(simulate(plans, round_machine_of_3()), 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_DOUBLE_EQ(transfers[0].end_us, 11 + 20);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, 31 + 4 * 10);
+}
+
+TEST(SimulateTilesTest, OfTheRankItselfAreNoTransfer) {
+  EXPECT_EQ(lane(simulate(plans_that_store({0, 0}), round_machine_of_3()), 0, Lane::communication).size(),
+            0u);
+}
+
 TEST(SimulateTilesTest, StoredOnEveryRankAreSentToEveryOther) {
   auto plans = plans_of(3, 1);
   plans[0].tiles[0] = {.rows = 1, .cols = 5, .rank = every_rank};
@@ -384,7 +446,7 @@ TEST(SimulateRoomTest, TilesThatWaitForCollectivesWithoutRoomAreRefused) {
     FAIL() << "accepted";
   } catch (const InvalidArgument& error) {
     EXPECT_EQ(error.argument(), "multiprocessors");
-    EXPECT_THAT(error.what(), HasSubstr("must leave 1 of the 5 of round"));
+    EXPECT_THAT(error.what(), HasSubstr("must leave 1 of the 5 multiprocessors of round"));
   }
 }
 
