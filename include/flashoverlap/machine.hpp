@@ -18,7 +18,7 @@ struct Curve {
     double microseconds = 0;
     bool operator==(const Point&) const = default;
   };
-  std::vector<Point> points;
+  std::vector<Point> points{};
   bool operator==(const Curve&) const = default;
   double microseconds(double bytes) const;
 };
@@ -27,9 +27,9 @@ struct Curve {
 using CurvesByRanks = std::map<int, Curve>;
 
 struct Machine {
-  std::string name;
-  std::vector<std::string>
-      sources;  ///< where each figure comes from: measured (machine, date), published, datasheet, or derived
+  std::string name{};
+  std::vector<std::string> sources{};  ///< where each figure comes from: measured (machine, date), published,
+                                       ///< datasheet, or derived
   int multiprocessors = 0;
   double teraflops = 0;            ///< main loops of all multiprocessors together, 16-bit operands
   double tile_microseconds = 0;    ///< what a tile costs beside its main loop: prologue and epilogue
@@ -43,9 +43,9 @@ struct Machine {
   bool peer_access = false;  ///< `copy` and `store` need it
   /// all_reduce, reduce_scatter, all_gather, exchange → time of the whole collective against the bytes of the
   /// full matrix: what is reduced, gathered, or (exchange) what one rank sends and keeps.
-  std::map<MessageKind, CurvesByRanks> collectives;
-  CurvesByRanks copy_engine;  ///< one copy to one peer while all ranks copy, each to one peer at a time
-  CurvesByRanks store;        ///< the same by stores from multiprocessors
+  std::map<MessageKind, CurvesByRanks> collectives{};
+  CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
+  CurvesByRanks store{};        ///< the same by stores from multiprocessors
   bool operator==(const Machine&) const = default;
 
   /// For a world size that was not measured: the time that the nearest one takes for the size at which each

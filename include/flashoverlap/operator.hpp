@@ -26,7 +26,7 @@ struct MessageTimes {
 
 struct RunTimes {
   double gemm_done_us = 0;
-  std::vector<MessageTimes> messages;  ///< in plan order
+  std::vector<MessageTimes> messages{};  ///< in plan order
   double done_us = 0;
 };
 

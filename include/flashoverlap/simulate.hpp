@@ -18,16 +18,16 @@ enum class Lane { gemm, communication };
 struct Interval {
   int rank = 0;
   Lane lane = Lane::gemm;
-  int group = 0;      ///< `none` where the message belongs to no group
-  std::string label;  ///< "group 2", "all_reduce 8.4 MB", "copy to rank 3 2.1 MB"
+  int group = 0;        ///< `none` where the message belongs to no group
+  std::string label{};  ///< "group 2", "all_reduce 8.4 MB", "copy to rank 3 2.1 MB"
   double start_us = 0;
   double end_us = 0;
 };
 
 struct Simulation {
-  double latency_us = 0;           ///< until the slowest rank is done
-  double gemm_us = 0;              ///< until the last tile of any rank is done
-  std::vector<Interval> timeline;  ///< by rank, lane, start
+  double latency_us = 0;             ///< until the slowest rank is done
+  double gemm_us = 0;                ///< until the last tile of any rank is done
+  std::vector<Interval> timeline{};  ///< by rank, lane, start
 };
 
 /// The plans must be valid. Throws `InvalidArgument` if the machine cannot run them: copies or stores to
