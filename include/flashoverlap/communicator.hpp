@@ -28,7 +28,7 @@ struct CommunicatorOptions {
 
 /// GPU memory, freed with the last copy of `data`.
 struct CollectiveMemory {
-  std::shared_ptr<void> data;
+  std::shared_ptr<void> data{};
   bool is_shared = false;  ///< registered with NCCL, on all ranks or on none
 };
 

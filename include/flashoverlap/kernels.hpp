@@ -19,11 +19,11 @@ struct KernelTile {
 
 /// The kernels of one GPU architecture. They are one method and differ in their tiles.
 struct KernelFamily {
-  std::string_view name;       ///< "sm90"
+  std::string_view name{};     ///< "sm90"
   int compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
   int step_depth = 0;          ///< columns of k that a tile multiplies at a time
   int most_ranks = 0;          ///< whose memory one launch can store to
-  std::span<const KernelTile> tiles;
+  std::span<const KernelTile> tiles{};
 };
 
 /// Every family that is compiled into the library or could be: the list is the same in builds without CUDA.

@@ -18,7 +18,7 @@ struct Curve {
     double microseconds = 0;
     bool operator==(const Point&) const = default;
   };
-  std::vector<Point> points;
+  std::vector<Point> points{};
   bool operator==(const Curve&) const = default;
   double microseconds(double bytes) const;
 };
@@ -27,9 +27,9 @@ struct Curve {
 using CurvesByRanks = std::map<int, Curve>;
 
 struct Machine {
-  std::string name;
+  std::string name{};
   /// Where each figure comes from: measured (machine, date), published, datasheet, or derived.
-  std::vector<std::string> sources;
+  std::vector<std::string> sources{};
   /// Of its GPUs: 10 · major + minor, 90 for Hopper. Says which kernels they run (`kernel_family`). 0: none.
   int compute_capability = 0;
   int multiprocessors = 0;
@@ -45,9 +45,9 @@ struct Machine {
   bool peer_access = false;  ///< `copy` and `store` need it
   /// For all_reduce, reduce_scatter, all_gather and exchange: time of the whole collective against the bytes
   /// of the full matrix, which is what is reduced, gathered, or (exchange) what one rank sends and keeps.
-  std::map<MessageKind, CurvesByRanks> collectives;
-  CurvesByRanks copy_engine;  ///< one copy to one peer while all ranks copy, each to one peer at a time
-  CurvesByRanks store;        ///< the same by stores from multiprocessors
+  std::map<MessageKind, CurvesByRanks> collectives{};
+  CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
+  CurvesByRanks store{};        ///< the same by stores from multiprocessors
   bool operator==(const Machine&) const = default;
 
   /// For a world size that was not measured: the time that the nearest world size takes when each rank moves

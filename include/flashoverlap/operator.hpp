@@ -26,8 +26,8 @@ struct MessageTimes {
 
 struct RunTimes {
   double gemm_done_us = 0;
-  std::vector<double> tiles_us;        ///< by tile, when its stores began; empty where cuBLASLt computes C
-  std::vector<MessageTimes> messages;  ///< in the order of the plan
+  std::vector<double> tiles_us{};        ///< by tile, when its stores began; empty where cuBLASLt computes C
+  std::vector<MessageTimes> messages{};  ///< in the order of the plan
   double done_us = 0;
 };
 

@@ -1,9 +1,13 @@
-/// A plan: what one rank does for one problem, as two lists that meet only at counters.
+/// A plan: what one rank does for one problem. Plain data: `make_plans` writes it, `validate` proves it,
+/// `HostExecutor` and `Operator` run it, `simulate` predicts its time.
 ///
-/// The *tile list* is worked off in order by the workers of the GEMM (any number of them); the *message list*
-/// is worked off in order by the communication stream. Copies to peers begin there in their turn and then
-/// follow each other on a stream of their own, beside the messages that come after them. Plain data, no
-/// behaviour: planners write it, `validate` proves it, executors run it, `simulate` predicts it.
+/// A plan is two lists. The *tile list* is the rank's GEMM: workers (thread blocks, or threads on the host)
+/// take tiles in list order; any number of workers is correct. The *message list* is the rank's communication
+/// stream: messages run one after the other. The exception is a `copy` to a peer: it starts in its turn, and
+/// then runs on a second stream, after the copies to peers before it and concurrently with the messages after
+/// it. Tiles and messages synchronise through counters only.
+///
+/// All rows, columns and counts are in elements of the matrix, never in bytes.
 #pragma once
 
 #include <array>
@@ -16,80 +20,85 @@
 
 namespace flashoverlap {
 
-inline constexpr std::int32_t none = -1;        ///< no counter, no addend, no row map
-inline constexpr std::int32_t every_rank = -2;  ///< a tile stored at the same place on every rank
+inline constexpr std::int32_t none = -1;        ///< no counter, no peer, no row map, ...
+inline constexpr std::int32_t every_rank = -2;  ///< a tile that is stored at the same place on every rank
 
-/// Matrices that a plan speaks of. `a`, `b` and `out` are the caller's (`out` is the library's where peers
-/// write it); the others are workspace.
+/// The matrices of a plan. The caller passes `a`, `b` and `out`; the executor allocates the others, and `out`
+/// too where peers write it.
 enum class BufferRole : std::uint8_t {
-  a,         ///< operand A, or the rank's part of it
-  b,         ///< operand B, or the rank's shard of it
+  a,         ///< operand A, or the rank's part of it: `a_shape`. Read only
+  b,         ///< operand B, or the rank's shard of it: `b_shape`. Read only
   out,       ///< the result
-  staging,   ///< tiles on their way to a collective or a peer
-  inbox,     ///< partial results that peers stored here
+  staging,   ///< tiles that wait to be sent
+  inbox,     ///< partial results from peers
   gathered,  ///< the operand that was gathered or exchanged
 };
 inline constexpr int buffer_count = 6;
 
-/// Row-major, without padding between rows. Absent where rows or cols is 0.
+/// Shape of a row-major matrix without padding between rows. No rows or no columns: the plan does not use it.
 struct Buffer {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  bool peer_written = false;  ///< a peer stores into it directly: it must be peer memory
+  bool peer_written = false;  ///< peers store into it directly, so it must be in peer-accessible memory
   bool operator==(const Buffer&) const = default;
 };
 
 enum class CounterRole : std::uint8_t {
   tiles,    ///< raised by this rank's tiles
   arrival,  ///< raised when data from peers is in memory
-  credit,   ///< raised by a peer whose run has begun: its buffers may be written
+  credit,   ///< raised by a peer when its run begins: from then on its buffers may be written
 };
 
-/// A counter in this rank's memory. It is zero before and after a run, and reaches exactly `target` in
-/// between: every wait waits for `target`.
+/// A counter in this rank's memory. It is zero before and after a run and reaches exactly `target` in
+/// between. Every wait waits for `target`.
 struct Counter {
   CounterRole role = CounterRole::tiles;
-  std::int32_t group = none;  ///< for reports
-  std::int32_t peer = none;   ///< for reports
+  std::int32_t group = none;  ///< for error messages
+  std::int32_t peer = none;   ///< for error messages
   std::int32_t target = 0;
   bool operator==(const Counter&) const = default;
 };
 
-/// A counter of any rank. Guarantee: whoever sees the raise sees every write that the raiser made or had seen
-/// before.
+/// Increments a counter of any rank, with release semantics: whoever waits for the counter sees all that the
+/// raiser had written or seen before.
 struct Raise {
   std::int32_t rank = none;  ///< `none`: nothing is raised
   std::int32_t counter = none;
   bool operator==(const Raise&) const = default;
 };
 
-/// One output tile, in the order of computation.
+/// One entry of the tile list: a tile of C, where its operands are read and where it is stored.
 struct Tile {
-  std::int32_t row = 0;  ///< origin and extent in C
+  /// First row and column in C, and the size; at most `entry_rows` × `Schedule::tile_cols`.
+  std::int32_t row = 0;
   std::int32_t col = 0;
   std::int32_t rows = 0;
   std::int32_t cols = 0;
-  BufferRole a_buffer = BufferRole::a;  ///< where the rows of A are read
-  BufferRole b_buffer = BufferRole::b;  ///< where the rows of B are read
+
+  /// The operands: `rows` rows of A from a_row on, `cols` rows of B from b_row on.
+  BufferRole a_buffer = BufferRole::a;  ///< `a` or `gathered`
+  BufferRole b_buffer = BufferRole::b;  ///< `b` or `gathered`
   std::int32_t a_row = 0;
   std::int32_t b_row = 0;
-  BufferRole buffer = BufferRole::out;  ///< where the tile is stored
-  std::int32_t rank = 0;                ///< whose buffer: this rank, a peer, or `every_rank`
+
+  /// Where the tile is stored: row i goes to row store_row + i of the buffer, from column store_col on.
+  BufferRole buffer = BufferRole::out;  ///< `out`, `staging` or `inbox`
+  std::int32_t rank = 0;                ///< whose buffer: this rank's, a peer's, or `every_rank`
   std::int32_t store_row = 0;
   std::int32_t store_col = 0;
-  std::int32_t row_map =
-      none;  ///< if not `none`: row i goes to Plan::row_map[row_map + i] instead of rank, store_row + i
-  /// If not `none`: the tile is cut into parts of this many rows that lie `part_stride` rows apart in the
-  /// buffer, so row i goes to store_row + (i / part_rows) · part_stride + i % part_rows.
+  /// If not `none`: row i goes to Plan::row_map[row_map + i] instead.
+  std::int32_t row_map = none;
+  /// If not `none`: the tile is stored in parts of this many rows, `part_stride` rows apart: row i goes to
+  /// row store_row + (i / part_rows) · part_stride + i % part_rows. Not together with a row map.
   std::int32_t part_rows = none;
   std::int32_t part_stride = 0;
-  std::int32_t addend_row = none;  ///< if not `none`: partial results are added, see `Plan::addends`
-  std::int32_t start_wait = none;  ///< counter of this rank, reached before operands are read; see
-                                   ///< `Plan::wait_depth`
-  std::int32_t store_wait =
-      none;     ///< counter of this rank, reached before addends are read and the tile is stored
-  Raise raise;  ///< by `Schedule::cluster_rows`, once the stored tile is visible
-  std::int32_t group = 0;
+  /// If not `none`: the epilogue adds partial results from the inbox, see `Addends`.
+  std::int32_t addend_row = none;
+
+  std::int32_t start_wait = none;  ///< counter to wait for before A and B are read; see `Plan::wait_depth`
+  std::int32_t store_wait = none;  ///< counter to wait for before addends are read and the tile is stored
+  Raise raise{};                   ///< once the tile is stored: raised by `Schedule::cluster_rows`
+  std::int32_t group = 0;          ///< for error messages and pictures
   bool operator==(const Tile&) const = default;
 };
 
@@ -100,17 +109,18 @@ struct RowTarget {
   bool operator==(const RowTarget&) const = default;
 };
 
-/// Partial results for a tile's epilogue: partial j of `count` lies in the inbox at row addend_row +
-/// j·row_stride and column Tile::col. Partial j comes from rank j, or j + 1 from this rank on: sums are made
-/// in fp32 in rank order, the rank's own accumulator in its place.
+/// The partial results that tiles with an `addend_row` add. Partial result j of `count` lies in the inbox
+/// from row addend_row + j · row_stride and column Tile::col on. It is that of rank j, or of rank j + 1 if j
+/// is not less than this rank. The sum over all ranks, with this rank's own product, is computed in fp32 in
+/// rank order.
 struct Addends {
-  std::int32_t count = 0;
+  std::int32_t count = 0;  ///< 0, or ranks - 1
   std::int32_t row_stride = 0;
   bool operator==(const Addends&) const = default;
 };
 
-/// Operand A as `count` matrices of k/count columns below each other: column j of row i lies at row
-/// i + (j / (k/count))·row_stride. count = 1 is an ordinary matrix.
+/// Splits operand A into `count` blocks of k / count columns, stored one below the other: column j of row i
+/// lies at row i + (j / (k / count)) · row_stride. count = 1 is an ordinary matrix.
 struct ABlocks {
   std::int32_t count = 1;
   std::int32_t row_stride = 0;
@@ -125,112 +135,112 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
+/// The collectives and `exchange` are NCCL's. All ranks call the same collectives in the same order.
 enum class MessageKind : std::uint8_t {
-  all_reduce,      ///< sums `source` over all ranks, in place (destination = source)
-  reduce_scatter,  ///< source has ranks·rows of destination; part r of the sum goes to rank r
-  all_gather,      ///< destination has ranks·rows of source, in rank order
-  exchange,        ///< `sends` and `receives` as one group; a pair of ranks matches them in order
-  copy,            ///< source to destination on `peer` (or this rank), by a copy engine
-  store,           ///< the same by copy blocks on multiprocessors
-  signal,          ///< no data, only waits and raises
+  all_reduce,      ///< the sum of `source` over all ranks, in place: destination = source
+  reduce_scatter,  ///< source has ranks · destination.rows rows; part r of the sum goes to rank r
+  all_gather,      ///< destination has ranks · source.rows rows: the sources in rank order
+  exchange,        ///< grouped sends and receives; a pair of ranks matches them in list order
+  copy,            ///< `source` to `destination` on `peer` (or this rank), by a copy engine
+  store,           ///< the same, by thread blocks that store into the peer's memory
+  signal,          ///< no data: only waits and raises
 };
 
 struct Wait {
   std::int32_t counter = 0;  ///< of this rank
-  bool reset = false;        ///< set the counter to zero once it is reached
+  bool reset = false;        ///< then set the counter to zero, which exactly one wait per run does
   bool operator==(const Wait&) const = default;
 };
 
-/// One side of a point-to-point transfer.
+/// One send or receive of an exchange.
 struct Part {
   std::int32_t peer = 0;
-  Region region;
+  Region region{};
   bool operator==(const Part&) const = default;
 };
 
-/// One step of the communication: waits, then the transfer, then the raises.
+/// One entry of the message list: waits, then a transfer, then raises.
 struct Message {
   MessageKind kind = MessageKind::signal;
-  bool after_tiles = false;   ///< also waits until every tile of this rank is done
-  std::int32_t group = none;  ///< for reports and pictures
-  std::vector<Wait> waits;
-  Region source;
-  Region destination;
-  std::int32_t peer = none;  ///< owner of `destination` for copy and store
-  std::int32_t col = 0;      ///< copy and store move these columns of both regions only,
-  std::int32_t cols = none;  ///< or all where this is `none`
-  std::vector<Part> sends;
-  std::vector<Part> receives;
-  std::vector<Raise> raises;  ///< by one each, once the transferred data is visible
+  bool after_tiles = false;   ///< also wait until every tile of this rank is done
+  std::int32_t group = none;  ///< for error messages and pictures
+  std::vector<Wait> waits{};
+  Region source{};            ///< of this rank; not for `exchange` and `signal`
+  Region destination{};       ///< of `peer` for `copy` and `store`, else of this rank
+  std::int32_t peer = none;   ///< `copy` and `store` only
+  std::int32_t col = 0;       ///< `copy` and `store`: the first column that is moved
+  std::int32_t cols = none;   ///< and how many; `none`: all columns
+  std::vector<Part> sends{};  ///< `exchange` only
+  std::vector<Part> receives{};
+  std::vector<Raise> raises{};  ///< each counter by one, once the data is visible
   bool operator==(const Message&) const = default;
 };
 
-/// What a run of output rows is: rows of C of `rank`, or of the sum over all ranks where rank is `none`, from
-/// column `col` on.
+/// What consecutive rows of the result are: rows of C, from column `col` on.
 struct RowOrigin {
-  std::int32_t rank = none;
+  std::int32_t rank = none;  ///< whose C; `none`: the sum over all ranks
   std::int32_t row = 0;
   std::int32_t rows = 0;
   std::int32_t col = 0;
   bool operator==(const RowOrigin&) const = default;
 };
 
-/// How to read a `tiled` result: element (i, j) of the natural result lies in the buffer at row
-/// first_row[(i / block_rows) · column_blocks + j / block_cols] + i % block_rows and column j % block_cols.
+/// How to read a `tiled` result: element (i, j) of the result lies in buffer `out` at row
+/// first_row[(i / block_rows) · column_blocks + j / block_cols] + i % block_rows and column j % block_cols,
+/// where column_blocks = ⌈cols / block_cols⌉.
 struct Reorder {
   std::int32_t block_rows = 0;
   std::int32_t block_cols = 0;
-  std::vector<std::int32_t> first_row;  ///< empty: the result is natural
+  std::vector<std::int32_t> first_row{};  ///< empty: the result is natural, row i is row i of the buffer
   bool operator==(const Reorder&) const = default;
 };
 
-/// The result in buffer `out`: its natural shape, what its rows are, and how to read it.
+/// The result that the rank has in buffer `out` after a run.
 struct Output {
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;  ///< `out_shape`
   std::int64_t cols = 0;
-  std::vector<RowOrigin> origins;  ///< in order of the output rows
-  Reorder reorder;
+  std::vector<RowOrigin> origins{};  ///< in order of the result's rows
+  Reorder reorder{};
   bool operator==(const Output&) const = default;
 };
 
 struct Plan {
-  Problem problem;
-  Schedule schedule;
+  Problem problem{};
+  Schedule schedule{};
   std::int32_t rank = 0;
-  std::array<Buffer, buffer_count> buffers;
-  ABlocks a_blocks;
-  /// If not `none`: a tile's start_wait stands for so many columns of k, the counter behind it for as many
-  /// more, and so on: columns are not read before their counter is reached, so a tile begins with those that
-  /// have arrived.
+  std::array<Buffer, buffer_count> buffers{};  ///< by `BufferRole`
+  ABlocks a_blocks{};
+  /// If not `none`: tiles wait for their operands in parts of this many columns of k. The first part needs
+  /// counter start_wait, the second start_wait + 1, and so on, so that a tile starts with the first part
+  /// before the others have arrived.
   std::int32_t wait_depth = none;
-  Addends addends;
-  std::vector<Counter> counters;
-  std::vector<Tile> tiles;
-  std::vector<RowTarget> row_map;
-  std::vector<Message> messages;
-  Output output;
+  Addends addends{};
+  std::vector<Counter> counters{};
+  std::vector<Tile> tiles{};
+  std::vector<RowTarget> row_map{};  ///< see `Tile::row_map`
+  std::vector<Message> messages{};
+  Output output{};
 
   Buffer& buffer(BufferRole role) { return buffers[static_cast<std::size_t>(role)]; }
   const Buffer& buffer(BufferRole role) const { return buffers[static_cast<std::size_t>(role)]; }
   bool operator==(const Plan&) const = default;
 };
 
-/// Where row `row` of a tile (counted from its first) is stored.
+/// Where row `row` of a tile (0: its first) is stored.
 inline RowTarget stored_at(const Plan& plan, const Tile& tile, std::int32_t row) {
   if (tile.row_map != none) return plan.row_map[static_cast<std::size_t>(tile.row_map + row)];
   if (tile.part_rows == none) return {tile.rank, tile.store_row + row};
   return {tile.rank, tile.store_row + row / tile.part_rows * tile.part_stride + row % tile.part_rows};
 }
 
-/// How many counters, from its start_wait on, a tile waits for in turn before it reads its operands.
+/// The number of counters, from start_wait on, that a tile waits for before it has read all of its operands.
 inline std::int32_t start_waits(const Plan& plan, const Tile& tile) {
   if (tile.start_wait == none) return 0;
   if (plan.wait_depth == none) return 1;
   return static_cast<std::int32_t>((plan.problem.k + plan.wait_depth - 1) / plan.wait_depth);
 }
 
-/// "counter 3 (tiles, group 2)", "counter 5 (arrival from rank 1, group 0)": for every report that names a
-/// counter.
+/// A counter as error messages name it: "counter 5 (arrival from rank 1, group 0)".
 std::string describe_counter(const Plan& plan, std::int32_t counter);
 
 std::string_view name(BufferRole role);

@@ -1,5 +1,4 @@
-/// Plans, problems and schedules as JSON text. Reading is strict: an unknown or missing key, a wrong type or
-/// a value out of range is an `InvalidArgument` that names the key by its path ("plans[1].tiles[3].row").
+/// Plans as JSON text, for files and other programs.
 #pragma once
 
 #include <span>
@@ -11,13 +10,16 @@
 
 namespace flashoverlap {
 
-/// Raised whenever the format changes; other versions are refused.
+/// The version of the format, which every document names. Other versions are refused.
 inline constexpr int plan_schema_version = 4;
 
-/// The plans of all ranks of one problem and schedule, in rank order, as one document.
+/// One document with the plans of all ranks, in rank order. Throws `InvalidArgument` if there are none, or if
+/// they are for different problems or schedules.
 std::string plans_to_json(std::span<const Plan> plans);
 
-/// The reverse. What it accepts is well-formed, not yet proven: see `validate`.
+/// The plans of a document. Unknown and missing keys, wrong types and values out of range throw
+/// `InvalidArgument`, which names the key by its path ("plans[1].tiles[3].row"). The plans are well-formed
+/// but not yet proved: call `validate`.
 std::vector<Plan> plans_from_json(std::string_view text);
 
 }  // namespace flashoverlap

@@ -1,4 +1,5 @@
-/// From a problem and a schedule to plans.
+/// Makes plans from a problem and a schedule. Pure functions: the same arguments give the same plans, and no
+/// GPU is needed.
 #pragma once
 
 #include <vector>
@@ -7,22 +8,23 @@
 
 namespace flashoverlap {
 
-/// Whether an operation can be planned by a strategy in a layout at all (`tiled` needs a method that
-/// reorders).
+/// Whether there is a planner for the operation by this strategy in this layout. `tiled` needs strategy
+/// `signal` and an operation that communicates after the GEMM.
 bool supports(Operation operation, Strategy strategy, Layout layout);
 
-/// Whether `Schedule::rounds` may be more than one: gemm_reduce_scatter and gemm_all_reduce by copy, store or
-/// p2p, all_gather_gemm and all_to_all_gemm by rows by copy or store.
+/// Whether `Schedule::rounds` may be more than 1: for gemm_reduce_scatter and gemm_all_reduce by `copy`,
+/// `store` or `p2p`, and for all_gather_gemm and all_to_all_gemm by rows, by `copy` or `store`.
 bool works_in_rounds(const Problem& problem, Strategy strategy);
 
-/// The plan of every rank, in rank order. Pure, deterministic, no GPU. Throws `InvalidArgument` with the rule
+/// The plans of all ranks, in rank order. Throws `InvalidArgument` with the field, its value and the rule
 /// that the problem or schedule breaks.
 std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule);
 
-/// The plan of one rank: the same as make_plans(problem, schedule)[rank].
+/// make_plans(problem, schedule)[rank], without making the others.
 Plan make_plan(const Problem& problem, const Schedule& schedule, int rank);
 
-/// Waves that `Schedule::groups` must add up to under strategy `signal`. Throws like `make_plans`.
+/// The number of waves that `Schedule::groups` must add up to for strategy `signal`. Throws like
+/// `make_plans`.
 int grouped_waves(const Problem& problem, const Schedule& schedule);
 
 }  // namespace flashoverlap

@@ -16,7 +16,7 @@ struct GroupingCosts {
   int waves = 0;
   double wave_us = 0;
   /// Communication of waves [first, first + count).
-  std::function<double(int first, int count)> communication_us;
+  std::function<double(int first, int count)> communication_us{};
 };
 
 /// comm_end = max(comp_end, comm_end) + comm(G_{i−1}); comp_end += comp(G_i); at the end the last group's
@@ -24,7 +24,7 @@ struct GroupingCosts {
 double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups);
 
 struct PredictedGrouping {
-  std::vector<int> groups;
+  std::vector<int> groups{};
   double latency_us = 0;
 };
 

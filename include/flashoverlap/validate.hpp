@@ -1,4 +1,5 @@
-/// Proof, without running anything, that the plans of all ranks compute the problem.
+/// Proves, without running them, that the plans of all ranks compute the problem. Plans need not come from a
+/// planner: what is proved is the tile and message lists themselves.
 #pragma once
 
 #include <span>
@@ -9,32 +10,31 @@
 
 namespace flashoverlap {
 
-/// The kinds of fault a set of plans can have.
+/// What can be wrong with a set of plans.
 enum class Violation {
-  structure,    ///< an index, region, shape or peer outside what it refers to; plans that do not belong
-                ///< together
-  coverage,     ///< an element of C computed never or twice
-  counter,      ///< a counter not raised to exactly its target, or not back at zero after the run
-  matching,     ///< collectives, sends and receives that differ between ranks in kind, size or order
+  structure,    ///< an index, region, shape or peer is out of range; plans of different problems
+  coverage,     ///< an element of C is computed never or twice
+  counter,      ///< a counter is not raised exactly to its target, or not reset exactly once
+  matching,     ///< collectives, sends or receives differ between ranks in kind, size or order
   deadlock,     ///< some tile or message can never run
-  race,         ///< an access not ordered after a write that it overlaps: a message that reads uncovered rows
-  credit,       ///< a peer's buffer or counter touched while the peer's earlier run may still use it
-  wrong_value,  ///< an output element, operand or partial sum that is not what the problem asks for
+  race,         ///< an access is not ordered after a write to the same place
+  credit,       ///< a peer's buffer or counter is accessed while the peer's previous run may still use it
+  wrong_value,  ///< an operand, partial sum or element of the result is not what the problem asks for
 };
 
 struct Finding {
   Violation violation = Violation::structure;
-  std::string detail;  ///< names rank, tile or message, buffer, counter
+  std::string detail{};  ///< one line that names rank, tile or message, buffer, counter
 };
 
 std::string_view name(Violation violation);
 
-/// Findings of the first pass that has any, at most `limit`: structure, coverage, counters, matching,
-/// deadlock, and at last race, credit and wrong value together. Empty: the plans are right, for any number of
-/// workers >= 1 per rank and any latency. `plans` holds every rank's plan in rank order.
+/// The findings of the first pass that has any, at most `limit`. The passes are structure, coverage, counter,
+/// matching, deadlock, and then race, credit and wrong_value together. None: the plans are right for any
+/// number of workers per rank and any timing. `plans`: of all ranks, in rank order.
 std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit = 8);
 
-/// Throws `InvalidPlan` with the first finding.
+/// Throws `InvalidPlan` with the first finding, if there is one.
 void validate(std::span<const Plan> plans);
 
 }  // namespace flashoverlap

@@ -257,7 +257,7 @@ Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const S
             {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
       }
       if (sent.kind != MessageKind::signal) {
-        double& free_us = sent_us[goes_on_beside(plan, sent) ? 1 : 0];
+        double& free_us = sent_us[runs_concurrently(plan, sent) ? 1 : 0];
         measured.timeline.push_back({rank, Lane::communication, group, std::string(name(sent.kind)),
                                      std::max(free_us, signalled_us), done_us});
         free_us = done_us;

@@ -248,7 +248,7 @@ class Simulator {
 
   void transfer(RankProgress& rank, double time_us) {
     const Message& message = rank.message();
-    const bool own_stream = goes_on_beside(*rank.plan, message);
+    const bool own_stream = runs_concurrently(*rank.plan, message);
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
     if (const double duration_us = transfer_microseconds(*rank.plan, message, machine_); duration_us > 0) {
@@ -272,7 +272,7 @@ class Simulator {
     const Message& message = rank.plan->messages[static_cast<std::size_t>(event.index)];
     for (const Raise& each : message.raises) raise(each, 1, event.time_us);
     rank.end_us = event.time_us;
-    if (!goes_on_beside(*rank.plan, message)) pass_message(rank, event.time_us);
+    if (!runs_concurrently(*rank.plan, message)) pass_message(rank, event.time_us);
   }
 
   void pass_message(RankProgress& rank, double time_us) {

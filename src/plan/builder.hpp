@@ -9,22 +9,22 @@
 
 namespace flashoverlap {
 
-/// One rank's plan under construction: what every planner needs to say in one line.
+/// Builds one rank's plan: the steps that planners have in common.
 ///
-/// Counters 0 … ranks−1 are the credits of the ranks, on every rank: counter p is raised by rank p when its
-/// run has begun, so that this rank may write its buffers. A credit that nobody needs keeps the target 0.
-/// Planners number the counters that peers raise so that any rank can compute them.
+/// On every rank, counters 0 … ranks−1 are credits: rank p raises counter p when its run begins, and from
+/// then on this rank may write rank p's buffers. A credit that is not used has target 0. Planners must number
+/// the counters that peers raise so that the peers can compute the numbers too.
 class PlanBuilder {
  public:
-  /// Begins with the buffers of the caller, the credits, and the output of a natural result; only what
-  /// gemm_all_to_all delivers is left to its planner.
+  /// Fills in the caller's buffers, the credits, and the output for layout natural; for gemm_all_to_all its
+  /// planner fills in the origins.
   PlanBuilder(const Problem& problem, const Schedule& schedule, int rank);
 
   const Problem& problem() const { return plan_.problem; }
   const Schedule& schedule() const { return plan_.schedule; }
   std::int32_t rank() const { return plan_.rank; }
   std::int32_t ranks() const { return plan_.problem.ranks; }
-  /// The rank `distance` after this one, around the ring; before it where negative.
+  /// The rank `distance` places after this one in the ring; before it if negative.
   std::int32_t neighbour(int distance) const { return (rank() + distance + ranks()) % ranks(); }
   /// C as this rank computes it.
   Shape gemm() const { return gemm_; }
@@ -32,43 +32,43 @@ class PlanBuilder {
   Plan& plan() { return plan_; }
   void set_buffer(BufferRole role, std::int64_t rows, std::int64_t cols, bool peer_written = false);
 
-  /// A counter that will be raised `target` times from elsewhere; raises by this rank's own tiles and
-  /// messages are added to the target as they are planned.
+  /// A counter that other ranks raise `target` times. Raises by this rank's own tiles and messages are added
+  /// to the target when those are added.
   std::int32_t add_counter(CounterRole role, std::int32_t group, std::int32_t peer = none,
                            std::int64_t target = 0);
 
-  /// Appends the message by which this rank gives its credit to every peer that writes its buffers.
+  /// Appends the message that gives this rank's credit to every peer that writes its buffers.
   void give_credits(const std::function<bool(std::int32_t peer)>& writes_here);
 
-  /// Adds a counter of what arrives from each rank, `targets(source)` times in all: a counter that only one
-  /// rank's messages raise is raised without a multiprocessor. Returns the first; source p's is p further.
+  /// Adds one counter for each rank, which that rank raises `targets(source)` times: what only one rank's
+  /// messages raise needs no multiprocessor. Returns the first; rank p's is p further.
   std::int32_t add_arrivals(const std::function<std::int64_t(std::int32_t source)>& targets);
 
-  /// The wait for a peer's credit for a message that is its only waiter; empty from the second time on, as
+  /// The wait for a peer's credit, for the first message that writes its buffers. Empty the next time, as
   /// messages run in order.
   std::vector<Wait> take_credit(std::int32_t peer);
   /// The same for several peers at once.
   std::vector<Wait> take_credits(const std::vector<std::int32_t>& peers);
-  /// A counter that is raised when the peers' credits are there, for tiles that write the peers' buffers to
-  /// wait for. Tiles cannot wait for a credit itself: it must be reset before the peer can possibly begin its
-  /// next run, which is as soon as it has what these tiles store.
+  /// Adds a counter that is raised when the peers' credits have arrived, for tiles that write the peers'
+  /// buffers. Tiles cannot wait for the credit itself: it must be reset before the peer can begin its next
+  /// run, which is as soon as it has what these tiles store.
   std::int32_t add_gate(const std::vector<std::int32_t>& peers);
 
-  /// The area of C with operands and destination where `Tile`'s defaults say.
+  /// An area of C that is read from a and b and stored to out, each at its own rows and columns.
   Tile area(Range rows, Range cols) const;
 
-  /// Cuts areas (tiles that are too large, with the same number of columns) into tile entries and appends
-  /// them: bands of `raster` row blocks across all areas, column by column within a band.
+  /// Cuts areas (oversized tiles, all with the same number of columns) into tile entries and appends them: in
+  /// bands of `raster` row blocks over all areas, column by column in each band.
   void add_tiles(std::span<const Tile> areas);
   void add_tiles(std::initializer_list<Tile> areas) { add_tiles(std::span(areas.begin(), areas.size())); }
-  /// Spreads the entries from number `middle` on evenly among those from `first` to before it.
+  /// Distributes the entries from `middle` on evenly among those in [first, middle).
   void interleave_tiles(std::size_t first, std::size_t middle);
-  /// Appends one entry as it is.
+  /// Appends one entry unchanged.
   void add_entry(const Tile& tile);
 
   void add_message(Message message);
 
-  /// Appends the message that waits for all tiles and resets every counter that no earlier message has reset.
+  /// Appends the message that waits for all tiles and resets every counter that is not reset yet.
   void reset_counters();
 
   Plan finish() { return std::move(plan_); }

@@ -1,4 +1,4 @@
-/// From names back to enumerators, for everything that reads text: the inverse of `name(Enum)`.
+/// Enumerators by name: the inverse of `name(Enum)`.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ std::optional<Enum> from_name(std::string_view text) {
   return std::nullopt;
 }
 
-/// "bf16, fp16, fp32": for the rule that an unknown name breaks.
+/// "bf16, fp16, fp32": for the error message of an unknown name.
 template <typename Enum>
 std::string names_of() {
   std::string names;

@@ -17,11 +17,11 @@ constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-/// An extent in so many parts of whole blocks, as evenly as they divide: some are empty where there are more
-/// parts than blocks.
+/// Splits an extent into `parts` ranges of whole blocks, as evenly as possible. Some are empty if there are
+/// more parts than blocks.
 std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64_t parts);
 
-/// Rounds of row blocks that are each shared out among the ranks: so many leave every rank a block in each.
+/// The largest number of rounds in which every rank still gets a row block in every round.
 std::int64_t most_shared_rounds(const Schedule& schedule, std::int64_t rows, std::int64_t ranks);
 
 /// Tile entries of a rows × cols part of C.
@@ -30,14 +30,14 @@ std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64
 /// Entries in the first `waves` waves of a GEMM that has enough of them.
 std::int64_t entries_in(const Schedule& schedule, std::int64_t waves);
 
-/// Waves of so many tile entries.
+/// The waves that this many tile entries take.
 int wave_count(const Schedule& schedule, std::int64_t entries);
 
-/// A schedule's groups over `entries` tile entries, and how they cut an extent of whole blocks (row blocks or
-/// column blocks): every group ends with the block whose end is nearest to that of its last wave.
+/// A schedule's groups of `entries` tile entries, and how they divide an extent of row blocks or column
+/// blocks: a group ends with the block whose end is nearest to the end of the group's last wave.
 class Grouping {
  public:
-  /// Throws `InvalidArgument` if the schedule lists groups that do not add up to the waves of `entries`.
+  /// Throws `InvalidArgument` if the schedule's list of groups does not add up to the waves of `entries`.
   Grouping(const Schedule& schedule, std::int64_t entries);
 
   int waves() const { return waves_; }
@@ -45,7 +45,7 @@ class Grouping {
   /// Entries [first, first + count) of each group, cut at wave boundaries.
   std::vector<Range> entry_ranges() const;
 
-  /// The extent's part of each group, without groups that are left empty.
+  /// Each group's part of the extent, without empty ones.
   std::vector<Range> ranges(std::int64_t extent, std::int64_t block) const;
 
  private:

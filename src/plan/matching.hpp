@@ -13,7 +13,7 @@ inline bool is_collective(MessageKind kind) {
          kind == MessageKind::all_gather;
 }
 
-/// A send and the receive that it meets.
+/// A send and its receive.
 struct Transfer {
   std::int32_t source = 0;  ///< ranks
   std::int32_t target = 0;
@@ -23,15 +23,15 @@ struct Transfer {
   Region to;
 };
 
-/// Which messages of different ranks belong together: the i-th collectives of all ranks, and the i-th send
-/// from one rank to another with the i-th receive there.
+/// Which messages of different ranks belong together: the i-th collective of every rank, and the i-th send
+/// from one rank to another and the i-th receive there.
 struct Matching {
   std::vector<std::vector<std::int32_t>> collectives;    ///< [i][rank] message index
   std::vector<std::vector<std::int32_t>> collective_of;  ///< [rank][message] i, or `none`
   std::vector<Transfer> transfers;
   std::vector<std::vector<std::vector<std::size_t>>>
       transfers_of;  ///< [rank][message] indices into `transfers`
-  /// Where kinds, sizes or numbers differ between ranks; empty: all that belongs together fits together.
+  /// One line for each difference between ranks in kind, size or number; empty: all messages match.
   std::vector<std::string> differences;
 };
 

@@ -30,11 +30,11 @@ bool needs_nccl(std::span<const Plan> plans) {
 bool raised_in_order(std::span<const Plan> plans, std::int32_t rank, const Raise& raise) {
   const Plan& plan = plans[static_cast<std::size_t>(rank)];
   const Plan& owner = plans[static_cast<std::size_t>(raise.rank)];
-  std::ptrdiff_t in_the_list = 0;
-  std::ptrdiff_t beside_it = 0;
+  std::ptrdiff_t in_order = 0;
+  std::ptrdiff_t concurrently = 0;
   for (const Message& message : plan.messages)
-    (goes_on_beside(plan, message) ? beside_it : in_the_list) += std::ranges::count(message.raises, raise);
-  return std::max(in_the_list, beside_it) == owner.counters[static_cast<std::size_t>(raise.counter)].target;
+    (runs_concurrently(plan, message) ? concurrently : in_order) += std::ranges::count(message.raises, raise);
+  return std::max(in_order, concurrently) == owner.counters[static_cast<std::size_t>(raise.counter)].target;
 }
 
 bool transfers_by_multiprocessors(const Plan& plan, const Message& message) {

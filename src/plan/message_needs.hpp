@@ -4,31 +4,31 @@
 
 #include "flashoverlap/plan.hpp"
 
-/// What messages need of the GPUs they run on.
+/// Which resources messages need: NCCL, multiprocessors.
 namespace flashoverlap {
 
-/// Whether NCCL makes the transfers of a kind.
+/// Whether messages of this kind are calls of NCCL.
 bool is_made_by_nccl(MessageKind kind);
 
 /// Whether any rank calls NCCL.
 bool needs_nccl(std::span<const Plan> plans);
 
-/// Whether a counter of any rank is raised by the messages of one stream of this rank alone: then it goes
-/// through the same values in every run, and can be written without a multiprocessor.
+/// Whether only the messages of one stream of this rank raise the counter. Then it takes the same values in
+/// the same order in every run, so that they can be written without a multiprocessor.
 bool raised_in_order(std::span<const Plan> plans, std::int32_t rank, const Raise& raise);
 
-/// Whether a message's transfer runs on multiprocessors: NCCL, copy blocks, or a copy within the GPU.
+/// Whether a message's transfer runs on multiprocessors: by NCCL, by stores, or as a copy within the GPU.
 bool transfers_by_multiprocessors(const Plan& plan, const Message& message);
 
-/// What a message runs on multiprocessors.
+/// What a message uses multiprocessors for.
 enum class MultiprocessorUse : std::uint8_t {
-  nothing,    ///< the stream and copy engines do all
-  raises,     ///< a kernel that raises counters, which a multiprocessor or two are enough for
+  nothing,    ///< stream operations and copy engines do it all
+  raises,     ///< a kernel that raises counters; one or two multiprocessors are enough
   transfers,  ///< `transfers_by_multiprocessors`
 };
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank, const Message& message);
 
-/// The most that any message of the rank, or of any rank, needs.
+/// The largest use of any message of the rank, or of all ranks.
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank);
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans);
 

@@ -5,10 +5,10 @@
 
 #include "flashoverlap/plan.hpp"
 
-/// How executors, the simulator and the validator read a plan's lists alike.
+/// How the executors, the simulator and the validator interpret a plan's lists.
 namespace flashoverlap {
 
-/// Calls visit(counter) for every counter that a tile waits for, in turn.
+/// Calls visit(counter) for every counter that a tile waits for, in order.
 template <typename Visit>
 void for_each_awaited(const Plan& plan, const Tile& tile, Visit&& visit) {
   for (std::int32_t part = 0; part < start_waits(plan, tile); ++part) visit(tile.start_wait + part);
@@ -27,29 +27,31 @@ inline bool waits_for_tiles(const Plan& plan, const Message& message) {
   });
 }
 
-/// Whether a message goes on beside those that come after it.
-inline bool goes_on_beside(const Plan& plan, const Message& message) {
+/// Whether a message runs on the second stream, concurrently with the messages after it: a copy to a peer.
+inline bool runs_concurrently(const Plan& plan, const Message& message) {
   return message.kind == MessageKind::copy && message.peer != plan.rank;
 }
 
-/// Whether message `index` of a plan's list (or one made from it) is a store, or a copy to a peer, that is
-/// made at once behind another one, as it waits for nothing: stores by one kernel.
+/// Whether message `index` of a plan's list (or of a list made from it) is a store, or a copy to a peer, that
+/// waits for nothing and follows another one of its kind: it is issued with that one, and stores run in one
+/// kernel.
 inline bool follows_at_once(const Plan& plan, const std::vector<Message>& messages, std::size_t index) {
   const Message& message = messages[index];
   const auto is_pushed = [&](const Message& each) {
-    return each.kind == MessageKind::store || goes_on_beside(plan, each);
+    return each.kind == MessageKind::store || runs_concurrently(plan, each);
   };
   return index > 0 && message.waits.empty() && !message.after_tiles && is_pushed(message) &&
          is_pushed(messages[index - 1]) && messages[index - 1].kind == message.kind;
 }
 
-/// Whether two copies or stores move the same part of k: little enough for their raises to come together.
+/// Whether two copies or stores move the same part of k. A part is so small that their raises can be
+/// combined.
 inline bool move_the_same_part(const Message& one, const Message& other) {
   return one.kind == other.kind && one.source == other.source && one.cols != none && one.col == other.col &&
          one.cols == other.cols;
 }
 
-/// How many groups a plan's tiles and messages form.
+/// The number of groups of a plan's tiles and messages.
 inline std::int64_t group_count(const Plan& plan) {
   std::int32_t last = none;
   for (const Tile& tile : plan.tiles) last = std::max(last, tile.group);

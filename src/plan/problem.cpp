@@ -22,8 +22,8 @@ bool is_all_to_all(Operation operation) {
 
 namespace {
 
-// Rows and columns are 32-bit in plans, also where the largest tile entry begins behind the last one; buffers
-// hold up to `ranks` matrices below each other.
+// Rows and columns in plans have 32 bits. The end of the largest tile entry must fit, even if it starts after
+// the last row, and so must the rows of buffers with `ranks` matrices.
 constexpr std::int64_t max_extent =
     std::numeric_limits<std::int32_t>::max() - std::int64_t{max_tile_side} * max_cluster_rows;
 

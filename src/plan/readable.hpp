@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-/// Numbers in messages and pictures.
+/// Numbers as messages and pictures show them.
 namespace flashoverlap {
 
 /// "134.2 MB".

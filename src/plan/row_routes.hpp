@@ -7,8 +7,8 @@
 
 namespace flashoverlap {
 
-/// Where the rows of an all-to-all by rows come to lie in their destinations' results: rank 0's rows first,
-/// each rank's in ascending order. Empty for other problems.
+/// Where the rows of an all-to-all by rows go: to which rank, and to which row of its result. A result holds
+/// rank 0's rows first, and each rank's rows in ascending order. Empty for other problems.
 class RowRoutes {
  public:
   explicit RowRoutes(const Problem& problem);
@@ -21,14 +21,13 @@ class RowRoutes {
     std::int32_t out_row = 0;
   };
 
-  /// All rows of a source in order, in runs that are as long as they can be.
+  /// All rows of a source in order, in the longest possible runs.
   const std::vector<Run>& runs(std::int32_t source) const { return runs_[static_cast<std::size_t>(source)]; }
 
   /// The parts of the runs that lie within rows [first, first + rows) of a source.
   std::vector<Run> runs_within(std::int32_t source, std::int32_t first, std::int32_t rows) const;
 
-  /// Whether on every rank the rows for one destination are one run, so that they can be computed as a
-  /// matrix.
+  /// Whether on every rank the rows for one destination are consecutive.
   bool sorted() const { return sorted_; }
 
   /// The one run from source to target, if sorted; empty where nothing is sent.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the fuzzers' seeds anew, to be run where the plan format has changed: tests/fuzz/make_corpus.sh FLASHOVERLAP
+# Writes the fuzzers' seeds again after a change of the plan format: tests/fuzz/make_corpus.sh FLASHOVERLAP
 set -eu
 command=${1:?usage: make_corpus.sh path/to/flashoverlap}
 folder=$(dirname "$0")/corpus

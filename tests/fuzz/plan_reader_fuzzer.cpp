@@ -1,5 +1,6 @@
-// Reads arbitrary text as plans and, where that succeeds, looks for violations: whatever the text, the only
-// exception is flashoverlap::Error. Plans without violations must survive being written and read again.
+// Reads arbitrary text as plans and, if that succeeds, looks for violations. No text may cause an exception
+// other than flashoverlap::Error, and plans without violations must be the same after writing and reading
+// them.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -17,7 +18,7 @@
 
 namespace {
 
-/// Places of the numbers in a text: where they begin and how long they are.
+/// The position and length of every number in a text.
 std::vector<std::pair<std::size_t, std::size_t>> numbers_in(std::string_view text) {
   constexpr std::string_view digits = "-0123456789";
   std::vector<std::pair<std::size_t, std::size_t>> numbers;
@@ -33,8 +34,8 @@ std::vector<std::pair<std::size_t, std::size_t>> numbers_in(std::string_view tex
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-// Half of the time another number in the place of one keeps the document well-formed, so that the validator
-// is reached.
+// Half of the mutations replace one number by another, which keeps the document well-formed, so that the
+// validator is reached.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned int seed) {
   std::minstd_rand random(seed);

@@ -1,4 +1,4 @@
-// Ranks as threads of this process, each with a GPU of its own.
+// Ranks as threads of this process, one for each GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,7 +19,8 @@ inline int gpu_count() {
   return std::min(devices, 8);
 }
 
-/// Runs `step(rank)` on a thread of each rank, its GPU current; the error of each, empty where there is none.
+/// Runs `step(rank)` on a thread for each rank with its GPU current. Returns each rank's error, empty if
+/// there is none.
 inline std::vector<std::string> errors_on_gpus(int ranks, const std::function<void(int)>& step) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
-/// Small plans written out by hand, independent of the planners: together they use every field of a tile and
-/// every kind of message.
+/// Small hand-written plans, independent of the planners. Together they use every field of a tile and every
+/// kind of message.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline std::int32_t add_counter(Plan& plan, CounterRole role, std::int32_t targe
   return static_cast<std::int32_t>(plan.counters.size()) - 1;
 }
 
-/// Cuts an area of C into tiles of at most 3 × 4, ragged at its end, and appends them. Returns how many.
+/// Cuts an area of C into tiles of at most 3 × 4, smaller at its end, and appends them. Returns their number.
 inline std::int32_t add_tiles(Plan& plan, const Tile& area) {
   std::int32_t count = 0;
   for (std::int32_t row = 0; row < area.rows; row += 3) {
@@ -82,7 +82,7 @@ inline Message reset_after_tiles(std::initializer_list<std::int32_t> counters) {
   return message;
 }
 
-/// gemm_all_reduce: two groups of rows, reduced in place one after the other.
+/// gemm_all_reduce: two groups of rows, each reduced in place.
 inline std::vector<Plan> signalled_all_reduce(const Problem& problem) {
   std::vector<Plan> plans;
   for (int rank = 0; rank < problem.ranks; ++rank) {
@@ -109,7 +109,7 @@ inline std::vector<Plan> signalled_all_reduce(const Problem& problem) {
   return plans;
 }
 
-/// gemm_reduce_scatter: the whole of C, then one collective.
+/// gemm_reduce_scatter: all of C, then one collective.
 inline std::vector<Plan> sequential_reduce_scatter(const Problem& problem) {
   std::vector<Plan> plans;
   const std::int64_t part = problem.m / problem.ranks;
@@ -130,8 +130,8 @@ inline std::vector<Plan> sequential_reduce_scatter(const Problem& problem) {
   return plans;
 }
 
-/// gemm_reduce_scatter, own rows last: each peer's rows are copied into its inbox after its credit; the tiles
-/// of the own rows add the inbox. gemm_all_reduce: the same, and the sums are stored on every rank.
+/// gemm_reduce_scatter, own rows last. After a peer's credit its rows are copied into its inbox; the tiles of
+/// the own rows add the inbox. gemm_all_reduce: the same, and the sums are stored on every rank.
 inline std::vector<Plan> copied_reduction(const Problem& problem) {
   std::vector<Plan> plans;
   const int ranks = problem.ranks;
@@ -214,8 +214,8 @@ inline std::vector<Plan> exchanged_all_to_all(const Problem& problem) {
   return plans;
 }
 
-/// gemm_all_to_all by rows, any destinations: every row is stored where it belongs as soon as all peers have
-/// begun.
+/// gemm_all_to_all by rows with any destinations: when all peers have begun, tiles store every row at its
+/// destination.
 inline std::vector<Plan> stored_all_to_all(const Problem& problem) {
   std::vector<Plan> plans;
   const int ranks = problem.ranks;
@@ -271,8 +271,7 @@ inline std::vector<Plan> all_gather_then_gemm(const Problem& problem) {
   return plans;
 }
 
-/// all_gather_gemm of B: every rank stores its shard into the peers, one after another, and begins with its
-/// own.
+/// all_gather_gemm of B: every rank stores its shard into one peer after the other and starts with its own.
 inline std::vector<Plan> stored_all_gather(const Problem& problem) {
   std::vector<Plan> plans;
   const int ranks = problem.ranks;
@@ -314,7 +313,7 @@ inline std::vector<Plan> stored_all_gather(const Problem& problem) {
   return plans;
 }
 
-/// all_to_all_gemm by heads: the operand arrives as blocks of columns below each other.
+/// all_to_all_gemm by heads: the operand arrives as blocks of columns, one below the other.
 inline std::vector<Plan> exchanged_heads(const Problem& problem) {
   std::vector<Plan> plans;
   const int ranks = problem.ranks;
@@ -339,8 +338,8 @@ inline std::vector<Plan> exchanged_heads(const Problem& problem) {
   return plans;
 }
 
-/// gemm_reduce_scatter in two tiles over all ranks' rows: each is cut into one part for every rank. A rank
-/// keeps its part of both, the second tile's first.
+/// gemm_reduce_scatter in two tiles, each divided into one part for every rank. A rank keeps its part of
+/// both, that of the second tile first.
 inline std::vector<Plan> reduce_scatter_of_parts(const Problem& problem) {
   std::vector<Plan> plans;
   const auto half_part = static_cast<std::int32_t>(problem.m / problem.ranks / 2);

@@ -1,4 +1,4 @@
-/// Random operands, runs on the host, and whether their results are right.
+/// Runs on the host with random operands, and checks of their results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ inline std::vector<Matrix> run_once(HostWorld& world, const Operands& operands) 
   return world.run({&run, 1}).front();
 }
 
-/// Runs that follow each other, each with data of its own.
+/// Runs back to back, each on different operands.
 inline void expect_right_back_to_back(HostWorld& world, const std::vector<Plan>& plans, std::uint64_t runs) {
   std::vector<Operands> operands;
   for (std::uint64_t run = 0; run < runs; ++run)

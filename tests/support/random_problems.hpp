@@ -12,7 +12,7 @@
 
 namespace flashoverlap::testing {
 
-/// Fresh for every run of the tests; FLASHOVERLAP_SEED repeats one.
+/// A new seed for every run of the tests, or FLASHOVERLAP_SEED to repeat one.
 inline std::uint64_t base_seed() {
   if (const char* seed = std::getenv("FLASHOVERLAP_SEED")) return std::strtoull(seed, nullptr, 10);
   return std::random_device{}();
@@ -23,7 +23,7 @@ struct Case {
   Schedule schedule;
 };
 
-/// What a failing case prints: enough to pose it again.
+/// All that is needed to repeat a failing case.
 inline std::string describe(const Case& drawn) {
   const auto& [p, s] = drawn;
   std::string groups;
@@ -42,7 +42,7 @@ class RandomCases {
  public:
   explicit RandomCases(std::uint64_t seed) : engine_(seed) {}
 
-  /// A case that can be planned, of at most `largest` rows, columns and depth.
+  /// A case that can be planned; m, n and k are about `largest` at most.
   Case next(int largest = 72) {
     for (;;) {
       Case drawn{.problem = problem(largest), .schedule = {}};
@@ -120,12 +120,12 @@ class RandomCases {
     std::vector<int>& groups = schedule.groups;
     try {
       const int first = between(1, grouped_waves(problem, schedule));
-      groups = {first};  // which the number of waves depends on
+      groups = {first};  // the number of waves depends on it
       const int waves = grouped_waves(problem, schedule);
       groups = {std::min(first, waves)};
       for (int left = waves - groups.front(); left > 0; left -= groups.back())
         groups.push_back(between(1, left));
-    } catch (const InvalidArgument&) {  // `plannable` will refuse the case
+    } catch (const InvalidArgument&) {  // not `plannable`
     }
     return groups;
   }

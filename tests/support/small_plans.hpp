@@ -1,4 +1,4 @@
-// Plans of a problem that is small, in tiles that are smaller.
+// Plans of a small problem in even smaller tiles.
 #pragma once
 
 #include <vector>

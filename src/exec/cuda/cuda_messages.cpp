@@ -25,7 +25,8 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       raises_(resolve_raises(plans, alone.rank(), messages_, memory)),
       awaited_by_tiles_(plan_.counters.size(), false) {
   gather_stores();
-  if (std::ranges::any_of(messages_, [&](const Message& message) { return goes_on_beside(plan_, message); }))
+  if (std::ranges::any_of(messages_,
+                          [&](const Message& message) { return runs_concurrently(plan_, message); }))
     concurrent_copies_ = std::make_unique<ConcurrentCopies>();
   for (const Tile& tile : plan_.tiles) {
     for_each_awaited(plan_, tile, [&](std::int32_t counter) {
@@ -71,8 +72,8 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
       enqueue_stores(index, stores->second, own, stream);
       index += stores->second.messages();
     } else {
-      goes_on_beside(plan_, message) ? enqueue_copy(index, own, stream)
-                                     : enqueue_in_stream(index, own, stream);
+      runs_concurrently(plan_, message) ? enqueue_copy(index, own, stream)
+                                        : enqueue_in_stream(index, own, stream);
       ++index;
     }
     pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));

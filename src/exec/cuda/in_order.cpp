@@ -50,7 +50,7 @@ std::optional<WholeGemm> whole_gemm(const Plan& plan) {
 
 std::optional<InOrder> in_order(const Plan& plan) {
   const auto meets_peers = [&](const Message& message) {
-    return goes_on_beside(plan, message) || message.kind == MessageKind::store;
+    return runs_concurrently(plan, message) || message.kind == MessageKind::store;
   };
   if (plan.schedule.strategy != Strategy::sequential || std::ranges::any_of(plan.messages, meets_peers))
     return std::nullopt;

@@ -16,7 +16,7 @@ std::string shortened(std::string text) {
   return text;
 }
 
-/// A value in the words of an error: scalars as they are, containers by their size.
+/// A value as error messages show it: scalars as they are, containers by their size.
 std::string shown(const nlohmann::json& json) {
   if (json.is_array()) return fmt::format("array of {}", json.size());
   if (json.is_object()) return fmt::format("object of {}", json.size());
@@ -44,7 +44,7 @@ std::string place(std::string_view text, std::size_t position) {
   return fmt::format("line {}, column {}", line, std::max<std::size_t>(column, 1));
 }
 
-/// What went wrong, without the library's own "[json.exception...] parse error at line 1, column 2: ".
+/// The parser's message without its own "[json.exception...] parse error at line 1, column 2: ".
 std::string bare_message(std::string_view message) {
   if (message.starts_with('[')) message.remove_prefix(std::min(message.find("] ") + 2, message.size()));
   if (message.starts_with("parse error at")) {
@@ -121,14 +121,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   std::string_view document_;
   nlohmann::json root_;
-  std::vector<nlohmann::json*> open_;  ///< containers around the current place; the innermost grows only
-  nlohmann::json* member_ = nullptr;   ///< of the innermost object, where the next value belongs
+  std::vector<nlohmann::json*> open_;  ///< containers around the current place; only the innermost grows
+  nlohmann::json* member_ = nullptr;   ///< of the innermost object: where the next value goes
 };
 
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, std::string_view document) {
-  // The parser takes a null byte for the end and would ignore what follows it.
+  // The parser would stop at a null byte and ignore the rest.
   if (const std::size_t end = text.find('\0'); end != std::string_view::npos) {
     throw InvalidArgument(document, place(text, end), "is not JSON: holds a null byte");
   }
@@ -138,7 +138,7 @@ nlohmann::json parse_json(std::string_view text, std::string_view document) {
 }
 
 std::string in_quotes(std::string_view text) {
-  // Far more than is shown, so that a long text is not escaped in full.
+  // Long texts need not be escaped in full: this is far more than is shown.
   const nlohmann::json json(text.substr(0, 4 * longest_shown));
   return shortened(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }

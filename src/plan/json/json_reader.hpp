@@ -1,5 +1,5 @@
-/// Strict reading of JSON: every value is taken by its key, type and range, and every refusal is an
-/// `InvalidArgument` that names the path, the value and the rule.
+/// Strict reading of JSON. Every value is read by key, type and range; errors are `InvalidArgument` with the
+/// path, the value and the rule.
 #pragma once
 
 #include <concepts>
@@ -16,18 +16,17 @@
 
 namespace flashoverlap {
 
-/// Parses a whole document; `document` is what errors call it ("plan"). Refuses what is not JSON, nesting
-/// beyond 32 levels and keys that occur twice in one object.
+/// Parses a whole document, which errors call `document` ("plan"). Throws `InvalidArgument` if it is not
+/// JSON, is nested more than 32 levels deep, or repeats a key in an object.
 nlohmann::json parse_json(std::string_view text, std::string_view document);
 
-/// Text made fit for one line of an error: printable ASCII in quotes, cut where it is long.
+/// Text for one line of an error message: in quotes, as printable ASCII, shortened if it is long.
 std::string in_quotes(std::string_view text);
 
-/// A value of a document and the path to it. A view: the document and the values it was reached through must
-/// outlive it.
+/// A value of a document and the path to it. A view: the document and the values on the path must outlive it.
 class JsonValue {
  public:
-  /// The root, called `document` in errors about itself; paths to what it holds begin with their key.
+  /// The root. Errors call it `document`; paths below it begin with the key.
   JsonValue(const nlohmann::json& root, std::string_view document) : json_(&root), key_(document) {}
 
   /// "plans[1].tiles[3].row".
@@ -35,7 +34,7 @@ class JsonValue {
 
   [[noreturn]] void refuse(std::string_view rule) const;
 
-  /// A whole number without fraction or exponent that lies in [minimum, maximum].
+  /// An integer in [minimum, maximum], written without fraction or exponent.
   template <std::integral Integer>
   requires(!std::same_as<Integer, bool>) Integer
       integer(Integer minimum = 0, Integer maximum = std::numeric_limits<Integer>::max())
@@ -56,7 +55,7 @@ class JsonValue {
     return *value;
   }
 
-  /// One element of the result per element of the array, made by `read(JsonValue)`.
+  /// `read(JsonValue)` of every element.
   template <typename Read>
   auto array(Read read, std::size_t maximum_size = std::numeric_limits<std::size_t>::max()) const {
     std::vector<decltype(read(*this))> elements;
@@ -83,7 +82,7 @@ class JsonValue {
   std::optional<std::size_t> index_;
 };
 
-/// An object of which every key must be asked for: `finish` refuses the others.
+/// An object whose keys must all be read: `finish` throws if there are others.
 ///
 ///     JsonObject object(value);
 ///     point.bytes = object["bytes"].number(0);
@@ -96,10 +95,10 @@ class JsonObject {
 
   const JsonValue& value() const { return value_; }
 
-  /// The value of a key that must be there.
+  /// The value of a required key.
   JsonValue operator[](std::string_view key);
 
-  /// The value of a key that may be left out.
+  /// The value of an optional key.
   std::optional<JsonValue> find(std::string_view key);
 
   void finish() const;

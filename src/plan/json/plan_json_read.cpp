@@ -67,7 +67,7 @@ Struct read_struct(const JsonValue& value) {
   return fields;
 }
 
-/// A problem or schedule that makes sense, under its path in the document.
+/// A problem or schedule that passes `validate`; errors name its path in the document.
 template <typename Struct>
 Struct read_checked(const JsonValue& value) {
   Struct fields = read_struct<Struct>(value);

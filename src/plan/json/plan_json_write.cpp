@@ -12,8 +12,8 @@
 namespace flashoverlap {
 namespace {
 
-/// Levels of a document down to which each key, and each element of a list, begins a new line: a tile or a
-/// message is one line.
+/// The deepest levels of a document whose keys, or whose list elements, begin a new line: a tile or a message
+/// is one line.
 constexpr std::size_t keys_on_lines = 3;
 constexpr std::size_t elements_on_lines = 4;
 

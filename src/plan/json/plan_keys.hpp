@@ -1,8 +1,8 @@
 /// The keys of a plan document, listed once for the writer and the reader.
 ///
-/// `visit(key, field)` is a key that is always there; `visit(key, field, minimum)` an integer that may be
-/// negative; `visit.unless_none(key, field)` a key that is left out where the field says "none" (no counter,
-/// no rows, no reorder), which is what it holds by default.
+/// `visit(key, field)`: a required key. `visit(key, field, minimum)`: an integer that may be negative.
+/// `visit.unless_none(key, field)`: a key that is left out if the field has its default value, which means
+/// "none".
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace flashoverlap {
 
-/// Type or const Type: the reader fills what the writer only looks at.
+/// Type for the reader, const Type for the writer.
 template <typename MaybeConst, typename Type>
 concept Maybe = std::same_as<std::remove_const_t<MaybeConst>, Type>;
 
@@ -159,7 +159,7 @@ void visit_keys(auto& visit, Maybe<Output> auto& output) {
   visit.unless_none("reorder", output.reorder);
 }
 
-/// Without problem and schedule, which all plans of a document share.
+/// Without problem and schedule, which are the same for all plans of a document.
 void visit_keys(auto& visit, Maybe<Plan> auto& plan) {
   visit("rank", plan.rank);
   visit("buffers", plan.buffers);

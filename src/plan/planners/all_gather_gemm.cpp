@@ -2,9 +2,9 @@
 
 namespace flashoverlap {
 
-// One AllGather per chunk of the shards; the gathered buffer holds chunk by chunk the ranks' parts in rank
-// order. The rank's own shard is read where it lies, before anything arrives, except for `sequential`, whose
-// GEMM is one call.
+// One AllGather for each chunk of the shards. The gathered buffer holds the chunks in order, and of each
+// chunk the ranks' parts in rank order. Tiles read the rank's own shard in place, before anything arrives,
+// except with `sequential`, whose GEMM is one call.
 void plan_all_gather_gemm_groups(PlanBuilder& builder) {
   const Problem& problem = builder.problem();
   const Schedule& schedule = builder.schedule();

@@ -7,7 +7,7 @@ namespace {
 
 using Slices = std::vector<std::vector<SourceSlice>>;
 
-// Rows are sorted by destination, so each pair of ranks exchanges one run of rows.
+// Rows are sorted by destination, so each rank sends one run of rows to each other rank.
 Slices row_slices(const Problem& problem) {
   const auto counts = count_rows_between(problem);
   const std::size_t ranks = counts.size();
@@ -27,8 +27,8 @@ Slices row_slices(const Problem& problem) {
 
 }  // namespace
 
-// One exchange per group, which takes its part of every run. The rank's own run is read where it lies, except
-// for `sequential`, whose GEMM is one call.
+// One exchange for each group, which is a part of every run. Tiles read the rank's own run in place, except
+// with `sequential`, whose GEMM is one call.
 void plan_all_to_all_gemm_row_groups(PlanBuilder& builder) {
   const Problem& problem = builder.problem();
   const Slices slices = row_slices(problem);
@@ -100,9 +100,9 @@ void plan_all_to_all_gemm_row_slices(PlanBuilder& builder) {
 
 namespace {
 
-/// Ulysses, sequence <- head: operand A is held as one block of k/ranks columns per source rank, the blocks
-/// below each other, so that every transfer is contiguous. A group of rows can be computed when all sources'
-/// blocks are there.
+/// Ulysses, from heads to sequence. Operand A is stored as blocks of k/ranks columns, one for each source
+/// rank and one below the other, so that every transfer is contiguous. A group of rows needs its part of all
+/// blocks.
 class HeadGroups {
  public:
   explicit HeadGroups(PlanBuilder& builder)

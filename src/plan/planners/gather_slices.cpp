@@ -7,8 +7,8 @@ namespace flashoverlap {
 
 namespace {
 
-/// Group by group of all slices, behind the own one. In rounds, a group's rows come in parts of k, each to
-/// all ranks before the next part.
+/// After the own slice, one group of every slice, then the next group. In rounds, a group's rows are sent in
+/// parts of k: one part to all ranks, then the next part.
 class GatherSlices {
  public:
   GatherSlices(PlanBuilder& builder, const std::vector<std::vector<SourceSlice>>& slices)
@@ -70,7 +70,7 @@ class GatherSlices {
         .ranges(slice.to.count, by_rows_ ? entry_rows(schedule) : schedule.tile_cols);
   }
 
-  /// Of the slices that this rank sends and receives.
+  /// The largest number of groups in a slice that this rank sends or receives.
   std::size_t most_groups() const {
     std::size_t most = 0;
     for (std::int32_t peer = 0; peer < builder_.ranks(); ++peer) {
@@ -80,8 +80,8 @@ class GatherSlices {
     return most;
   }
 
-  /// The target's counter for the first part of a group from `source`: behind the credits, source by source,
-  /// group by group.
+  /// The target's counter for the first part of a group from `source`. They follow the credits, ordered by
+  /// source, then by group.
   std::int32_t arrival(std::int32_t source, std::int32_t target, std::size_t group) const {
     std::size_t counter = static_cast<std::size_t>(builder_.ranks()) + group * parts_.size();
     for (std::int32_t earlier = 0; earlier < source; ++earlier) {
@@ -130,7 +130,7 @@ class GatherSlices {
   /// One group of the rows for a peer.
   struct Push {
     std::int32_t target;
-    std::int32_t group;  // as its receiver numbers it: its own slice is group 0
+    std::int32_t group;  // the receiver's number of it: its own slice is group 0
     Region from;
     Region to;
     std::int32_t arrival;
@@ -173,7 +173,7 @@ class GatherSlices {
     }
   }
 
-  /// For the first message: those that wait for nothing follow the one before them at once.
+  /// For the first message, so that the others wait for nothing and follow it without a gap.
   std::vector<Wait> take_all_credits() {
     std::vector<std::int32_t> targets;
     for (int distance = 1; distance < builder_.ranks(); ++distance) {
@@ -183,7 +183,7 @@ class GatherSlices {
     return builder_.take_credits(targets);
   }
 
-  // Sends to the rank `distance` ahead and receives from the one as far behind.
+  // Sends to the rank `distance` places after this one and receives from the rank as many places before it.
   void exchange(std::size_t index) {
     for (int distance = 1; distance < builder_.ranks(); ++distance) {
       const std::int32_t target = builder_.neighbour(distance);

@@ -27,7 +27,8 @@ void plan_gemm_all_reduce_groups(PlanBuilder& builder) {
   }
 }
 
-// Tiles in any order, each stored behind the one before it: groups end at wave boundaries.
+// Tiles are stored one after the other in the order of computation, so groups can end at any tile: at wave
+// boundaries.
 void plan_gemm_all_reduce_tiles(PlanBuilder& builder) {
   const Shape gemm = builder.gemm();
   const Schedule& schedule = builder.schedule();
@@ -64,7 +65,7 @@ void plan_gemm_all_reduce_tiles(PlanBuilder& builder) {
 
 namespace {
 
-// Rounds of row blocks, each shared out among the ranks.
+// The row blocks in rounds, each round divided among the ranks.
 std::vector<std::vector<Range>> shared_rounds(const PlanBuilder& builder) {
   const Schedule& schedule = builder.schedule();
   const std::int64_t rows = builder.gemm().rows;

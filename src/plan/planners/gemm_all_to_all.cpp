@@ -9,8 +9,8 @@ namespace flashoverlap {
 
 namespace {
 
-/// Every pair of ranks exchanges one rectangle of C: column blocks, or runs of rows that are sorted by
-/// destination. The rank's own rectangle is stored in the result at once.
+/// Each rank sends one rectangle of C to each other rank: a column block, or a run of rows that are sorted by
+/// destination. It stores its own rectangle in the result directly.
 class Pieces {
  public:
   Pieces(PlanBuilder& builder, const RowRoutes& routes)
@@ -55,7 +55,7 @@ class Pieces {
     return {{0, m}, {target * width, width}, source * m};
   }
 
-  // Groups of `signal` take their part of every piece, so all pieces are cut in the same proportions.
+  // A group of `signal` is a part of every piece, so all pieces are divided in the same proportions.
   std::vector<Range> groups(const Piece& piece) const {
     const Schedule& schedule = builder_.schedule();
     const std::int64_t entries = calls_collectives(strategy_)
@@ -158,7 +158,7 @@ class Pieces {
     compute_own();
   }
 
-  /// `gate`: what tiles of strategy `store` wait for.
+  /// `gate`: the counter that tiles of strategy `store` wait for.
   void push(const Piece& ours, std::int32_t target, Range rows, std::int32_t gate) {
     if (strategy_ == Strategy::store) {
       Tile tile = area(ours, rows);
@@ -247,7 +247,7 @@ void set_origins(PlanBuilder& builder, const RowRoutes& routes) {
 void plan_gemm_all_to_all_pieces(PlanBuilder& builder) {
   const RowRoutes routes(builder.problem());
   set_origins(builder, routes);
-  // Heads have no rows of their own to route, so they count as sorted.
+  // By heads no rows are routed, which counts as sorted.
   routes.sorted() ? Pieces(builder, routes).plan() : plan_routed_rows(builder, routes);
 }
 

@@ -4,8 +4,8 @@
 
 namespace flashoverlap {
 
-// Group g takes its part of every rank's rows, so staging holds, group by group, one piece for each rank in
-// rank order, as ReduceScatter wants it. The result stays in natural order.
+// A group is a part of every rank's rows. Staging holds the groups in order, and of each group the ranks'
+// parts in rank order, as ReduceScatter needs them. The result is natural.
 void plan_gemm_reduce_scatter_groups(PlanBuilder& builder) {
   const Shape gemm = builder.gemm();
   const Schedule& schedule = builder.schedule();
@@ -37,8 +37,8 @@ void plan_gemm_reduce_scatter_groups(PlanBuilder& builder) {
   }
 }
 
-// Sub-tiles: every tile is cut along its rows into one part per rank, and each rank keeps its part of every
-// tile, so that any run of tiles is a ReduceScatter.
+// Every tile is divided by rows into one part for each rank, which keeps its part of every tile. So any
+// sequence of tiles can be one ReduceScatter.
 void plan_gemm_reduce_scatter_tiles(PlanBuilder& builder) {
   const Shape gemm = builder.gemm();
   const Schedule& schedule = builder.schedule();
@@ -56,7 +56,7 @@ void plan_gemm_reduce_scatter_tiles(PlanBuilder& builder) {
   const Shape kept{output.rows, output.cols};
   output.reorder = tile_reorder(schedule, kept, block / ranks);
 
-  std::int32_t next_row = 0;  // of out; staging is `ranks` times as far
+  std::int32_t next_row = 0;  // of out; staging has `ranks` times as many
   std::int32_t group = 0;
   for (const Range entries : grouping.entry_ranges()) {
     const std::span<const Tile> members = std::span(tiles).subspan(static_cast<std::size_t>(entries.first),
@@ -94,7 +94,7 @@ void plan_gemm_reduce_scatter_tiles(PlanBuilder& builder) {
   }
 }
 
-// Every rank's rows in rounds.
+// Every rank's rows are divided into rounds.
 void plan_gemm_reduce_scatter_slices(PlanBuilder& builder) {
   const auto owned_rows = static_cast<std::int32_t>(builder.gemm().rows / builder.ranks());
   std::vector<std::vector<Range>> slices;

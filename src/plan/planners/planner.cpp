@@ -14,22 +14,22 @@ namespace {
 constexpr std::int64_t max_entries = std::int64_t{1} << 22;
 constexpr std::int64_t max_rows = std::numeric_limits<std::int32_t>::max();
 
-/// The parts of C that no tile crosses: one part, or an equal one for each rank.
+/// How C is divided before it is cut into tiles: not at all, or into equal parts, one for each rank.
 enum class Parts { whole, of_rows, of_columns };
 
 struct Planner {
   void (*plan)(PlanBuilder&) = nullptr;  ///< null: there is none
-  Parts parts = Parts::whole;            ///< what groups of the whole GEMM take their tiles from
+  Parts parts = Parts::whole;            ///< for groups of tiles of the whole GEMM
 };
 
 struct Planners {
-  Planner by_collectives;                                        ///< strategies that call collectives
-  Planner by_slices;                                             ///< the others
-  Planner tiled{};                                               ///< strategy signal in layout tiled
-  bool (*in_rounds)(Strategy) = [](Strategy) { return false; };  ///< who may have more than one round
+  Planner by_collectives;                                        ///< sequential and signal
+  Planner by_slices;                                             ///< copy, store and p2p
+  Planner tiled{};                                               ///< signal in layout tiled
+  bool (*in_rounds)(Strategy) = [](Strategy) { return false; };  ///< strategies that may have several rounds
 };
 
-/// The one place that says how an operation is planned.
+/// The planners of an operation. This is the only place that chooses between planners.
 Planners planners_of(const Problem& problem) {
   const Parts heads = problem.exchange == Exchange::heads ? Parts::of_columns : Parts::whole;
   const Parts shards = problem.gathered == Operand::a ? Parts::of_rows : Parts::of_columns;
@@ -73,10 +73,10 @@ void check_together(const Problem& problem, const Schedule& schedule) {
           fmt::format("{} by {} leaves the result natural; tiled needs strategy signal and an operation that "
                       "communicates after the GEMM",
                       name(problem.operation), name(schedule.strategy)));
-  require(schedule.rounds == 1 || works_in_rounds(problem, schedule.strategy), "rounds", schedule.rounds,
-          "must be 1; only gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p, and "
-          "all_gather_gemm and "
-          "all_to_all_gemm by rows by copy or store work in rounds");
+  require(
+      schedule.rounds == 1 || works_in_rounds(problem, schedule.strategy), "rounds", schedule.rounds,
+      "must be 1; only gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p, and all_gather_gemm "
+      "and all_to_all_gemm by rows by copy or store work in rounds");
   require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
           readable_list(schedule.groups), "strategy sequential has a single group");
   require(schedule.first_multiprocessors == 0 || !communicates_first(problem.operation),

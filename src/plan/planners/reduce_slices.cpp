@@ -7,10 +7,11 @@ namespace flashoverlap {
 
 namespace {
 
-/// Counters and buffer rows that all ranks must agree on, computed alike on each.
+/// Counters and buffer rows that peers use. Every rank computes the same.
 ///
-/// A counter that only one rank's messages raise is raised without a multiprocessor, so by `copy` every peer
-/// has one of its own for each group of partial results. With `store`, tiles raise one together.
+/// A counter that only one rank's messages raise needs no multiprocessor, so with `copy` there is one counter
+/// for each peer and group of partial results. With `store`, where tiles raise, the peers share one counter
+/// for each group.
 class SliceLayout {
  public:
   SliceLayout(const PlanBuilder& builder, const std::vector<std::vector<Range>>& slices)
@@ -45,7 +46,7 @@ class SliceLayout {
     return rounds_[round][static_cast<std::size_t>(owner)];
   }
   std::int32_t owned_rows(std::int32_t owner) const { return owned_rows_[static_cast<std::size_t>(owner)]; }
-  /// How many counters of arrivals a group has.
+  /// The number of arrival counters of a group.
   std::int32_t arrivals() const { return arrivals_; }
   /// The owner's counter for a group's partial results from `source`.
   std::int32_t arrival(std::int32_t owner, const Owned& slice, std::size_t group, std::int32_t source) const {
@@ -55,7 +56,7 @@ class SliceLayout {
   std::int32_t first_arrival(const Owned& slice, std::size_t group) const {
     return slice.first_arrival + static_cast<std::int32_t>(group) * arrivals_;
   }
-  /// The owner's counter of finished rows that `source` has stored in its `out`: they come after its
+  /// The owner's counter of finished rows that `source` has stored in its `out`; after the counters of
   /// arrivals.
   std::int32_t gathered_counter(std::int32_t owner, std::int32_t source) const {
     return counters_[static_cast<std::size_t>(owner)] + source;
@@ -98,8 +99,8 @@ class ReduceSlices {
       const std::size_t first = builder_.plan().tiles.size();
       send_round(round);
       if (round == 0) continue;
-      // A round behind, as what it adds must arrive. Tiles that store to peers keep the links busy evenly if
-      // the own ones lie between them.
+      // One round later, as the partial results must arrive first. Own tiles between those that store to
+      // peers keep the links evenly busy.
       const std::size_t middle = builder_.plan().tiles.size();
       reduce_own(round - 1);
       if (strategy_ == Strategy::store) builder_.interleave_tiles(first, middle);
@@ -126,7 +127,7 @@ class ReduceSlices {
     builder_.plan().addends = {static_cast<std::int32_t>(peers), owned_rows};
   }
 
-  // Targets of what peers raise are known here; what this rank raises itself is counted by the builder.
+  // What peers raise is added to the targets here; the builder counts what this rank raises.
   void add_shared_counters() {
     const std::int32_t peers = builder_.ranks() - 1;
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
@@ -150,7 +151,7 @@ class ReduceSlices {
     });
   }
 
-  /// Whose partial results a counter of arrivals counts; `none`: everybody's.
+  /// The rank whose partial results an arrival counter counts; `none`: all of them.
   std::int32_t source_of(std::int32_t arrival) const {
     return strategy_ == Strategy::copy ? SliceLayout::peer_at(arrival, builder_.rank()) : none;
   }
@@ -212,7 +213,8 @@ class ReduceSlices {
                           .raises = {arrived}});
   }
 
-  // Group by group for all owners, so that only the last of the own groups waits for what is sent last.
+  // One group of every owner, then the next group: only the last of the own groups waits for what is sent
+  // last.
   void send_round(std::size_t round) {
     for (std::size_t group = 0; group < layout_.most_groups(round); ++group) {
       for (int distance = 1; distance < builder_.ranks(); ++distance) {
@@ -222,7 +224,7 @@ class ReduceSlices {
     }
   }
 
-  // Sends to the rank `distance` ahead and receives from the one as far behind.
+  // Sends to the rank `distance` places after this one and receives from the rank as many places before it.
   void exchange_partials(std::size_t round, std::size_t group, int distance) {
     const std::int32_t owner = builder_.neighbour(distance);
     const std::int32_t source = builder_.neighbour(-distance);
@@ -264,7 +266,7 @@ class ReduceSlices {
     }
   }
 
-  /// The counter that is reached when a group's partial results are there from all peers.
+  /// The counter that is reached when a group's partial results have arrived from all peers.
   std::int32_t arrived_from_all(const Owned& own, std::size_t index, std::int32_t group) {
     const std::int32_t first = layout_.first_arrival(own, index);
     if (layout_.arrivals() == 1) return first;
@@ -276,8 +278,8 @@ class ReduceSlices {
     return all;
   }
 
-  /// The own rows of the sum are computed by the tiles of `area`; with `gather_` they also go to every peer.
-  /// For p2p the sends are left in `message`.
+  /// Appends the tiles of `area`, this rank's rows of the sum; with `gather_`, also what sends them to all
+  /// peers. For p2p the sends are only added to `message`.
   void pass_on(Tile area, Message& message) {
     if (!gather_) {
       builder_.add_tiles({area});
@@ -329,7 +331,7 @@ class ReduceSlices {
   PlanBuilder& builder_;
   SliceLayout layout_;
   Strategy strategy_;
-  bool pushes_;  // else by exchanges
+  bool pushes_;  // to peers; otherwise by exchanges
   bool gather_;
   Range all_cols_;
   std::vector<std::int32_t> gates_;  // [peer], strategy store
@@ -340,8 +342,8 @@ class ReduceSlices {
 }  // namespace
 
 void plan_reduce_slices(PlanBuilder& builder, std::vector<std::vector<Range>> slices, bool gather) {
-  // There may be more rounds than row blocks; an empty one would bring the own slices before and behind it
-  // together.
+  // There may be more rounds than row blocks. An empty round would put the own slices before and after it
+  // next to each other.
   std::erase_if(slices, [](const std::vector<Range>& round) {
     return std::ranges::all_of(round, [](const Range& rows) { return rows.count == 0; });
   });

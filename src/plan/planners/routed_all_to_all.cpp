@@ -12,7 +12,7 @@ namespace flashoverlap {
 
 namespace {
 
-/// Rows that a source sends to each target with each group.
+/// The number of rows that a source sends to each target in each group.
 class GroupCounts {
  public:
   GroupCounts(std::size_t groups, std::int32_t ranks)
@@ -25,7 +25,7 @@ class GroupCounts {
   std::vector<std::vector<std::int32_t>> counts_;
 };
 
-/// Pools of one group, one for each target in rank order: the next free row of each.
+/// The first rows of one group's pools of rows, one pool for each target in rank order.
 std::vector<std::int32_t> pool_starts(GroupCounts& counts, std::size_t group, std::int32_t first,
                                       std::int32_t ranks) {
   std::vector<std::int32_t> starts;
@@ -36,8 +36,8 @@ std::vector<std::int32_t> pool_starts(GroupCounts& counts, std::size_t group, st
   return starts;
 }
 
-/// Rows of full width, in row order; a tile's rows are scattered to their pools (or straight to their
-/// targets) by the row map. Every group goes to all targets, so the last one's transfers are not hidden.
+/// Groups are row blocks over all columns. The row map scatters a tile's rows to the pools, or directly to
+/// their targets. Every group goes to all targets, so the transfers of the last one are not hidden.
 class RoutedRows {
  public:
   RoutedRows(PlanBuilder& builder, const RowRoutes& routes)
@@ -89,8 +89,7 @@ class RoutedRows {
     return arrivals;
   }
 
-  // A tile of `store` writes to several ranks at once and waits for one counter: all its peers' credits
-  // together.
+  // With `store` a tile writes to several ranks but can wait for one counter only: the gate for all credits.
   void exchange_credits() {
     builder_.give_credits([&](std::int32_t peer) { return total(peer, builder_.rank()) > 0; });
     if (strategy_ != Strategy::store) return;
@@ -193,8 +192,8 @@ void plan_routed_rows(PlanBuilder& builder, const RowRoutes& routes) {
 
 namespace {
 
-/// Sub-tokens (one row of one tile) in the order of computation, one pool per target and group. The receiver
-/// finds its rows again by walking the senders' order.
+/// Sub-tokens (one row of one tile) in the order of computation, in one pool for each target and group. The
+/// receiver follows the senders' order to find its rows.
 class SubTokens {
  public:
   SubTokens(PlanBuilder& builder, const RowRoutes& routes)
@@ -230,7 +229,8 @@ class SubTokens {
     std::int32_t out_row;  ///< of the target's natural result
   };
 
-  // Tiles of one row block have the same pieces; with heads, a tile is one piece, and its column says whose.
+  // The tiles of a row block have the same pieces. By heads a tile is one piece, and its column decides for
+  // whom.
   void find_pieces(const RowRoutes& routes) {
     const auto m = static_cast<std::int32_t>(builder_.problem().m);
     const std::int32_t block = entry_rows(builder_.schedule());
@@ -250,7 +250,7 @@ class SubTokens {
     }
   }
 
-  /// Rows that always stay together in this rank's result: every piece begins at a multiple of them.
+  /// The largest number of rows such that every piece of this rank's result begins at a multiple of it.
   std::int32_t block_rows() const {
     std::int32_t rows = entry_rows(builder_.schedule());
     for (const auto& blocks : pieces_) {

@@ -4,13 +4,13 @@
 
 namespace flashoverlap {
 
-// What the `tiled` layouts share: tile entries in an order of their own, and the table that finds them again.
+// For `tiled` layouts: tile entries in raster order, and the table that says where they are stored.
 
-/// All entries of C in raster order, nothing but their place in C and their operands filled in. Entries never
-/// cross a multiple of `col_period` columns.
+/// All entries of C in raster order, with their place in C and their operands only. No entry crosses a
+/// multiple of `col_period` columns.
 std::vector<Tile> raster_order(const PlanBuilder& builder, std::int32_t col_period = 0);
 
-/// Columns of a buffer that holds tiles below each other.
+/// Columns of a buffer that holds tiles one below the other.
 std::int32_t tile_pitch(const Schedule& schedule, std::int64_t cols);
 
 /// An empty table for a result of `shape` in blocks of `block_rows` rows and one tile's columns.

@@ -59,11 +59,11 @@ class AbstractRun {
       const Rank& rank = state(plan.rank);
       if (!tiles_done(plan.rank)) {
         const Tile& tile = plan.tiles[rank.next_tile];
-        findings.add(Violation::deadlock, "rank {}'s tile {} waits for ever: {}", plan.rank, rank.next_tile,
+        findings.add(Violation::deadlock, "rank {}'s tile {} waits forever: {}", plan.rank, rank.next_tile,
                      progress_of(plan, first_missing(plan, tile)));
       }
       if (!messages_done(plan.rank)) {
-        findings.add(Violation::deadlock, "{} waits for ever: {}",
+        findings.add(Violation::deadlock, "{} waits forever: {}",
                      describe({plan.rank, static_cast<std::int32_t>(rank.next_message)}, plans_),
                      obstacle(plan, rank));
       }
@@ -99,9 +99,9 @@ class AbstractRun {
     std::vector<std::int32_t> waiting_tiles{};
   };
 
-  /// What the tiles know that wait for the same counters.
+  /// What tiles that wait for the same counters can rely on.
   struct TileKnowledge {
-    std::vector<Knowledge> operands;  // when it reads its operands, by parts of k (see `Plan::wait_depth`)
+    std::vector<Knowledge> operands;  // when a tile reads its operands, for each part of k
     Knowledge knowledge;              // when it stores its result
     std::size_t number;
   };
@@ -112,7 +112,7 @@ class AbstractRun {
     bool begun = false;  // the next message has passed its waits
     std::size_t open_transfers = 0;
     Knowledge stream;  // after the last message, or of the one that has begun
-    Knowledge start;   // of the stream, when the exchange that has begun did
+    Knowledge start;   // the stream's, when the exchange that has begun did
     Knowledge copies;  // after the last copy to a peer
     Knowledge tiles;   // of all tiles
     std::map<std::pair<std::int32_t, std::int32_t>, TileKnowledge>
@@ -172,7 +172,7 @@ class AbstractRun {
     return mine.tile_knowledge.emplace(key, std::move(known)).first->second;
   }
 
-  // Raisers with the same number know the same, so the second one adds nothing.
+  // Raisers with the same number have the same knowledge, so the first of them is enough.
   void raise(std::int32_t raiser, const Raise& raise, std::int32_t times, const Knowledge& knowledge,
              std::size_t number) {
     const std::size_t id = numbers_.of(raise.rank, raise.counter);
@@ -243,19 +243,19 @@ class AbstractRun {
     }
   }
 
-  // What goes on beside the stream knows what that does, which learns nothing from it.
+  // A concurrent copy knows what its stream knows, but the stream does not learn when the copy ends.
   void copy(std::int32_t rank, const Message& message) {
     Rank& mine = state(rank);
-    const bool beside = goes_on_beside(plan_of(rank), message);
-    if (beside) mine.copies.merge(mine.stream);
-    Knowledge& knowledge = beside ? mine.copies : mine.stream;
+    const bool concurrent = runs_concurrently(plan_of(rank), message);
+    if (concurrent) mine.copies.merge(mine.stream);
+    Knowledge& knowledge = concurrent ? mine.copies : mine.stream;
     memory_.run_copy(rank, static_cast<std::int32_t>(mine.next_message), knowledge);
     complete(rank, knowledge);
   }
 
-  // A transfer happens as soon as both its sides have begun; a message is over when all its transfers are.
-  // Only the receiver learns from it, as a send may end before its receive begins; and only for what comes
-  // behind the message, whose transfers go on side by side.
+  // A transfer happens as soon as both sides have begun; a message is over when all its transfers are. Only
+  // the receiver learns from it, as a send may end before its receive begins. What it learns holds for the
+  // messages after this one only, as the transfers of one message are concurrent.
   void begin_exchange(std::int32_t rank) {
     Rank& mine = state(rank);
     const auto& transfers = matching_.transfers_of[static_cast<std::size_t>(rank)][mine.next_message];
@@ -303,7 +303,7 @@ class AbstractRun {
   void complete(std::int32_t rank, Knowledge& knowledge) {
     Rank& mine = state(rank);
     const Message& message = plan_of(rank).messages[mine.next_message];
-    knowledge.learn_message(rank, goes_on_beside(plan_of(rank), message),
+    knowledge.learn_message(rank, runs_concurrently(plan_of(rank), message),
                             static_cast<std::int32_t>(mine.next_message));
     ++raisers_;
     for (const Raise& raised : message.raises) raise(rank, raised, 1, knowledge, raisers_);
@@ -318,11 +318,11 @@ class AbstractRun {
 
   std::string obstacle(const Plan& plan, const Rank& rank) {
     const Message& message = plan.messages[rank.next_message];
-    if (rank.begun) return "its partners never begin theirs";
+    if (rank.begun) return "the other ranks never reach their part of it";
     for (const Wait& wait : message.waits) {
       if (!reached(plan.rank, wait.counter)) return progress_of(plan, wait.counter);
     }
-    return "the rank's tiles never end";
+    return "the rank's tiles are never all done";
   }
 
   std::span<const Plan> plans_;

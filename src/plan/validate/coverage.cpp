@@ -7,8 +7,8 @@ namespace flashoverlap {
 
 namespace {
 
-/// Two tiles of a plan that overlap, found by sweeping over the rows with the tiles of the current row
-/// ordered by column.
+/// Two tiles of a plan that overlap; null if there are none. Sweeps over the rows with the tiles at the
+/// current row sorted by column.
 const Tile* find_overlap(const Plan& plan, const Tile*& other) {
   struct Edge {
     std::int32_t row;

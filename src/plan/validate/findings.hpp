@@ -10,7 +10,7 @@
 
 namespace flashoverlap {
 
-/// What the passes of the validator have found, up to a limit.
+/// The findings of the validator's passes, up to a limit.
 class Findings {
  public:
   explicit Findings(std::size_t limit) : limit_(limit) {}
@@ -29,11 +29,11 @@ class Findings {
   std::vector<Finding> findings_;
 };
 
-// The passes of the validator, in order; each may rely on what the ones before it have shown.
+// The validator's passes, in order. Each relies on those before it.
 void find_structure_violations(std::span<const Plan> plans, Findings& findings);
 void find_coverage_violations(std::span<const Plan> plans, Findings& findings);
 void find_counter_violations(std::span<const Plan> plans, Findings& findings);
-/// Rows that the plans say they deliver against those that the problem asks for.
+/// Compares the rows that the plans say they deliver with those that the problem asks for.
 void find_origin_violations(std::span<const Plan> plans, Findings& findings);
 
 }  // namespace flashoverlap

@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::size_t max_cells = 200'000'000;
 
-/// Positions at which an extent is cut, sorted. What is added counts from the next `settle` on.
+/// Positions at which an extent is cut, sorted. Added positions take effect with the next `settle`.
 class CutList {
  public:
   void add(std::int32_t position) { added_.push_back(position); }
 
-  /// Tiles name the same columns again and again: settles before the list grows out of proportion.
+  /// Settles if the list has become long, as tiles add the same columns many times.
   void keep_short() {
     if (added_.size() > 1024 && added_.size() > 2 * positions_.size()) settle();
   }
@@ -33,7 +33,7 @@ class CutList {
     added_.clear();
   }
 
-  /// The cuts in [first, first + count], as far as they are settled.
+  /// The settled cuts in [first, first + count].
   std::span<const std::int32_t> within(std::int32_t first, std::int32_t count) const {
     const auto begin = std::lower_bound(positions_.begin(), positions_.end(), first);
     const auto end = std::upper_bound(begin, positions_.end(), first + count);
@@ -46,8 +46,8 @@ class CutList {
   std::vector<std::int32_t> added_;
 };
 
-/// Cuts of all buffers: rows for each buffer by itself, columns for all buffers of one width together, as
-/// rows are only ever moved whole.
+/// The cuts of all buffers: of rows for each buffer, of columns for all buffers of the same width together,
+/// since messages move rows between them.
 class Cuts {
  public:
   explicit Cuts(std::span<const Plan> plans) : plans_(plans) {
@@ -84,8 +84,7 @@ class Cuts {
     for (auto& [width, cuts] : columns_) cuts.settle();
   }
 
-  /// Carries cuts from one region to another and back; whether there was one to carry. Both lists must be
-  /// settled.
+  /// Gives both regions of a link the same cuts. Whether any was missing. Both lists must be settled.
   bool share(const RowLink& link) {
     CutList& source = rows(link.from_rank, link.from.buffer);
     CutList& target = rows(link.to_rank, link.to.buffer);
@@ -124,7 +123,7 @@ class Cuts {
     cut_columns(plan.buffer(BufferRole::inbox).cols, tile.col, tile.cols);
   }
 
-  /// At the columns of an operand that are waited for, or moved, by themselves.
+  /// At columns where a tile waits for the next part of k, or where a message's columns begin or end.
   void cut_parts(const Plan& plan) {
     const auto k = static_cast<std::int32_t>(plan.problem.k);
     if (plan.wait_depth != none) {

@@ -11,13 +11,13 @@
 
 namespace flashoverlap {
 
-/// Rows × columns of one buffer of one rank, cut so finely that no access of any plan covers part of a cell.
+/// One buffer of one rank, divided into cells so that every access of any plan covers whole cells.
 class Grid {
  public:
   enum class Content : std::uint8_t { garbage, operand_a, operand_b, partial };
 
-  /// What a cell holds: rows of an operand of one rank, or a part of C summed over `ranks`, from (row, col)
-  /// on.
+  /// What a cell holds: a part of an operand of one rank, or of C summed over `ranks` (a bit for each), from
+  /// (row, col) on.
   struct Value {
     std::uint64_t ranks = 0;
     std::int32_t row = 0;
@@ -35,7 +35,7 @@ class Grid {
   Grid() : Grid({0}, {0}) {}
   Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts);
 
-  /// The band of rows that begins at `row`, the column of cells that begins at `col`: both must be cuts.
+  /// The row of cells that begins at `row`, and the column of cells that begins at `col`. Both must be cuts.
   std::size_t band(std::int32_t row) const { return position(row_cuts_, row); }
   std::size_t column(std::int32_t col) const { return position(col_cuts_, col); }
   std::int32_t first_row(std::size_t band) const { return row_cuts_[band]; }
@@ -52,7 +52,7 @@ class Grid {
   std::vector<Cell> cells_;
 };
 
-/// Rows of one region that become rows of another, in order.
+/// A region whose rows become the rows of another, in order.
 struct RowLink {
   std::int32_t from_rank;
   std::int32_t to_rank;
@@ -62,12 +62,12 @@ struct RowLink {
 
 using RankGrids = std::array<Grid, buffer_count>;  // by role
 
-/// The grids of all ranks' buffers. Regions that are linked are cut alike. Throws `InvalidPlan` where memory
-/// for the cells would be out of all proportion.
+/// The grids of all ranks' buffers. Linked regions have the same cuts. Throws `InvalidPlan` if there would be
+/// too many cells for memory.
 std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links);
 
-/// Calls visit(first row of the tile, target rank, row of the buffer, rows) for each piece of a tile that is
-/// stored in one piece. `every_rank` is passed on as it is.
+/// Calls visit(first row in the tile, target rank, row of the buffer, rows) for each run of a tile's rows
+/// that is stored contiguously. The target rank may be `every_rank`.
 template <typename Visit>
 void for_each_stored_piece(const Plan& plan, const Tile& tile, Visit&& visit) {
   if (tile.row_map == none) {

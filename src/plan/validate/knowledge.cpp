@@ -32,8 +32,8 @@ void Knowledge::learn_begun(std::int32_t rank) {
   done = std::max(done, 0);
 }
 
-void Knowledge::learn_message(std::int32_t rank, bool beside, std::int32_t index) {
-  std::int32_t& done = messages_[place(rank, beside)];
+void Knowledge::learn_message(std::int32_t rank, bool concurrent, std::int32_t index) {
+  std::int32_t& done = messages_[place(rank, concurrent)];
   done = std::max(done, index + 1);
 }
 
@@ -43,7 +43,7 @@ bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Pl
   const Plan& plan = plans[static_cast<std::size_t>(event.rank)];
   const auto index = static_cast<std::size_t>(event.index);
   if (!event.is_tile)
-    return knowledge.message_done(event.rank, goes_on_beside(plan, plan.messages[index]), event.index);
+    return knowledge.message_done(event.rank, runs_concurrently(plan, plan.messages[index]), event.index);
   if (knowledge.all_tiles_done(event.rank)) return true;
   const Raise& raise = plan.tiles[index].raise;
   return raise.rank != none && knowledge.counter_reached(numbers.of(raise.rank, raise.counter));

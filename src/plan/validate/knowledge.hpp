@@ -15,7 +15,7 @@ struct Event {
   bool is_tile = false;
 };
 
-/// Numbers all counters of all ranks.
+/// Numbers the counters of all ranks consecutively.
 class CounterNumbers {
  public:
   explicit CounterNumbers(std::span<const Plan> plans);
@@ -28,8 +28,7 @@ class CounterNumbers {
   std::vector<std::size_t> first_;
 };
 
-/// What is certain to have happened, whatever the timing: the happened-before relation, as seen from one
-/// event.
+/// What has certainly happened before one event, whatever the timing: the happens-before relation.
 class Knowledge {
  public:
   Knowledge(std::size_t ranks, std::size_t counters);
@@ -37,33 +36,34 @@ class Knowledge {
   void merge(const Knowledge& other);
 
   void learn_begun(std::int32_t rank);
-  /// That a message is done, and with it those before it on the same of the rank's two streams.
-  void learn_message(std::int32_t rank, bool beside, std::int32_t index);
+  /// That a message is done, and so are those before it on the same stream; `concurrent` is the second
+  /// stream.
+  void learn_message(std::int32_t rank, bool concurrent, std::int32_t index);
   void learn_counter(std::size_t number) { counters_[number / 64] |= std::uint64_t{1} << number % 64; }
   void learn_all_tiles(std::int32_t rank) { all_tiles_ |= std::uint64_t{1} << rank; }
 
   bool begun(std::int32_t rank) const { return done(rank, false) >= 0; }
-  bool message_done(std::int32_t rank, bool beside, std::int32_t index) const {
-    return done(rank, beside) > index;
+  bool message_done(std::int32_t rank, bool concurrent, std::int32_t index) const {
+    return done(rank, concurrent) > index;
   }
   bool counter_reached(std::size_t number) const { return counters_[number / 64] >> number % 64 & 1; }
   bool all_tiles_done(std::int32_t rank) const { return all_tiles_ >> rank & 1; }
 
  private:
-  static std::size_t place(std::int32_t rank, bool beside) {
-    return 2 * static_cast<std::size_t>(rank) + (beside ? 1 : 0);
+  static std::size_t place(std::int32_t rank, bool concurrent) {
+    return 2 * static_cast<std::size_t>(rank) + (concurrent ? 1 : 0);
   }
-  std::int32_t done(std::int32_t rank, bool beside) const { return messages_[place(rank, beside)]; }
+  std::int32_t done(std::int32_t rank, bool concurrent) const { return messages_[place(rank, concurrent)]; }
 
-  /// [rank, stream] place in the message list behind the last that is done; -1: not known to have begun
+  /// [rank, stream] index after the last message that is done; -1: the run has perhaps not begun
   std::vector<std::int32_t> messages_;
-  std::vector<std::uint64_t> counters_;  // a bit for each counter that has been reached
-  std::uint64_t all_tiles_ = 0;          // a bit for each rank
+  std::vector<std::uint64_t> counters_;  // one bit for each counter: it has reached its target
+  std::uint64_t all_tiles_ = 0;          // one bit for each rank
   static_assert(max_ranks <= 64);
 };
 
-/// Whether `event` is certain to be over for somebody who has `knowledge`. A tile is known through the
-/// counter it raised.
+/// Whether `event` is certainly over, given `knowledge`. A tile is known to be done by the counter that it
+/// raises.
 bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Plan> plans,
               const CounterNumbers& numbers);
 

@@ -7,7 +7,7 @@ namespace flashoverlap {
 
 namespace {
 
-/// Rows that a natural result must have.
+/// The rows that the result must have in natural order.
 std::vector<RowOrigin> natural_origins(const Problem& problem, std::int32_t rank) {
   const auto rows = static_cast<std::int32_t>(gemm_shape(problem, rank).rows);
   switch (problem.operation) {
@@ -38,7 +38,7 @@ std::vector<RowOrigin> natural_origins(const Problem& problem, std::int32_t rank
   return origins;
 }
 
-/// Adjacent runs joined and empty ones dropped, so that equal rows compare equal.
+/// Joins adjacent runs and drops empty ones, so that the same rows compare equal.
 std::vector<RowOrigin> joined(const std::vector<RowOrigin>& origins) {
   std::vector<RowOrigin> runs;
   for (const RowOrigin& origin : origins) {
@@ -53,7 +53,7 @@ std::vector<RowOrigin> joined(const std::vector<RowOrigin>& origins) {
   return runs;
 }
 
-// A tiled ReduceScatter chooses which rows a rank keeps; together the ranks must keep every row once.
+// A tiled ReduceScatter may choose which rows each rank keeps, but every row must be kept exactly once.
 void check_shared_out(std::span<const Plan> plans, Findings& findings) {
   std::vector<RowOrigin> kept;
   for (const Plan& plan : plans)
@@ -62,7 +62,7 @@ void check_shared_out(std::span<const Plan> plans, Findings& findings) {
   const std::vector<RowOrigin> runs = joined(kept);
   const RowOrigin all{none, 0, static_cast<std::int32_t>(plans[0].problem.m), 0};
   if (runs != std::vector{all}) {
-    findings.add(Violation::wrong_value, "the rows that the ranks say they keep are not each row of C once");
+    findings.add(Violation::wrong_value, "the ranks' output rows are not every row of C exactly once");
   }
 }
 

@@ -11,7 +11,7 @@ namespace flashoverlap {
 
 namespace {
 
-/// One plan's indices, regions and shapes against its own buffers and those of its peers.
+/// Checks one plan's indices, regions and shapes against its buffers and those of its peers.
 class StructureCheck {
  public:
   StructureCheck(std::span<const Plan> plans, const Plan& plan, Findings& findings)
@@ -57,7 +57,7 @@ class StructureCheck {
       constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
       if (!within(0, buffer.rows, most) || !within(0, buffer.cols, most) ||
           (buffer.rows > 0 && buffer.cols == 0)) {
-        report("buffer {}: {} x {} is no shape", name(static_cast<BufferRole>(role)), buffer.rows,
+        report("buffer {}: {} x {} is not a shape", name(static_cast<BufferRole>(role)), buffer.rows,
                buffer.cols);
       }
     }
@@ -106,7 +106,7 @@ class StructureCheck {
     const auto fail = [&](std::string_view rule) { report("tile {}: {}", index, rule); };
     if (tile.rows < 1 || tile.rows > entry_rows(plan_.schedule) || tile.cols < 1 ||
         tile.cols > plan_.schedule.tile_cols) {
-      return fail("its extent is not that of a tile");
+      return fail("its size is not that of a tile");
     }
     if (!within(tile.row, tile.rows, gemm_.rows) || !within(tile.col, tile.cols, gemm_.cols))
       return fail("it lies outside C");
@@ -155,7 +155,7 @@ class StructureCheck {
     if (tile.row_map != none && !within(tile.row_map, tile.rows, std::ssize(plan_.row_map)))
       return fail("its row map is too short");
     if (tile.part_rows != none && (tile.part_rows < 1 || tile.part_stride < 0))
-      return fail("its parts are of no size");
+      return fail("its parts have no size");
     if (tile.part_rows != none &&
         tile.store_row + std::int64_t{(tile.rows - 1) / tile.part_rows} * tile.part_stride + tile.part_rows >
             std::numeric_limits<std::int32_t>::max()) {
@@ -209,7 +209,7 @@ class StructureCheck {
     if (message.kind == MessageKind::exchange) return check_parts(message, fail);
     if (!copies && message.peer != none) return fail("only copy and store have a peer");
     if (!copies && (message.col != 0 || message.cols != none))
-      return fail("only copy and store move some of the columns");
+      return fail("only copy and store can move some of the columns");
     if (!moves && (message.source != Region{} || message.destination != Region{}))
       return fail("it moves no data");
     if (copies && !is_rank(message.peer)) return fail(fmt::format("rank {} does not exist", message.peer));
@@ -264,14 +264,14 @@ class StructureCheck {
       rows += origin.rows;
     }
     if (rows != output.rows)
-      return report("output: the origins are of {} rows, the result has {}", rows, output.rows);
+      return report("output: the origins have {} rows, the result has {}", rows, output.rows);
     const Reorder& reorder = output.reorder;
     if (plan_.schedule.layout == Layout::natural) {
       if (reorder != Reorder{}) report("output: a natural result has no reorder");
       return;
     }
     if (reorder.block_rows < 1 || reorder.block_cols < 1)
-      return report("output: the reorder's blocks are of no size");
+      return report("output: the reorder's blocks have no size");
     const std::int64_t column_blocks = divide_up(output.cols, reorder.block_cols);
     const std::int64_t row_blocks = divide_up(output.rows, reorder.block_rows);
     if (std::ssize(reorder.first_row) != row_blocks * column_blocks) {
@@ -315,7 +315,7 @@ bool belong_together(std::span<const Plan> plans, Findings& findings) {
   }
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
     if (plans[rank].rank != static_cast<std::int32_t>(rank)) {
-      findings.add(Violation::structure, "plan {} is that of rank {}", rank, plans[rank].rank);
+      findings.add(Violation::structure, "plan {} is for rank {}", rank, plans[rank].rank);
     }
     if (plans[rank].problem != problem || plans[rank].schedule != schedule) {
       findings.add(Violation::structure, "ranks 0 and {} have plans for different problems or schedules",

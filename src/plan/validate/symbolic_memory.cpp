@@ -146,7 +146,7 @@ void SymbolicMemory::read(Cell& cell, const Event& reader, const Knowledge& know
     findings_.add(Violation::race, "{} reads {}, which {} may not have written yet", describe(reader, plans_),
                   place(rank, buffer, row), describe(cell.writer, plans_));
   } else if (reader.is_tile && cell.value.content == Content::garbage) {
-    // Messages may: columns of a ragged tile that nobody has written travel with the others.
+    // Messages may: they also move the columns next to a ragged tile that nobody has written.
     findings_.add(Violation::race, "{} reads {}, which may not be written yet", describe(reader, plans_),
                   place(rank, buffer, row));
   }
@@ -199,7 +199,7 @@ void SymbolicMemory::check_operand(std::int32_t rank, std::int32_t index, const 
   const std::int32_t count = is_a ? tile.rows : tile.cols;
   const auto& runs = is_a ? a_runs_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(block)]
                           : b_runs_[static_cast<std::size_t>(rank)];
-  // The caller's operands are never written, so nobody need know who reads them.
+  // The caller's operands are never written, so who reads them does not matter.
   const bool remember = buffer == BufferRole::gathered;
   const auto expected = [&](std::int32_t position) {
     const auto after =
@@ -249,9 +249,10 @@ std::uint64_t SymbolicMemory::add_partials(std::int32_t rank, std::int32_t index
         const Value expected{bit(source), tile.row + inbox.first_row(band) - row, inbox.first_col(column),
                              Content::partial};
         if (cell.value == expected || cell.value.content == Content::garbage) continue;
-        findings_.add(Violation::wrong_value,
-                      "rank {}'s tile {} adds {}, which does not hold rank {}'s part of rows {} on", rank,
-                      index, place(rank, BufferRole::inbox, inbox.first_row(band)), source, expected.row);
+        findings_.add(
+            Violation::wrong_value,
+            "rank {}'s tile {} adds {}, which does not hold rank {}'s partial result from row {} on", rank,
+            index, place(rank, BufferRole::inbox, inbox.first_row(band)), source, expected.row);
       }
     }
     ranks |= bit(source);
@@ -359,7 +360,7 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
     }
   }
 
-  std::size_t next = 0;  // reduce_scatter goes on where the rank before ended
+  std::size_t next = 0;  // reduce_scatter continues where the rank before ended
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Region& destination = message_of(rank).destination;
     const auto owner = static_cast<std::int32_t>(rank);

@@ -10,26 +10,26 @@
 
 namespace flashoverlap {
 
-/// The memory of all ranks, each cell knowing what it holds, who wrote it and who has read it since. Replays
-/// the events in an order in which they can happen and finds accesses that another order would turn round
-/// (race), writes to ranks that may not have begun (credit), and values that are not what the problem asks
-/// for (wrong_value).
+/// The memory of all ranks. Each cell records what it holds, who wrote it and who has read it since. Replays
+/// the events in one possible order and finds accesses that could also happen in the other order (race),
+/// writes to ranks that may not have begun (credit), and values that are not what the problem asks for
+/// (wrong_value).
 class SymbolicMemory {
  public:
   SymbolicMemory(std::span<const Plan> plans, const Matching& matching, const CounterNumbers& numbers,
                  Findings& findings);
 
-  /// `operands`: what the tile knows when it reads its operands, for each part of k; `knowledge`: when it
-  /// adds partials and stores.
+  /// `operands`: what is known when the tile reads its operands, for each part of k; `knowledge`: when it
+  /// adds partial results and stores.
   void run_tile(std::int32_t rank, std::int32_t index, std::span<const Knowledge> operands,
                 const Knowledge& knowledge);
   void run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge);
   void run_transfer(const Transfer& transfer, const Knowledge& source, const Knowledge& target);
-  /// `members[rank]` is the message of each rank, `starts[rank]` what it knows when it begins, `together` the
+  /// `members[rank]`: the rank's message; `starts[rank]`: what is known when it begins; `together`: the
   /// union.
   void run_collective(std::span<const std::int32_t> members, std::span<const Knowledge> starts,
                       const Knowledge& together);
-  /// `ends[rank]`: what each rank knows when its run is over.
+  /// `ends[rank]`: what is known when the rank's run is over.
   void check_end(std::span<const Knowledge> ends);
 
  private:
@@ -37,8 +37,8 @@ class SymbolicMemory {
   using Value = Grid::Value;
   using Content = Grid::Content;
 
-  /// Rows of C or of a shard that an operand's rows are: [first, first + rows) of the operand are rows of
-  /// `rank` from `row` on.
+  /// What the operand of the GEMM must hold: its rows [first, first + rows) are rows of `rank`'s A or B from
+  /// `row` on.
   struct OperandRun {
     std::int32_t first;
     std::int32_t rows;
@@ -71,7 +71,7 @@ class SymbolicMemory {
   void store_tile(std::int32_t rank, std::int32_t index, const Tile& tile, std::uint64_t ranks,
                   const Knowledge& knowledge);
 
-  /// Of all columns, or of those that `moving` moves.
+  /// Visits the cells of all columns, or of those that `moving` moves.
   template <typename Visit>
   void for_each_cell(std::int32_t rank, const Region& region, const Message* moving, Visit&& visit);
 
@@ -83,7 +83,7 @@ class SymbolicMemory {
   void move(const Region& from, std::int32_t from_rank, const Event& reader,
             const Knowledge& reader_knowledge, const Region& to, std::int32_t to_rank, const Event& writer,
             const Knowledge& writer_knowledge, const Message* moving = nullptr);
-  /// The sum of what several cells hold; garbage if one of them is.
+  /// The sum of several cells; garbage if one of them is.
   Value sum(std::span<Cell* const> cells, std::int32_t rank, std::int32_t index);
   void check_output(std::int32_t rank, std::int64_t out_row, std::int32_t rows, std::int32_t col,
                     std::int32_t cols, std::int32_t buffer_row);

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// Two ranks whose plans use every key of the format. Well-formed, but no plans that could run.
+/// Plans of two ranks that use every key of the format. They are well-formed but could not run.
 std::vector<Plan> every_key() {
   Plan plan;
   plan.problem = {.operation = Operation::gemm_all_to_all, .m = 2, .n = 5, .k = 6, .ranks = 2};
@@ -122,7 +122,7 @@ TEST(PlanJson, PlannedProblemsSurvive) {
   }
 }
 
-// tests/fuzz/make_corpus.sh writes them anew when the format changes.
+// When the format changes, tests/fuzz/make_corpus.sh writes them again.
 TEST(PlanJson, FuzzSeedsAreRightPlans) {
   int seeds = 0;
   for (const auto& entry : std::filesystem::directory_iterator(FLASHOVERLAP_FUZZ_CORPUS)) {
@@ -167,7 +167,7 @@ TEST(PlanJson, NamesThePathTheValueAndTheRule) {
   EXPECT_EQ(refused("/plans", json::array()), "plans = array of 0: must hold one plan for each of 2 ranks");
 }
 
-/// Documents that break one rule each, and the paths that a refusal of them may name.
+/// Documents that break one rule each, and the paths that the error may name.
 class Malformed {
  public:
   struct Case {
@@ -225,7 +225,8 @@ class Malformed {
     }
   }
 
-  /// Every value of another type, and integers that are none or too small or large for any field.
+  /// Replaces a value by values of other types, and by numbers that are no integers or out of every field's
+  /// range.
   void replace(json& value, const std::string& path) {
     const json original = value;
     std::vector<json> others{nullptr, "text", 1.5, 1e40, -3, -9.2e18, 18446744073709551615u};

@@ -250,7 +250,7 @@ std::vector<int> row_blocks_in_order(const Plan& plan) {
   return blocks;
 }
 
-TEST(Planner, RoundsOfAllReduceSumOneRoundBehindTheNextOnesPartials) {
+TEST(Planner, RoundsOfAllReduceAreSummedAfterTheNextRoundsPartialsAreSent) {
   const Problem problem{.m = 6 * 128, .n = 256, .k = 64, .ranks = 2};
   const auto blocks = [&](Strategy strategy) {
     return row_blocks_in_order(make_plan(problem, {.strategy = strategy, .rounds = 3}, 0));
@@ -282,7 +282,7 @@ TEST(Planner, EveryRankSumsAsMuchHoweverManyRoundsAreAskedFor) {
   }
 }
 
-TEST(Planner, OwnTilesLieBetweenThoseThatAreStoredToPeers) {
+TEST(Planner, OwnTilesAreComputedBetweenThoseThatAreStoredToPeers) {
   const Problem problem{
       .operation = Operation::gemm_reduce_scatter, .m = 4 * 4 * 128, .n = 256, .k = 64, .ranks = 4};
   const Schedule schedule{.strategy = Strategy::store, .rounds = 2};
@@ -376,7 +376,7 @@ TEST(Planner, RefusesExtentsOutOfRange) {
   EXPECT_THAT(refusal({.m = 1 << 28, .n = 1 << 28, .k = 8}), HasSubstr("tile_rows x tile_cols"));
 }
 
-TEST(Planner, RefusesDestinationsThatMakeNoSense) {
+TEST(Planner, RefusesInvalidDestinations) {
   Problem problem{.operation = Operation::gemm_all_to_all, .m = 2, .n = 8, .k = 8, .ranks = 2};
   problem.destinations = {{0, 1}};
   EXPECT_THAT(refusal(problem), HasSubstr("destinations = 1 lists"));

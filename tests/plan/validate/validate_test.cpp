@@ -1,4 +1,4 @@
-// Every kind of fault is planted in plans that were right, and must be reported as what it is.
+// Puts every kind of fault into plans that were right and expects the violation that it is.
 #include "flashoverlap/validate.hpp"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ void expect_violation(const Plans& plans, Violation violation, const std::string
   EXPECT_THAT(findings[0].detail, HasSubstr(detail));
 }
 
-/// Plans that once passed.
+/// Wrong plans that the validator once accepted.
 Plans plans_of_file(const std::string& name) {
   std::ifstream file(FLASHOVERLAP_TEST_PLANS "/" + name);
   return plans_from_json(std::string(std::istreambuf_iterator<char>(file), {}));
@@ -80,7 +80,7 @@ Plans with_reversed_blocks(Plans plans) {
   return plans;
 }
 
-/// Which nothing but tiles of the own rank stores to `out`.
+/// Of operations and strategies where only the rank's own tiles store to `out`.
 std::vector<Plans> overlaps_without_a_planner() {
   using enum Strategy;
   std::vector<Plans> overlaps;
@@ -270,7 +270,7 @@ TEST(ValidateMatching, FindsASendWithoutAReceive) {
 }
 
 TEST(ValidateMatching, FindsTransfersInAnotherOrder) {
-  // Ranks 0 and 2 exchange two groups of different height; one side turns them round.
+  // Ranks 0 and 2 exchange two groups with different numbers of rows; one side swaps them.
   Problem problem{.operation = Operation::gemm_reduce_scatter, .m = 18, .n = 6, .k = 4, .ranks = 3};
   Plans plans =
       make_plans(problem, {.strategy = Strategy::p2p, .tile_rows = 4, .tile_cols = 6, .multiprocessors = 1});
@@ -287,14 +287,14 @@ TEST(ValidateDeadlock, FindsATileThatWaitsForWhatALaterTileMustSend) {
     std::stable_partition(plan.tiles.begin(), plan.tiles.end(),
                           [](const Tile& tile) { return tile.store_wait != none; });
   }
-  expect_violation(plans, Violation::deadlock, "rank 0's tile 0 waits for ever");
+  expect_violation(plans, Violation::deadlock, "rank 0's tile 0 waits forever");
 }
 
 TEST(ValidateDeadlock, FindsRanksThatMeetInDifferentOrder) {
   Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::p2p);
-  // The first exchange of rank 1 moves behind the one that passes its finished rows on.
+  // The first exchange of rank 1 moves after the one that sends its finished rows.
   std::rotate(plans[1].messages.begin(), plans[1].messages.begin() + 1, plans[1].messages.end() - 1);
-  expect_violation(plans, Violation::deadlock, "waits for ever");
+  expect_violation(plans, Violation::deadlock, "waits forever");
 }
 
 TEST(ValidateRace, FindsAMessageThatReadsRowsItsCounterDoesNotCover) {
@@ -337,7 +337,7 @@ TEST(ValidateRace, FindsPartsOfKThatArriveInAnotherOrderThanTheyAreRead) {
     for (Message& message : plan.messages) {
       if (message.kind == MessageKind::store) stores.push_back(&message);
     }
-    // The columns move, the counters that stand for them do not.
+    // The columns are swapped, the counters that stand for them are not.
     std::swap(stores.front()->col, stores.back()->col);
     std::swap(stores.front()->cols, stores.back()->cols);
   }
@@ -366,7 +366,7 @@ TEST(ValidateStructure, RefusesColumnsThatAMessageCannotMove) {
   expect_violation(plans, Violation::structure, "its columns lie outside the buffer");
   plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
   plans[0].messages[0].cols = 6;
-  expect_violation(plans, Violation::structure, "only copy and store move some of the columns");
+  expect_violation(plans, Violation::structure, "only copy and store can move some of the columns");
 }
 
 TEST(ValidateRace, FindsAddendsThatAreReadBeforeTheyHaveArrived) {
@@ -411,9 +411,9 @@ TEST(ValidateRace, FindsALateStoreIntoStaging) {
                    "when the rank's run is over");
 }
 
-TEST(ValidateRace, KnowsThatACopyToAPeerGoesOnBesideTheMessagesBehindIt) {
+TEST(ValidateRace, KnowsThatACopyToAPeerRunsConcurrentlyWithTheMessagesAfterIt) {
   Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
-  // The arrival is told by a message of its own instead of by the copy.
+  // A separate message raises the counter of the arrival, instead of the copy.
   const auto to_peer = std::ranges::find(plans[1].messages, MessageKind::copy, &Message::kind);
   const Message told{.kind = MessageKind::signal, .raises = std::exchange(to_peer->raises, {})};
   plans[1].messages.insert(to_peer + 1, told);
@@ -422,7 +422,7 @@ TEST(ValidateRace, KnowsThatACopyToAPeerGoesOnBesideTheMessagesBehindIt) {
 
 TEST(ValidateRace, KnowsThatCopiesToPeersFollowEachOther) {
   Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
-  // All that rank 1's copies bring is told by the last of them.
+  // The last copy of rank 1 raises all counters that its copies raised.
   Message* last = nullptr;
   std::vector<Raise> raises;
   for (Message& message : plans[1].messages) {
@@ -436,7 +436,7 @@ TEST(ValidateRace, KnowsThatCopiesToPeersFollowEachOther) {
 
 TEST(ValidateCredit, FindsAWriteToAPeerThatMayNotHaveBegun) {
   Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
-  // Nobody asks for rank 0's credit any more.
+  // No rank waits for rank 0's credit any more.
   plans[0].messages[0].raises.clear();
   for (Plan& plan : plans) {
     plan.counters[0].target = 0;
@@ -447,8 +447,8 @@ TEST(ValidateCredit, FindsAWriteToAPeerThatMayNotHaveBegun) {
 }
 
 TEST(ValidateCredit, FindsACreditThatANextRunCouldRaiseBeforeItIsReset) {
-  // Tiles that store into a peer wait for its credit itself, and it is reset when all tiles are done: the
-  // peer may by then have all it needs, begin its next run, and raise the credit again.
+  // Tiles that store into a peer wait for its credit itself, which is reset when all tiles are done. By then
+  // the peer may have all it needs, begin its next run and raise the credit again.
   Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::store);
   for (Plan& plan : plans) {
     for (Tile& tile : plan.tiles) {
@@ -491,7 +491,7 @@ TEST(ValidateValues, FindsRanksThatAddDifferentTiles) {
 
 TEST(ValidateValues, FindsPartialResultsInTheWrongOrder) {
   Plans plans = plans_for(Operation::gemm_reduce_scatter, Strategy::copy);
-  // Ranks 1 and 2 leave their parts in each other's place in rank 0's inbox.
+  // Ranks 1 and 2 store their partial results in each other's place in rank 0's inbox.
   Message& first = first_message(plans[1], MessageKind::copy);
   for (Message& message : plans[1].messages) {
     if (message.kind == MessageKind::copy && message.peer == 0) message.destination.row += 8;
