@@ -29,13 +29,5 @@ void grouping_costs_and_best_grouping(benchmark::State& state) {
 }
 BENCHMARK(grouping_costs_and_best_grouping)->Unit(benchmark::kMillisecond);
 
-void exhaustive_search_of_20_waves(benchmark::State& state) {
-  const Machine machine = preset("h200-nvlink");
-  GroupingCosts costs = grouping_costs(problem, schedule_on(machine), machine);
-  costs.waves = 20;
-  for (auto _ : state) benchmark::DoNotOptimize(best_grouping_exhaustive(costs));
-}
-BENCHMARK(exhaustive_search_of_20_waves)->Unit(benchmark::kMillisecond);
-
 }  // namespace
 }  // namespace flashoverlap

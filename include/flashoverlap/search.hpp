@@ -33,9 +33,6 @@ struct PredictedGrouping {
 /// group: the waves after it, and so the costs, depend on it if a schedule has `first_multiprocessors`.
 PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0);
 
-/// The same by trying all 2^(waves−1) partitions; throws `InvalidArgument` above 24 waves.
-PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs);
-
 /// Sizes of the first group to try where it has other multiprocessors: about 32 at most, from 1 to all waves.
 std::vector<int> first_groups(const Problem& problem, const Schedule& schedule);
 

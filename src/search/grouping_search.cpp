@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "flashoverlap/error.hpp"
@@ -8,28 +7,6 @@
 #include "plan/readable.hpp"
 
 namespace flashoverlap {
-
-namespace {
-
-constexpr int most_exhaustive_waves = 24;
-
-void check_waves(const GroupingCosts& costs, int most) {
-  require(costs.waves >= 1 && costs.waves <= most, "waves", costs.waves,
-          fmt::format("must be between 1 and {}", most));
-}
-
-/// The groups of a partition: bit w is set where a group ends after wave w. The last wave needs no bit.
-void groups_of(std::uint32_t ends, int waves, std::vector<int>& groups) {
-  groups.clear();
-  int first = 0;
-  for (int wave = 0; wave < waves; ++wave) {
-    if (wave + 1 < waves && (ends >> wave & 1U) == 0) continue;
-    groups.push_back(wave + 1 - first);
-    first = wave + 1;
-  }
-}
-
-}  // namespace
 
 double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups) {
   require(std::ranges::all_of(groups, [](int size) { return size >= 1; }) &&
@@ -50,7 +27,7 @@ double predict_latency(const GroupingCosts& costs, const std::vector<int>& group
 // ended. So of the first `done` waves nothing matters later but when their communication ends, and the sooner
 // the better.
 PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group) {
-  check_waves(costs, std::numeric_limits<int>::max());
+  require(costs.waves >= 1, "waves", costs.waves, "must be at least 1");
   require(first_group >= 0 && first_group <= costs.waves, "first_group", first_group,
           fmt::format("must be between 0 and {} waves", costs.waves));
   const auto waves = static_cast<std::size_t>(costs.waves);
@@ -78,18 +55,6 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group) {
     best.groups.push_back(last_group[static_cast<std::size_t>(done)]);
   }
   std::ranges::reverse(best.groups);
-  return best;
-}
-
-PredictedGrouping best_grouping_exhaustive(const GroupingCosts& costs) {
-  check_waves(costs, most_exhaustive_waves);
-  PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
-  std::vector<int> groups;
-  for (std::uint32_t ends = 0; ends < 1U << (costs.waves - 1); ++ends) {
-    groups_of(ends, costs.waves, groups);
-    const double latency_us = predict_latency(costs, groups);
-    if (latency_us < best.latency_us) best = {groups, latency_us};
-  }
   return best;
 }
 
