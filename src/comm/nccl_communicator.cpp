@@ -24,12 +24,9 @@ constexpr auto longest_call = 100ms;
 
 ncclDataType_t to_nccl(DataType data_type) {
   switch (data_type) {
-    case DataType::bf16:
-      return ncclBfloat16;
-    case DataType::fp16:
-      return ncclFloat16;
-    case DataType::fp32:
-      return ncclFloat32;
+    case DataType::bf16: return ncclBfloat16;
+    case DataType::fp16: return ncclFloat16;
+    case DataType::fp32: return ncclFloat32;
   }
   throw InvalidArgument("data_type", static_cast<int>(data_type), "must be bf16, fp16 or fp32");
 }

@@ -41,12 +41,9 @@ struct ElementPair<__half> {
 template <typename Visit>
 decltype(auto) with_element(DataType data_type, Visit&& visit) {
   switch (data_type) {
-    case DataType::bf16:
-      return visit.template operator()<__nv_bfloat16>();
-    case DataType::fp16:
-      return visit.template operator()<__half>();
-    case DataType::fp32:
-      break;
+    case DataType::bf16: return visit.template operator()<__nv_bfloat16>();
+    case DataType::fp16: return visit.template operator()<__half>();
+    case DataType::fp32: break;
   }
   refuse_on_gpus(data_type);
 }

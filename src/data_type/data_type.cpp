@@ -9,10 +9,8 @@ namespace flashoverlap {
 int size_of(DataType data_type) {
   switch (data_type) {
     case DataType::bf16:
-    case DataType::fp16:
-      return 2;
-    case DataType::fp32:
-      return 4;
+    case DataType::fp16: return 2;
+    case DataType::fp32: return 4;
   }
   return 0;
 }
@@ -20,22 +18,17 @@ int size_of(DataType data_type) {
 bool runs_on_gpus(DataType data_type) {
   switch (data_type) {
     case DataType::bf16:
-    case DataType::fp16:
-      return true;
-    case DataType::fp32:
-      return false;
+    case DataType::fp16: return true;
+    case DataType::fp32: return false;
   }
   return false;
 }
 
 std::string_view name(DataType data_type) {
   switch (data_type) {
-    case DataType::bf16:
-      return "bf16";
-    case DataType::fp16:
-      return "fp16";
-    case DataType::fp32:
-      return "fp32";
+    case DataType::bf16: return "bf16";
+    case DataType::fp16: return "fp16";
+    case DataType::fp32: return "fp32";
   }
   return "?";
 }

@@ -30,26 +30,18 @@ void narrow(std::span<const float> values, std::byte* elements, Convert convert)
 void read_elements(DataType data_type, const std::byte* elements, std::span<float> values) {
   if (values.empty()) return;
   switch (data_type) {
-    case DataType::bf16:
-      return widen(elements, values, bf16_to_float);
-    case DataType::fp16:
-      return widen(elements, values, fp16_to_float);
-    case DataType::fp32:
-      std::memcpy(values.data(), elements, values.size_bytes());
-      return;
+    case DataType::bf16: return widen(elements, values, bf16_to_float);
+    case DataType::fp16: return widen(elements, values, fp16_to_float);
+    case DataType::fp32: std::memcpy(values.data(), elements, values.size_bytes()); return;
   }
 }
 
 void write_elements(DataType data_type, std::span<const float> values, std::byte* elements) {
   if (values.empty()) return;
   switch (data_type) {
-    case DataType::bf16:
-      return narrow(values, elements, float_to_bf16);
-    case DataType::fp16:
-      return narrow(values, elements, float_to_fp16);
-    case DataType::fp32:
-      std::memcpy(elements, values.data(), values.size_bytes());
-      return;
+    case DataType::bf16: return narrow(values, elements, float_to_bf16);
+    case DataType::fp16: return narrow(values, elements, float_to_fp16);
+    case DataType::fp32: std::memcpy(elements, values.data(), values.size_bytes()); return;
   }
 }
 

@@ -30,12 +30,9 @@ void require_inside(const Matrix& matrix, std::int64_t row, std::int64_t col, st
 
 int significant_bits(DataType data_type) {
   switch (data_type) {
-    case DataType::bf16:
-      return 8;
-    case DataType::fp16:
-      return 11;
-    case DataType::fp32:
-      return 24;
+    case DataType::bf16: return 8;
+    case DataType::fp16: return 11;
+    case DataType::fp32: return 24;
   }
   return 0;
 }

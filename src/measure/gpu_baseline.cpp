@@ -90,9 +90,7 @@ void GpuBaseline::communicate(const void* a, const void* b) {
                               problem_.data_type, gpu_.stream());
       break;
     }
-    case Operation::gemm_all_to_all:
-      exchange(c_.data(), result_.data(), problem_.n);
-      break;
+    case Operation::gemm_all_to_all: exchange(c_.data(), result_.data(), problem_.n); break;
     case Operation::all_to_all_gemm:
       exchange(static_cast<const Element*>(a), gathered_.data(), problem_.k);
       break;

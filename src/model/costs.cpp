@@ -61,18 +61,15 @@ bool writes_to_peer(const Plan& plan, const Message& message) {
 double transferred_bytes(const Plan& plan, const Message& message) {
   switch (message.kind) {
     case MessageKind::all_reduce:
-    case MessageKind::reduce_scatter:
-      return bytes_of(plan, message.source);
+    case MessageKind::reduce_scatter: return bytes_of(plan, message.source);
     case MessageKind::copy:
     case MessageKind::store:
       return static_cast<double>(message.source.rows * moved_cols(plan, message) *
                                  size_of(plan.problem.data_type));
-    case MessageKind::all_gather:
-      return bytes_of(plan, message.destination);
+    case MessageKind::all_gather: return bytes_of(plan, message.destination);
     case MessageKind::exchange:
       return std::max(bytes_between_ranks(plan, message.sends), bytes_between_ranks(plan, message.receives));
-    case MessageKind::signal:
-      return 0;
+    case MessageKind::signal: return 0;
   }
   return 0;
 }
@@ -91,8 +88,7 @@ double transfer_microseconds(const Plan& plan, const Message& message, const Mac
       // An all-to-all of a matrix moves all of it but the part that a rank keeps.
       return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
                                             bytes * ranks / (ranks - 1));
-    default:
-      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes);
+    default: return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes);
   }
 }
 

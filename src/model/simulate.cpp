@@ -89,19 +89,14 @@ class Simulator {
   void handle(const SimulationEvent& event) {
     RankProgress& rank = rank_of(event);
     switch (event.step) {
-      case Step::compute:
-        return compute(rank, event);
+      case Step::compute: return compute(rank, event);
       case Step::computed:
         return push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(event.index)].store_wait,
                                  {event.time_us, event.rank, Step::store, event.index});
-      case Step::store:
-        return store(rank, event);
-      case Step::stored:
-        return finish_tile(rank, event);
-      case Step::message:
-        return take_message(rank, event);
-      case Step::transferred:
-        return finish_message(rank, event);
+      case Step::store: return store(rank, event);
+      case Step::stored: return finish_tile(rank, event);
+      case Step::message: return take_message(rank, event);
+      case Step::transferred: return finish_message(rank, event);
     }
   }
 

@@ -41,20 +41,11 @@ std::string escaped(std::string_view text) {
   std::string xml;
   for (const char c : text) {
     switch (c) {
-      case '&':
-        xml += "&amp;";
-        break;
-      case '<':
-        xml += "&lt;";
-        break;
-      case '>':
-        xml += "&gt;";
-        break;
-      case '"':
-        xml += "&quot;";
-        break;
-      default:
-        xml += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+      case '&': xml += "&amp;"; break;
+      case '<': xml += "&lt;"; break;
+      case '>': xml += "&gt;"; break;
+      case '"': xml += "&quot;"; break;
+      default: xml += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
     }
   }
   return xml;

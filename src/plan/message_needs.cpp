@@ -11,12 +11,10 @@ bool is_made_by_nccl(MessageKind kind) {
     case MessageKind::all_reduce:
     case MessageKind::reduce_scatter:
     case MessageKind::all_gather:
-    case MessageKind::exchange:
-      return true;
+    case MessageKind::exchange: return true;
     case MessageKind::copy:
     case MessageKind::store:
-    case MessageKind::signal:
-      return false;
+    case MessageKind::signal: return false;
   }
   return false;
 }

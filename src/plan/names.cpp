@@ -6,16 +6,11 @@ namespace flashoverlap {
 
 std::string_view name(Operation operation) {
   switch (operation) {
-    case Operation::gemm_all_reduce:
-      return "gemm_all_reduce";
-    case Operation::gemm_reduce_scatter:
-      return "gemm_reduce_scatter";
-    case Operation::gemm_all_to_all:
-      return "gemm_all_to_all";
-    case Operation::all_gather_gemm:
-      return "all_gather_gemm";
-    case Operation::all_to_all_gemm:
-      return "all_to_all_gemm";
+    case Operation::gemm_all_reduce: return "gemm_all_reduce";
+    case Operation::gemm_reduce_scatter: return "gemm_reduce_scatter";
+    case Operation::gemm_all_to_all: return "gemm_all_to_all";
+    case Operation::all_gather_gemm: return "all_gather_gemm";
+    case Operation::all_to_all_gemm: return "all_to_all_gemm";
   }
   return "?";
 }
@@ -30,16 +25,11 @@ std::string_view name(Exchange exchange) {
 
 std::string_view name(Strategy strategy) {
   switch (strategy) {
-    case Strategy::sequential:
-      return "sequential";
-    case Strategy::signal:
-      return "signal";
-    case Strategy::copy:
-      return "copy";
-    case Strategy::store:
-      return "store";
-    case Strategy::p2p:
-      return "p2p";
+    case Strategy::sequential: return "sequential";
+    case Strategy::signal: return "signal";
+    case Strategy::copy: return "copy";
+    case Strategy::store: return "store";
+    case Strategy::p2p: return "p2p";
   }
   return "?";
 }
@@ -50,50 +40,34 @@ std::string_view name(Layout layout) {
 
 std::string_view name(BufferRole role) {
   switch (role) {
-    case BufferRole::a:
-      return "a";
-    case BufferRole::b:
-      return "b";
-    case BufferRole::out:
-      return "out";
-    case BufferRole::staging:
-      return "staging";
-    case BufferRole::inbox:
-      return "inbox";
-    case BufferRole::gathered:
-      return "gathered";
+    case BufferRole::a: return "a";
+    case BufferRole::b: return "b";
+    case BufferRole::out: return "out";
+    case BufferRole::staging: return "staging";
+    case BufferRole::inbox: return "inbox";
+    case BufferRole::gathered: return "gathered";
   }
   return "?";
 }
 
 std::string_view name(CounterRole role) {
   switch (role) {
-    case CounterRole::tiles:
-      return "tiles";
-    case CounterRole::arrival:
-      return "arrival";
-    case CounterRole::credit:
-      return "credit";
+    case CounterRole::tiles: return "tiles";
+    case CounterRole::arrival: return "arrival";
+    case CounterRole::credit: return "credit";
   }
   return "?";
 }
 
 std::string_view name(MessageKind kind) {
   switch (kind) {
-    case MessageKind::all_reduce:
-      return "all_reduce";
-    case MessageKind::reduce_scatter:
-      return "reduce_scatter";
-    case MessageKind::all_gather:
-      return "all_gather";
-    case MessageKind::exchange:
-      return "exchange";
-    case MessageKind::copy:
-      return "copy";
-    case MessageKind::store:
-      return "store";
-    case MessageKind::signal:
-      return "signal";
+    case MessageKind::all_reduce: return "all_reduce";
+    case MessageKind::reduce_scatter: return "reduce_scatter";
+    case MessageKind::all_gather: return "all_gather";
+    case MessageKind::exchange: return "exchange";
+    case MessageKind::copy: return "copy";
+    case MessageKind::store: return "store";
+    case MessageKind::signal: return "signal";
   }
   return "?";
 }

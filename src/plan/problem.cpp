@@ -75,8 +75,7 @@ void validate(const Problem& problem) {
   require(problem.destinations.empty() || routes_rows(problem), "destinations",
           fmt::format("{} lists", problem.destinations.size()), "only all-to-all by rows takes destinations");
   switch (problem.operation) {
-    case Operation::gemm_all_reduce:
-      break;
+    case Operation::gemm_all_reduce: break;
     case Operation::gemm_reduce_scatter:
       check_divisible(problem.m, problem.ranks, "m", "as every rank keeps the same number of rows");
       break;
@@ -160,15 +159,13 @@ Shape gemm_shape(const Problem& problem, int rank) {
 
 Shape out_shape(const Problem& problem, int rank) {
   switch (problem.operation) {
-    case Operation::gemm_reduce_scatter:
-      return {problem.m / problem.ranks, problem.n};
+    case Operation::gemm_reduce_scatter: return {problem.m / problem.ranks, problem.n};
     case Operation::gemm_all_to_all:
       if (problem.exchange == Exchange::rows) return {received_rows(problem, rank), problem.n};
       return {problem.m * problem.ranks, problem.n / problem.ranks};
     case Operation::gemm_all_reduce:
     case Operation::all_gather_gemm:
-    case Operation::all_to_all_gemm:
-      return gemm_shape(problem, rank);
+    case Operation::all_to_all_gemm: return gemm_shape(problem, rank);
   }
   return {};
 }

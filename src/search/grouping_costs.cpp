@@ -15,15 +15,11 @@ namespace {
 
 MessageKind collective_after_gemm(Operation operation) {
   switch (operation) {
-    case Operation::gemm_all_reduce:
-      return MessageKind::all_reduce;
-    case Operation::gemm_reduce_scatter:
-      return MessageKind::reduce_scatter;
-    case Operation::gemm_all_to_all:
-      return MessageKind::exchange;
+    case Operation::gemm_all_reduce: return MessageKind::all_reduce;
+    case Operation::gemm_reduce_scatter: return MessageKind::reduce_scatter;
+    case Operation::gemm_all_to_all: return MessageKind::exchange;
     case Operation::all_gather_gemm:
-    case Operation::all_to_all_gemm:
-      break;
+    case Operation::all_to_all_gemm: break;
   }
   throw InvalidArgument("operation", name(operation), "must communicate after the GEMM to be predicted");
 }

@@ -35,14 +35,11 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
   schedule.multiprocessors = std::max(machine.multiprocessors, schedule.cluster_rows);
   if (schedule.strategy == Strategy::sequential) return;  // the GEMM has ended, or not begun, meanwhile
   switch (use_of(problem, schedule)) {
-    case MultiprocessorUse::transfers:
-      schedule.comm_multiprocessors = machine.comm_multiprocessors;
-      break;
+    case MultiprocessorUse::transfers: schedule.comm_multiprocessors = machine.comm_multiprocessors; break;
     case MultiprocessorUse::raises:
       schedule.comm_multiprocessors = std::min(raising_multiprocessors, machine.comm_multiprocessors);
       break;
-    case MultiprocessorUse::nothing:
-      break;
+    case MultiprocessorUse::nothing: break;
   }
   schedule.multiprocessors =
       std::max(machine.multiprocessors - schedule.comm_multiprocessors, schedule.cluster_rows);

@@ -17,12 +17,9 @@ std::vector<int> useful_counts(const KernelFamily& family, const Problem& proble
   const std::vector<Plan> plans =
       make_plans(problem, kernel_schedule(family, problem, strategy, Layout::natural, multiprocessors, 0));
   switch (multiprocessor_use(plans)) {
-    case MultiprocessorUse::transfers:
-      return comm_multiprocessors;
-    case MultiprocessorUse::raises:
-      return {raising_multiprocessors};
-    case MultiprocessorUse::nothing:
-      break;
+    case MultiprocessorUse::transfers: return comm_multiprocessors;
+    case MultiprocessorUse::raises: return {raising_multiprocessors};
+    case MultiprocessorUse::nothing: break;
   }
   return {0};
 }

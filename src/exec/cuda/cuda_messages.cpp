@@ -255,8 +255,7 @@ void CudaMessages::transfer(std::size_t index, const Buffers& own, cudaStream_t 
       copy(message, source(), at(own, message.destination, message.peer), stream);
       break;
     case MessageKind::store:  // made with others
-    case MessageKind::signal:
-      break;
+    case MessageKind::signal: break;
   }
 }
 

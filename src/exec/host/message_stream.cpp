@@ -59,13 +59,10 @@ void transfer(HostRanks& ranks, int rank, const Message& message, const std::str
     case MessageKind::all_gather:
       return ranks.communicator().all_gather(rank, step, own.readable(message.source),
                                              own.writable(message.destination));
-    case MessageKind::exchange:
-      return exchange(ranks, rank, message, step);
+    case MessageKind::exchange: return exchange(ranks, rank, message, step);
     case MessageKind::copy:
-    case MessageKind::store:
-      return copy(ranks, rank, message, step);
-    case MessageKind::signal:
-      return;
+    case MessageKind::store: return copy(ranks, rank, message, step);
+    case MessageKind::signal: return;
   }
 }
 

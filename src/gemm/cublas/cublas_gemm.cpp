@@ -17,12 +17,9 @@ void check_cublas(cublasStatus_t status, std::string_view call) {
 
 cudaDataType_t cuda_type(DataType data_type) {
   switch (data_type) {
-    case DataType::bf16:
-      return CUDA_R_16BF;
-    case DataType::fp16:
-      return CUDA_R_16F;
-    case DataType::fp32:
-      break;
+    case DataType::bf16: return CUDA_R_16BF;
+    case DataType::fp16: return CUDA_R_16F;
+    case DataType::fp32: break;
   }
   refuse_on_gpus(data_type);
 }

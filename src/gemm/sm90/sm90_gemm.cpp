@@ -20,12 +20,9 @@ constexpr std::array destination_roles{BufferRole::out, BufferRole::staging, Buf
 
 CUtensorMapDataType tensor_type(DataType data_type) {
   switch (data_type) {
-    case DataType::bf16:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case DataType::fp16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case DataType::fp32:
-      break;
+    case DataType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DataType::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DataType::fp32: break;
   }
   refuse_on_gpus(data_type);
 }

@@ -114,12 +114,9 @@ void check_all(const Problem& problem, const Schedule& schedule) {
 std::int64_t signalled_entries(const Problem& problem, const Schedule& schedule) {
   const std::int64_t ranks = problem.ranks;
   switch (planner_for(problem, Strategy::signal, schedule.layout).parts) {
-    case Parts::whole:
-      return entry_count(schedule, problem.m, problem.n);
-    case Parts::of_rows:
-      return ranks * entry_count(schedule, problem.m / ranks, problem.n);
-    case Parts::of_columns:
-      return ranks * entry_count(schedule, problem.m, problem.n / ranks);
+    case Parts::whole: return entry_count(schedule, problem.m, problem.n);
+    case Parts::of_rows: return ranks * entry_count(schedule, problem.m / ranks, problem.n);
+    case Parts::of_columns: return ranks * entry_count(schedule, problem.m, problem.n / ranks);
   }
   return 0;
 }

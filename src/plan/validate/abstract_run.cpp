@@ -225,21 +225,13 @@ class AbstractRun {
 
   void transfer(std::int32_t rank, const Message& message) {
     switch (message.kind) {
-      case MessageKind::signal:
-        complete(rank);
-        break;
+      case MessageKind::signal: complete(rank); break;
       case MessageKind::copy:
-      case MessageKind::store:
-        copy(rank, message);
-        break;
-      case MessageKind::exchange:
-        begin_exchange(rank);
-        break;
+      case MessageKind::store: copy(rank, message); break;
+      case MessageKind::exchange: begin_exchange(rank); break;
       case MessageKind::all_reduce:
       case MessageKind::reduce_scatter:
-      case MessageKind::all_gather:
-        begin_collective(rank);
-        break;
+      case MessageKind::all_gather: begin_collective(rank); break;
     }
   }
 

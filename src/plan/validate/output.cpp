@@ -11,17 +11,14 @@ namespace {
 std::vector<RowOrigin> natural_origins(const Problem& problem, std::int32_t rank) {
   const auto rows = static_cast<std::int32_t>(gemm_shape(problem, rank).rows);
   switch (problem.operation) {
-    case Operation::gemm_all_reduce:
-      return {{none, 0, rows, 0}};
+    case Operation::gemm_all_reduce: return {{none, 0, rows, 0}};
     case Operation::gemm_reduce_scatter: {
       const std::int32_t owned = rows / problem.ranks;
       return {{none, rank * owned, owned, 0}};
     }
     case Operation::all_gather_gemm:
-    case Operation::all_to_all_gemm:
-      return {{rank, 0, rows, 0}};
-    case Operation::gemm_all_to_all:
-      break;
+    case Operation::all_to_all_gemm: return {{rank, 0, rows, 0}};
+    case Operation::gemm_all_to_all: break;
   }
   std::vector<RowOrigin> origins;
   const RowRoutes routes(problem);

@@ -34,22 +34,14 @@ void validate(std::span<const Plan> plans) {
 
 std::string_view name(Violation violation) {
   switch (violation) {
-    case Violation::structure:
-      return "structure";
-    case Violation::coverage:
-      return "coverage";
-    case Violation::counter:
-      return "counter";
-    case Violation::matching:
-      return "matching";
-    case Violation::deadlock:
-      return "deadlock";
-    case Violation::race:
-      return "race";
-    case Violation::credit:
-      return "credit";
-    case Violation::wrong_value:
-      return "wrong value";
+    case Violation::structure: return "structure";
+    case Violation::coverage: return "coverage";
+    case Violation::counter: return "counter";
+    case Violation::matching: return "matching";
+    case Violation::deadlock: return "deadlock";
+    case Violation::race: return "race";
+    case Violation::credit: return "credit";
+    case Violation::wrong_value: return "wrong value";
   }
   return "?";
 }
