@@ -1,10 +1,9 @@
 #include "plan/validate/abstract_run.hpp"
 
 #include <map>
-#include <set>
-#include <tuple>
 
 #include "plan/message_rules.hpp"
+#include "plan/validate/credits.hpp"
 #include "plan/validate/knowledge.hpp"
 #include "plan/validate/symbolic_memory.hpp"
 
@@ -19,7 +18,8 @@ class AbstractRun {
         matching_(matching),
         findings_(findings),
         numbers_(plans),
-        memory_(plans, matching, numbers_, findings),
+        credits_(plans, numbers_, findings),
+        memory_(plans, matching, numbers_, credits_, findings),
         nothing_(plans.size(), numbers_.count()),
         counters_(numbers_.count(), Counted{nothing_}),
         collectives_begun_(matching.collectives.size(), 0) {
@@ -78,16 +78,8 @@ class AbstractRun {
       ends.back().merge(rank.copies);
     }
     memory_.check_end(ends);
-    for (const auto& [raiser, owner, counter] : early_raises_) {
-      const Counted& raised = counted(owner, counter);
-      const bool known =
-          is_known({owner, raised.reset_by}, ends[static_cast<std::size_t>(raiser)], plans_, numbers_);
-      if (!known) {
-        findings_.add(Violation::credit,
-                      "rank {} may raise rank {}'s {} in the next run before it is reset in this one", raiser,
-                      owner, describe_counter(plans_[static_cast<std::size_t>(owner)], counter));
-      }
-    }
+    credits_.check_resets(
+        ends, [this](std::int32_t owner, std::int32_t counter) { return counted(owner, counter).reset_by; });
   }
 
  private:
@@ -182,7 +174,7 @@ class AbstractRun {
     target.last_raiser = number;
     target.knowledge.merge(knowledge);
     target.knowledge.learn_counter(id);
-    if (!knowledge.begun(raise.rank)) early_raises_.insert({raiser, raise.rank, raise.counter});
+    credits_.note_raise(raiser, raise, knowledge);
   }
 
   bool advance_messages(std::int32_t rank) {
@@ -321,12 +313,12 @@ class AbstractRun {
   const Matching& matching_;
   Findings& findings_;
   CounterNumbers numbers_;
+  Credits credits_;
   SymbolicMemory memory_;
   Knowledge nothing_;
   std::vector<Counted> counters_;
   std::vector<Rank> ranks_;
   std::vector<std::size_t> collectives_begun_;
-  std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> early_raises_;  // raiser, owner, counter
   std::size_t raisers_ = 0;
 };
 

@@ -24,8 +24,8 @@ std::string place(std::int32_t rank, BufferRole buffer, std::int32_t row) {
 }  // namespace
 
 SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Matching& matching,
-                               const CounterNumbers& numbers, Findings& findings)
-    : plans_(plans), matching_(matching), numbers_(numbers), findings_(findings) {
+                               const CounterNumbers& numbers, const Credits& credits, Findings& findings)
+    : plans_(plans), matching_(matching), numbers_(numbers), credits_(credits), findings_(findings) {
   grids_ = cut_grids(plans, all_links());
   fill_operands();
   find_operand_runs();
@@ -157,10 +157,7 @@ void SymbolicMemory::read(Cell& cell, const Event& reader, const Knowledge& know
 
 void SymbolicMemory::write(Cell& cell, const Value& value, const Event& writer, const Knowledge& knowledge,
                            std::int32_t rank, BufferRole buffer, std::int32_t row) {
-  if (!knowledge.begun(rank)) {
-    findings_.add(Violation::credit, "{} may write {} before rank {} has begun its run",
-                  describe(writer, plans_), place(rank, buffer, row), rank);
-  }
+  credits_.check_write(writer, knowledge, rank, [&] { return place(rank, buffer, row); });
   if (!is_known(cell.writer, knowledge, plans_, numbers_)) {
     findings_.add(Violation::race, "{} writes {}, which {} may write later", describe(writer, plans_),
                   place(rank, buffer, row), describe(cell.writer, plans_));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/matching.hpp"
+#include "plan/validate/credits.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/grid.hpp"
 #include "plan/validate/knowledge.hpp"
@@ -17,7 +18,7 @@ namespace flashoverlap {
 class SymbolicMemory {
  public:
   SymbolicMemory(std::span<const Plan> plans, const Matching& matching, const CounterNumbers& numbers,
-                 Findings& findings);
+                 const Credits& credits, Findings& findings);
 
   /// `operands`: what is known when the tile reads its operands, for each part of k; `knowledge`: when it
   /// adds partial results and stores.
@@ -91,6 +92,7 @@ class SymbolicMemory {
   std::span<const Plan> plans_;
   const Matching& matching_;
   const CounterNumbers& numbers_;
+  const Credits& credits_;
   Findings& findings_;
   std::vector<std::array<Grid, buffer_count>> grids_;  // [rank][role]
   std::vector<Read> reads_;
