@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 
+#include "exec/cuda/in_order.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/gpu_baseline.hpp"
@@ -40,9 +41,8 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 /// An operator with its result. Ranks meet before they give one back.
 class BoundOperator {
  public:
-  BoundOperator(const GpuRank& gpu, const Problem& problem, const Schedule& schedule,
-                bool record_timeline = false)
-      : gpu_(gpu), plans_(make_plans(problem, schedule)), compare_(plan()) {
+  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool record_timeline = false)
+      : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
     gpu_.barrier();
     operator_ = std::make_unique<Operator>(
         plans_, gpu.communicator(), OperatorOptions{.record_timeline = record_timeline, .own_result = true});
@@ -69,8 +69,8 @@ class BoundOperator {
     return error;
   }
 
-  const Plan& plan() const { return plan(gpu_.rank()); }
-  const Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  const std::vector<Plan>& plans() const { return plans_; }
+  const Plan& plan() const { return plans_[static_cast<std::size_t>(gpu_.rank())]; }
   RunTimes timeline() const { return operator_->timeline(); }
 
  private:
@@ -125,12 +125,13 @@ class Search {
 
   Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
     if (method.strategy == Strategy::sequential)
-      return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
+      return kernel_schedule(gpu_.family(), problem_, method.strategy, method.layout, gpu_.multiprocessors(),
+                             0);
     if (method.strategy != Strategy::signal || communicates_first(problem_.operation))
-      return fastest(
-          sliced_schedules(problem_, method.strategy, gpu_.multiprocessors(), comm_multiprocessors));
-    return fastest(candidate_schedules(problem_, method, gemm_us_, gpu_.multiprocessors(),
-                                       comm_multiprocessors, curves_));
+      return fastest(sliced_schedules(gpu_.family(), problem_, method.strategy, gpu_.multiprocessors(),
+                                      comm_multiprocessors));
+    return fastest(signalled_schedules(problem_, method.layout, gemm_us_, gpu_.family(),
+                                       gpu_.multiprocessors(), comm_multiprocessors, std::ref(curves_)));
   }
 
  private:
@@ -150,7 +151,8 @@ class Search {
     std::vector<std::unique_ptr<BoundOperator>> operators;
     std::vector<Variant> variants;
     for (const Schedule& trial : trials) {
-      BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial));
+      BoundOperator& bound =
+          *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, make_plans(problem_, trial)));
       variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
     }
     const auto samples = measure_all(gpu_, operands_, variants, trial_repetitions);
@@ -174,41 +176,49 @@ int fitting_repetitions(const std::vector<Samples>& trial) {
   return std::clamp(static_cast<int>(affordable_us / once_us), 9, 51);
 }
 
-}  // namespace
+/// A problem's operands and the libraries by themselves: a GEMM, the communication, one after the other.
+struct Baselines {
+  Baselines(const GpuRank& gpu, const Problem& problem)
+      : operands(rotated_operands(gpu, problem)), libraries(gpu, problem) {
+    libraries.choose_algorithm(operands.front());
+    trial = measure_all(gpu, operands, variants(), trial_repetitions);
+  }
 
-ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
-                         CollectiveCurves& curves) {
-  const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
-  GpuBaseline baseline(gpu, problem);
-  baseline.choose_algorithm(operands.front());
-  const auto gemm = [&](const GpuOperands& set) { baseline.gemm(set.a.data(), set.b.data()); };
-  std::vector<Variant> variants{
-      gemm, [&](const GpuOperands& set) { baseline.communicate(set.a.data(), set.b.data()); },
-      [&](const GpuOperands& set) { baseline.run(set.a.data(), set.b.data()); }};
-  const auto trial = measure_all(gpu, operands, variants, trial_repetitions);
+  std::vector<Variant> variants() {
+    return {[this](const GpuOperands& set) { libraries.gemm(set.a.data(), set.b.data()); },
+            [this](const GpuOperands& set) { libraries.communicate(set.a.data(), set.b.data()); },
+            [this](const GpuOperands& set) { libraries.run(set.a.data(), set.b.data()); }};
+  }
 
-  ShapeTimes times{.problem = problem};
-  Search search(gpu, problem, operands, median(trial.front().gpu_us), curves);
+  std::vector<GpuOperands> operands;
+  GpuBaseline libraries;
+  std::vector<Samples> trial;  ///< of each variant
+};
+
+/// `methods`: the plans of all ranks, of each method.
+ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<std::vector<Plan>>& methods,
+                   int repetitions) {
+  ShapeTimes times{.problem = methods.front().front().problem};
+  std::vector<Variant> variants = baselines.variants();
   std::vector<std::unique_ptr<BoundOperator>> operators;
-  for (const Method& method : benchmark.methods) {
-    const Schedule schedule = search.best(method, benchmark.comm_multiprocessors);
-    BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, problem, schedule));
-    times.methods.push_back({.schedule = schedule,
-                             .groups = group_count(bound.plan()),
-                             .error = bound.error(operands.front(), baseline)});
+  for (const std::vector<Plan>& plans : methods) {
+    BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, plans));
+    times.methods.push_back(
+        {.plans = plans, .error = bound.error(baselines.operands.front(), baselines.libraries)});
     variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
   }
   std::vector<std::unique_ptr<LoneGemm>> kernels;
   std::vector<std::size_t> kernel_of;  // by method, its place among the variants
   for (const auto& each : operators) {
-    const bool by_cublas = each->plan().schedule.strategy == Strategy::sequential;
+    const auto order = in_order(each->plan());
+    const bool by_cublas = order && order->gemm;
     kernel_of.push_back(by_cublas ? 0 : variants.size());
     if (by_cublas) continue;
     LoneGemm& kernel = *kernels.emplace_back(std::make_unique<LoneGemm>(each->plan(), gpu.stream()));
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
-  const int repetitions = benchmark.repetitions > 0 ? benchmark.repetitions : fitting_repetitions(trial);
-  const auto samples = measure_all(gpu, operands, variants, repetitions);
+  if (repetitions == 0) repetitions = fitting_repetitions(baselines.trial);
+  const auto samples = measure_all(gpu, baselines.operands, variants, repetitions);
   gpu.barrier();
 
   times.gemm_us = median(samples[0].gpu_us);
@@ -225,9 +235,27 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   return times;
 }
 
-Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const Schedule& schedule) {
+}  // namespace
+
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                         CollectiveCurves& curves) {
+  Baselines baselines(gpu, problem);
+  Search search(gpu, problem, baselines.operands, median(baselines.trial.front().gpu_us), curves);
+  std::vector<std::vector<Plan>> methods;
+  for (const Method& method : benchmark.methods)
+    methods.push_back(make_plans(problem, search.best(method, benchmark.comm_multiprocessors)));
+  return measure(gpu, baselines, methods, benchmark.repetitions);
+}
+
+ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions) {
+  Baselines baselines(gpu, plans.front().problem);
+  return measure(gpu, baselines, {plans}, repetitions);
+}
+
+Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans) {
+  const Problem& problem = plans.front().problem;
   const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
-  BoundOperator bound(gpu, problem, schedule, /*record_timeline=*/true);
+  BoundOperator bound(gpu, plans, /*record_timeline=*/true);
   measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
   const RunTimes run = bound.timeline();
 
@@ -242,11 +270,12 @@ Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const S
   for (const std::vector<double>& times : gpu.gather(own)) {
     measured.gemm_us = std::max(measured.gemm_us, times[0]);
     measured.latency_us = std::max(measured.latency_us, times[1]);
-    const bool by_group = schedule.strategy == Strategy::signal && !communicates_first(problem.operation);
+    const Plan& plan = plans[static_cast<std::size_t>(rank)];
+    const bool by_group =
+        plan.schedule.strategy == Strategy::signal && !communicates_first(problem.operation);
     if (!by_group) measured.timeline.push_back({rank, Lane::gemm, 0, "GEMM", 0, times[0]});
     double computed_us = 0;
-    std::array<double, 2> sent_us{};  // in the list, beside it
-    const Plan& plan = bound.plan(rank);
+    std::array<double, 2> sent_us{};  // in the list, next to it
     for (std::size_t message = 0; message < plan.messages.size(); ++message) {
       const Message& sent = plan.messages[message];
       const int group = sent.group;
