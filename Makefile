@@ -5,9 +5,9 @@ FUZZ_SECONDS ?= 60
 .PHONY: demo test build bench gpu-test gpu-bench test-asan test-tsan fuzz lint format format-check clean setup setup-tools
 
 demo: setup
-	cmake --preset release
-	cmake --build --preset release --target flashoverlap_cli
-	build/release/flashoverlap demo --output out
+	cmake --preset host
+	cmake --build --preset host --target flashoverlap_cli
+	build/host/flashoverlap demo --output out
 
 test: build
 	ctest --preset release

@@ -29,6 +29,7 @@ endif()
 set(FLASHOVERLAP_NCCL OFF)
 if(FLASHOVERLAP_CUDA)
   enable_language(CUDA)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the command loads what needs GPUs as a module
   # CMake 3.25.1 does not know that nvcc speaks C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)

@@ -1,4 +1,4 @@
-# NCCL::nccl, beside the CUDA toolkit or where CMake looks anyway.
+# NCCL::nccl, in the folders of the CUDA toolkit or where CMake looks anyway.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What needs several GPUs, on all of this machine's and over every fabric that it can stand for: `test` or `bench`.
+# Runs what needs several GPUs on all GPUs of this machine, over every fabric that it can imitate: `test` or `bench`.
 set -eu
 
 command=build/release/flashoverlap
@@ -8,7 +8,9 @@ runs=${RUNS:-20}
 ranks=scripts/run_ranks.sh
 
 [ -x $command ] || { echo "$command is missing: make build" >&2; exit 1; }
-$command check --help | grep -q -e --gpus || { echo "built without NCCL: what needs GPUs together is skipped"; exit 0; }
+case "$($command check --gpus "$gpus" gemm_all_reduce --m 128 --n 64 --k 64 2>&1)" in
+  *"was built without"*) echo "built without NCCL: what needs several GPUs is skipped"; exit 0 ;;
+esac
 
 several() {
   [ "$gpus" -ge 2 ] || { echo "$gpus GPU: what needs several is skipped"; exit 0; }
@@ -50,7 +52,7 @@ bench() {
   done
 }
 
-# Other libraries beside ours, where they are installed
+# Other libraries for comparison, where they are installed
 bench_peers() {
   python3 -c "import torch" 2>/dev/null || { echo "no PyTorch: its overlap is not measured"; return; }
   for operation in gemm_reduce_scatter all_gather_gemm; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts a command once for each rank, as torchrun would, and waits for all. When one fails the others are ended, and
-# its status is returned. Each rank has a GPU of this machine to itself; with --gpus, which needs NCCL 2.30, they share
-# so many: slow, but it shows that more ranks than there are GPUs agree. With --hosts, NCCL is made to believe in so many
+# its status is returned. Each rank has a GPU of this machine to itself. With --gpus, which needs NCCL 2.30, the ranks
+# share this number of GPUs: slow, but it tests more ranks than there are GPUs. With --hosts, NCCL sees this number of
 # hosts.
 set -u
 

@@ -4,7 +4,7 @@ set -eu
 
 case "${1:-build}" in
   build) needed="g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev
-                 libgtest-dev libgmock-dev libbenchmark-dev libopenblas-dev" ;;
+                 libgtest-dev libgmock-dev libbenchmark-dev libopenblas-dev pkgconf" ;;
   tools) needed="clang clang-format clang-tidy libclang-rt-14-dev" ;;
   *) echo "usage: scripts/setup.sh [build|tools]" >&2; exit 2 ;;
 esac

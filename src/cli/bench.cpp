@@ -1,30 +1,68 @@
-#include <vector>
+#include <memory>
 
+#include "cli/arguments.hpp"
 #include "cli/bench_overlap.hpp"
-#include "cli/benchmarks.hpp"
-#include "flashoverlap/error.hpp"
+#include "cli/files.hpp"
+#include "cli/gpu_module.hpp"
 
 namespace flashoverlap::cli {
+namespace {
+
+Command gemm_command(CLI::App& bench) {
+  auto gemm = std::make_shared<GemmBench>();
+  CLI::App* parser = bench.add_subcommand("gemm", "The kernels against cuBLASLt");
+  add_integers(*parser, "--m", gemm->m, "Rows to measure", 1, 1 << 20);
+  add_integers(*parser, "--ranks", gemm->ranks, "World sizes whose shards are measured: 1, 2, 4, 8", 1, 8);
+  add_integers(*parser, "--leave-free", gemm->leave_free,
+               "Also measure with this many multiprocessors left free", 1, 64);
+  add_integer(*parser, "--repetitions", gemm->repetitions, "Launches of each variant", 1, 1000);
+  add_path(*parser, "--json", gemm->json, "File to write the figures to");
+  parser->footer("Example: flashoverlap bench gemm --ranks 8 --json gemm.json\n");
+  return {parser, [gemm] {
+            for (const int ranks : gemm->ranks) {
+              require(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8, "--ranks", ranks,
+                      "must be 1, 2, 4 or 8");
+            }
+            if (!gemm->json.empty()) check_writable("--json", gemm->json);
+            return run_gpu_command(&GpuCommands::bench_gemm, *gemm);
+          }};
+}
+
+Command rms_norm_command(CLI::App& bench) {
+  auto rms_norm = std::make_shared<RmsNormBench>();
+  CLI::App* parser = bench.add_subcommand("rms_norm", "RMSNorm of tiled results against natural ones");
+  add_integers(*parser, "--m", rms_norm->m, "Rows to measure", 8, 1 << 16);
+  add_integers(*parser, "--cols", rms_norm->cols, "Columns to measure", 1, 1 << 16);
+  parser->add_flag("--residual", rms_norm->residual, "Add a residual and write the sum, too");
+  add_integer(*parser, "--repetitions", rms_norm->repetitions, "Samples of each variant", 1, 1000);
+  add_path(*parser, "--json", rms_norm->json, "File to write the figures to");
+  parser->footer("Example: flashoverlap bench rms_norm --cols 8192 --json rms_norm.json\n");
+  return {parser, [rms_norm] {
+            for (const std::int64_t m : rms_norm->m) require(m % 8 == 0, "--m", m, "must be a multiple of 8");
+            if (!rms_norm->json.empty()) check_writable("--json", rms_norm->json);
+            return run_gpu_command(&GpuCommands::bench_rms_norm, *rms_norm);
+          }};
+}
+
+}  // namespace
 
 Command bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure on the GPUs of this machine");
   bench->require_subcommand(0, 1);
-  const std::vector benchmarks{
-      bench_gemm_command(*bench),
-      bench_rms_norm_command(*bench),
-#ifdef FLASHOVERLAP_HAS_NCCL
-      bench_overlap_command(*bench, Operation::gemm_all_reduce),
-      bench_overlap_command(*bench, Operation::gemm_reduce_scatter),
-      bench_overlap_command(*bench, Operation::gemm_all_to_all),
-      bench_overlap_command(*bench, Operation::all_gather_gemm),
-      bench_overlap_command(*bench, Operation::all_to_all_gemm),
-#endif
-  };
-  return {bench, [benchmarks] {
+  std::vector benchmarks{gemm_command(*bench), rms_norm_command(*bench)};
+  for (const Operation operation : enumerators<Operation>)
+    benchmarks.push_back(bench_overlap_command(*bench, operation));
+  const Command of_plans = bench_plan_command(*bench);
+  return {bench, [benchmarks, of_plans] {
             for (const Command& benchmark : benchmarks) {
-              if (benchmark.parser->parsed()) return benchmark.run();
+              if (!benchmark.parser->parsed()) continue;
+              for (const CLI::Option* option : of_plans.parser->get_options()) {
+                require(option->count() == 0, option->get_name(), "(given)",
+                        "must come after " + benchmark.parser->get_name());
+              }
+              return benchmark.run();
             }
-            throw InvalidArgument("COMMAND", "(missing)", "must be a benchmark; see bench --help");
+            return of_plans.run();
           }};
 }
 

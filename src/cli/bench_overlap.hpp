@@ -1,4 +1,4 @@
-/// `flashoverlap bench OPERATION`: overlapped operators against cuBLASLt and NCCL.
+/// Overlapped operators, measured on several GPUs.
 #pragma once
 
 #include "cli/command.hpp"
@@ -7,5 +7,8 @@
 namespace flashoverlap::cli {
 
 Command bench_overlap_command(CLI::App& bench, Operation operation);
+
+/// `bench` without a subcommand, which measures saved plans.
+Command bench_plan_command(CLI::App& bench);
 
 }  // namespace flashoverlap::cli

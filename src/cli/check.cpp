@@ -4,26 +4,23 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
+#include "cli/gpu_check_options.hpp"
+#include "cli/gpu_module.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/plan_summary.hpp"
 #include "cli/progress.hpp"
 #include "flashoverlap/validate.hpp"
 #include "measure/host_comparison.hpp"
 
-#ifdef FLASHOVERLAP_HAS_NCCL
-#include "cli/gpu_check_options.hpp"
-#endif
-
 namespace flashoverlap::cli {
 namespace {
 
 struct Arguments {
-  explicit Arguments(CLI::App& parser) : command(parser), what(parser, /*reads_plans=*/true) {
+  explicit Arguments(CLI::App& parser) : command(parser), what(parser, /*reads_plans=*/true), gpus(parser) {
     add_integer(parser, "--runs", runs, "Runs on fresh random operands", 1, 1'000'000)->default_str("1");
     add_integer(parser, "--delays", delays, "Random delay before each tile and message, up to this", 0,
                 1'000'000)
@@ -33,21 +30,16 @@ struct Arguments {
     add_integer(parser, "--workers", workers, "Threads that compute each rank's tiles", 1, 256)
         ->default_str("2");
     parser.add_flag("--json", json, "Print one JSON object");
-#ifdef FLASHOVERLAP_HAS_NCCL
-    gpus.emplace(parser);
-#endif
   }
 
   const CLI::App& command;
   PlanOptions what;
+  GpuCheckOptions gpus;
   int runs = 1;
   int delays = 0;
   std::int64_t seed = 0;
   int workers = 2;
   bool json = false;
-#ifdef FLASHOVERLAP_HAS_NCCL
-  std::optional<GpuCheckOptions> gpus;
-#endif
 };
 
 /// What the plans violate, or else the error of every run.
@@ -104,15 +96,13 @@ void print_json(const std::vector<Plan>& plans, const Verdict& verdict) {
 }
 
 int run(const Arguments& arguments) {
-#ifdef FLASHOVERLAP_HAS_NCCL
-  if (arguments.gpus->wanted()) {
-    GpuCheck check = arguments.gpus->check(arguments.what);
+  if (arguments.gpus.wanted()) {
+    GpuCheck check = arguments.gpus.check(arguments.what, arguments.seed);
     check.runs = arguments.runs;
     check.delays = arguments.delays;
     check.seed = arguments.seed;
-    return check_on_gpus(check) ? exit_success : exit_failure;
+    return run_gpu_command(&GpuCommands::check, check);
   }
-#endif
   require(arguments.command.count("--plan") == 0 || arguments.command.count("--machine") == 0, "--machine",
           "(given)", "cannot be combined with --plan, which is checked on no machine");
   Progress progress(2 + arguments.runs);
@@ -138,9 +128,7 @@ Command check_command(CLI::App& app) {
       "  flashoverlap check gemm_all_reduce --m 512 --n 384 --k 256 --ranks 4 --tile 64x64 --multiprocessors "
       "8\n"
       "  flashoverlap check --plan plans.json --runs 10 --delays 200\n"
-#ifdef FLASHOVERLAP_HAS_NCCL
       "  flashoverlap check --gpus 8 --runs 100 --delays 200 --graph\n"
-#endif
       "Exit status: 0 if every run is within its limit, 1 if not, 2 for wrong input.");
   const auto arguments = std::make_shared<Arguments>(*parser);
   return {parser, [arguments] { return run(*arguments); }};

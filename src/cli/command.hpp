@@ -20,6 +20,6 @@ Command demo_command(CLI::App& app);
 Command plan_command(CLI::App& app);
 Command check_command(CLI::App& app);
 Command timeline_command(CLI::App& app);
-Command bench_command(CLI::App& app);  // where the CUDA parts are compiled
+Command bench_command(CLI::App& app);
 
 }  // namespace flashoverlap::cli

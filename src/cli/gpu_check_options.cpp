@@ -4,6 +4,8 @@
 #include <array>
 
 #include "cli/arguments.hpp"
+#include "cli/gpu_check_cases.hpp"
+#include "cli/gpu_plans.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -11,19 +13,19 @@ namespace {
 constexpr auto* gpus_group = "On GPUs";
 
 /// Options of a check on the host that mean something on GPUs too.
-constexpr std::array<std::string_view, 12> shared_options{"OPERATION", "--m",        "--n",      "--k",
-                                                          "--dtype",   "--strategy", "--layout", "--runs",
-                                                          "--delays",  "--seed",     "--help",   "MORE"};
+constexpr std::array<std::string_view, 13> shared_options{
+    "OPERATION", "--m",    "--n",      "--k",    "--dtype", "--strategy", "--layout",
+    "--plan",    "--runs", "--delays", "--seed", "--help",  "MORE"};
 
 }  // namespace
 
 GpuCheckOptions::GpuCheckOptions(CLI::App& command) : command_(&command) {
   add_integer(command, "--gpus", gpus_,
-              "Runs operators on so many GPUs instead: all operations, strategies, layouts and some shapes, "
-              "unless given",
+              "Run on this many GPUs instead: --plan, or operators of all operations, strategies, layouts "
+              "and some shapes, unless given",
               1, max_ranks)
       ->group(gpus_group);
-  command.add_flag("--graph", graph_, "With --gpus: also replays a captured run, as often as --runs")
+  command.add_flag("--graph", graph_, "With --gpus: also replay a captured run, as often as --runs")
       ->group(gpus_group);
   add_integer(command, "--wait-limit", wait_limit_,
               "With --gpus: seconds after which a rank gives up waiting for the others", 1, 3600)
@@ -42,25 +44,34 @@ bool GpuCheckOptions::wanted() const {
   return false;
 }
 
-GpuCheck GpuCheckOptions::check(const PlanOptions& what) const {
+GpuCheck GpuCheckOptions::check(const PlanOptions& what, std::int64_t seed) const {
   for (const CLI::Option* option : command_->get_options()) {
     const bool shared = option->get_group() == gpus_group ||
                         std::ranges::find(shared_options, option->get_name()) != shared_options.end();
     require(shared || option->count() == 0, option->get_name(), "(given)", "cannot be combined with --gpus");
   }
+  GpuCheck check{
+      .gpus = gpus_, .wait_limit = wait_limit_, .graph = graph_, .skips_refused = !given("--strategy")};
+  if (given("--plan")) {
+    const std::vector<Plan> plans = what.plans();
+    check_plans_for_gpus(plans, gpus_);
+    check.cases = gpu_cases(plans);
+    check.skips_refused = false;
+    return check;
+  }
   const Problem& problem = what.problem();
-  GpuCheck check{.gpus = gpus_,
-                 .m = problem.m,
-                 .n = problem.n,
-                 .k = problem.k,
-                 .data_type = problem.data_type,
-                 .wait_limit = wait_limit_,
-                 .graph = graph_};
-  if (given("OPERATION")) check.operations.push_back(problem.operation);
+  WantedCases wanted{.gpus = gpus_,
+                     .m = problem.m,
+                     .n = problem.n,
+                     .k = problem.k,
+                     .data_type = problem.data_type,
+                     .seed = static_cast<std::uint64_t>(seed)};
+  if (given("OPERATION")) wanted.operations.push_back(problem.operation);
   for (const std::string& operation : more_operations_)
-    check.operations.push_back(to_enumerator<Operation>("OPERATION", operation));
-  if (given("--strategy")) check.strategies.push_back(what.schedule().strategy);
-  if (given("--layout")) check.layouts.push_back(what.schedule().layout);
+    wanted.operations.push_back(to_enumerator<Operation>("OPERATION", operation));
+  if (given("--strategy")) wanted.strategies.push_back(what.schedule().strategy);
+  if (given("--layout")) wanted.layouts.push_back(what.schedule().layout);
+  check.cases = gpu_cases(wanted);
   return check;
 }
 

@@ -1,11 +1,11 @@
-/// What `flashoverlap check --gpus` takes besides the options of every check.
+/// The options of `flashoverlap check --gpus`, in addition to those of every check.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/check_gpus.hpp"
+#include "cli/gpu/commands.hpp"
 #include "cli/plan_options.hpp"
 
 namespace flashoverlap::cli {
@@ -16,11 +16,12 @@ class GpuCheckOptions {
   GpuCheckOptions(const GpuCheckOptions&) = delete;
   GpuCheckOptions& operator=(const GpuCheckOptions&) = delete;
 
-  /// Whether GPUs were asked for. Refuses what is only for them.
+  /// Whether GPUs were asked for. If not, refuses the options that are only for them.
   bool wanted() const;
 
-  /// Of `what`, only the operation, the shape, the data type, the strategy and the layout may be given.
-  GpuCheck check(const PlanOptions& what) const;
+  /// Of `what`, only the operation, the shape, the data type, the strategy and the layout may be given, or
+  /// --plan. `seed`: of the rows' destinations.
+  GpuCheck check(const PlanOptions& what, std::int64_t seed) const;
 
  private:
   bool given(const std::string& option) const { return command_->count(option) > 0; }

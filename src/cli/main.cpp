@@ -13,6 +13,7 @@
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/version.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -71,10 +72,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.footer("Each command has its own --help with examples. Try: flashoverlap demo\n");
   const std::vector commands{
-      demo_command(app),  plan_command(app), check_command(app), timeline_command(app),
-#ifdef FLASHOVERLAP_HAS_CUDA
-      bench_command(app),
-#endif
+      demo_command(app), plan_command(app), check_command(app), timeline_command(app), bench_command(app),
   };
   try {
     app.parse(argc, argv);

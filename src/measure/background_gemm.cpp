@@ -3,6 +3,7 @@
 #include "cuda/random_fill.hpp"
 #include "cuda/timer.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/current_gpu.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -11,13 +12,14 @@ BackgroundGemm::BackgroundGemm(int multiprocessors)
     : a_(extent * extent), b_(extent * extent), c_(extent * extent), counters_(64) {
   fill_random(a_.data(), a_.size(), DataType::bf16, 1, stream_);
   fill_random(b_.data(), b_.size(), DataType::bf16, 2, stream_);
-  const KernelTile tile = choose_kernel_tile({extent, extent}, extent, multiprocessors);
+  const KernelTile tile =
+      choose_kernel_tile(current_kernel_family(), {extent, extent}, extent, multiprocessors);
   const Plan plan = make_plan({.m = extent, .n = extent, .k = extent},
                               kernel_schedule(Strategy::sequential, tile, multiprocessors), 0);
   GemmMemory memory{.buffers = {{}}, .counters = {counters_.data()}};
   memory.buffers[0] = {
       {{a_.data(), extent, extent}, {b_.data(), extent, extent}, {c_.data(), extent, extent}}};
-  gemm_.emplace(plan, memory, GemmOptions{.raise_counters = false});
+  gemm_ = make_gemm_kernel(plan, memory, {.raise_counters = false});
   CudaTimer timer;
   gemm_->launch(stream_);
   once_us_ = timer.microseconds(stream_, [this] { gemm_->launch(stream_); });

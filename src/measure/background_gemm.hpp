@@ -1,11 +1,12 @@
-/// The GEMM that communication meets in an overlap.
+/// The GEMM that runs concurrently with the communication of an overlap.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 
+#include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
-#include "gemm/sm90/sm90_gemm.hpp"
+#include "gemm/gemm_kernel.hpp"
 
 namespace flashoverlap {
 
@@ -17,20 +18,20 @@ class BackgroundGemm {
   BackgroundGemm(const BackgroundGemm&) = delete;
   BackgroundGemm& operator=(const BackgroundGemm&) = delete;
 
-  /// Enqueues GEMMs that last at least so long.
+  /// Enqueues GEMMs that take at least this long.
   void keep_busy(double microseconds);
   void wait() const;
 
  private:
   using Element = std::uint16_t;
-  static constexpr std::int64_t extent = 4096;  // of all three sides: a few waves
+  static constexpr std::int64_t extent = 4096;  // m, n and k: a few waves
 
   DeviceArray<Element> a_;
   DeviceArray<Element> b_;
   DeviceArray<Element> c_;
   DeviceArray<std::uint32_t> counters_;
   CudaStream stream_;
-  std::optional<Sm90Gemm> gemm_;
+  std::unique_ptr<GemmKernel> gemm_;
   double once_us_ = 0;
 };
 

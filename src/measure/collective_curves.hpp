@@ -1,4 +1,4 @@
-/// What NCCL's collectives take on these GPUs.
+/// The time of NCCL's collectives on these GPUs.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@ class CollectiveCurves {
  public:
   CollectiveCurves(const GpuRank& gpu, Operation operation) : gpu_(gpu), operation_(operation) {}
 
-  /// By `thread_blocks` while a GEMM occupies all other multiprocessors, and then without it: by as many
-  /// where that `is_fast_enough`, by as many as NCCL likes elsewhere.
+  /// By `thread_blocks` while a GEMM occupies all other multiprocessors, and without a GEMM: by the same
+  /// number where that `is_fast_enough`, by NCCL's own choice elsewhere.
   const CollectiveCosts& operator()(int thread_blocks);
 
  private:
@@ -22,7 +22,7 @@ class CollectiveCurves {
 
   const GpuRank& gpu_;
   Operation operation_;
-  std::map<int, CollectiveCosts> costs_;  // by thread blocks; 0: as many as NCCL likes
+  std::map<int, CollectiveCosts> costs_;  // by thread blocks; 0: NCCL's own choice
 };
 
 }  // namespace flashoverlap

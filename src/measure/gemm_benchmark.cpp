@@ -6,12 +6,14 @@
 #include <memory>
 
 #include "cuda/download.hpp"
+#include "cuda/properties.hpp"
 #include "cuda/random_fill.hpp"
 #include "cuda/timer.hpp"
 #include "flashoverlap/matrix.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
-#include "gemm/sm90/sm90_gemm.hpp"
+#include "gemm/gemm_kernel.hpp"
+#include "measure/current_gpu.hpp"
 #include "measure/interleave.hpp"
 #include "measure/quantile.hpp"
 
@@ -57,19 +59,11 @@ double median_quotient(const std::vector<double>& of, const std::vector<double>&
   return median(quotients);
 }
 
-int multiprocessor_count() {
-  int device = 0;
-  int count = 0;
-  FLASHOVERLAP_CUDA(cudaGetDevice(&device));
-  FLASHOVERLAP_CUDA(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
-}
-
 }  // namespace
 
 GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int64_t k) {
-  const int all = multiprocessor_count();
-  GemmTimes times{.c = c, .k = k, .tile = choose_kernel_tile(c, k, all)};
+  const int all = current_attribute(cudaDevAttrMultiProcessorCount);
+  GemmTimes times{.c = c, .k = k, .tile = choose_kernel_tile(current_kernel_family(), c, k, all)};
   const cudaStream_t stream = nullptr;
   const std::int64_t set_bytes = (c.rows * k + c.cols * k + c.rows * c.cols) * 2;
   constexpr std::int64_t rotated_bytes = std::int64_t{400} << 20;  // several times the L2 cache
@@ -95,17 +89,17 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
   });
   const auto add_kernel = [&](int multiprocessors, bool raise_counters) {
     const Plan plan = single_rank_plan(benchmark.data_type, c, k, times.tile, multiprocessors);
-    auto bound = std::make_shared<std::vector<Sm90Gemm>>();
+    auto bound = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
     for (OperandSet& set : operands) {
       GemmMemory memory{.buffers = {{}}, .counters = {counters.data()}};
       memory.buffers[0] = {
           {{set.a.data(), c.rows, k}, {set.b.data(), c.cols, k}, {set.c.data(), c.rows, c.cols}}};
-      bound->emplace_back(plan, memory,
-                          GemmOptions{.a_layout = benchmark.a_layout,
-                                      .b_layout = benchmark.b_layout,
-                                      .raise_counters = raise_counters});
+      bound->push_back(make_gemm_kernel(plan, memory,
+                                        {.a_layout = benchmark.a_layout,
+                                         .b_layout = benchmark.b_layout,
+                                         .raise_counters = raise_counters}));
     }
-    variants.emplace_back([bound, stream](std::size_t set) { (*bound)[set].launch(stream); });
+    variants.emplace_back([bound, stream](std::size_t set) { (*bound)[set]->launch(stream); });
   };
   for (const int limit : benchmark.limits) add_kernel(limit, true);
   add_kernel(all, false);
@@ -114,7 +108,7 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
   CudaTimer timer;
   const auto samples =
       interleave(variants.size(), benchmark.repetitions, [&](std::size_t variant, std::size_t launch) {
-        // Behind one that does not count, so that every kernel finds its instructions in the cache.
+        // After one that does not count, so that every kernel finds its instructions in the cache.
         variants[variant](2 * launch % sets);
         return timer.microseconds(stream, [&] { variants[variant]((2 * launch + 1) % sets); });
       });

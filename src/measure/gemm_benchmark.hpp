@@ -1,8 +1,10 @@
+/// The GEMM kernel against cuBLASLt.
 #pragma once
 
 #include <vector>
 
 #include "flashoverlap/problem.hpp"
+#include "gemm/operand_layout.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -25,13 +27,13 @@ struct GemmBenchmark {
   DataType data_type = DataType::bf16;
   OperandLayout a_layout = OperandLayout::k_contiguous;
   OperandLayout b_layout = OperandLayout::k_contiguous;
-  std::vector<int> limits;  ///< numbers of multiprocessors to try besides all of them
+  std::vector<int> limits;  ///< numbers of multiprocessors to try in addition to all of them
   int repetitions = 15;
 };
 
-/// Times the kernel and cuBLASLt side by side on the current GPU: random operands, rotated among sets that
-/// together exceed the L2 cache; every variant once in each repetition, behind a launch that does not count,
-/// by CUDA events.
+/// Times the kernel and cuBLASLt alternately on the current GPU, by CUDA events. Operands are random and
+/// rotate among sets that together exceed the L2 cache. Every variant is timed once in each repetition, after
+/// a launch that does not count.
 GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int64_t k);
 
 }  // namespace flashoverlap

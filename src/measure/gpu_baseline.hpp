@@ -25,7 +25,7 @@ struct GpuOperands {
 };
 
 /// One rank's part of an operation (all-to-alls by rows), asynchronous on the rank's stream. NCCL sends
-/// consecutive rows only, so where rows of C have destinations of their own, those of A lie in
+/// consecutive rows only. Where each row of C has its own destination, the rows of A must therefore be in
 /// `DeliveryOrder`.
 class GpuBaseline {
  public:

@@ -1,16 +1,17 @@
 #include "measure/gpu_record.hpp"
 
 #include <cublasLt.h>
-#include <cuda_runtime_api.h>
 #include <fmt/chrono.h>
 
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <memory>
 #include <string>
 
-#include "flashoverlap/error.hpp"
+#include "cuda/error.hpp"
+#include "measure/current_gpu.hpp"
 
 namespace flashoverlap {
 
@@ -35,12 +36,11 @@ constexpr auto state_key = "driver_clock_temperature_power";
 }  // namespace
 
 nlohmann::ordered_json gpu_machine() {
+  count_gpus();
   cudaDeviceProp properties{};
   int runtime = 0;
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess ||
-      cudaRuntimeGetVersion(&runtime) != cudaSuccess) {
-    throw Error("no GPU can be used here");
-  }
+  FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, 0));
+  FLASHOVERLAP_CUDA(cudaRuntimeGetVersion(&runtime));
   return {{"date", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)))},
           {"gpu", properties.name},
           {"multiprocessors", properties.multiProcessorCount},
@@ -48,6 +48,14 @@ nlohmann::ordered_json gpu_machine() {
           {"cublaslt", cublasLtGetVersion()},
           {"commit", FLASHOVERLAP_COMMIT},
           {state_key, {{"before", gpu_state()}}}};
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string line;
+  for (std::string argument; std::getline(file, argument, '\0');)
+    line += (line.empty() ? "" : " ") + argument;
+  return line;
 }
 
 void note_state_after(nlohmann::ordered_json& machine) {

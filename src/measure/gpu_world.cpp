@@ -11,7 +11,9 @@
 #include "comm/await_stream.hpp"
 #include "comm/bounded_wait.hpp"
 #include "comm/process_environment.hpp"
+#include "cuda/properties.hpp"
 #include "exec/cuda/run_watch.hpp"
+#include "measure/current_gpu.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -46,7 +48,7 @@ class Threads {
     if (error_) communicator.abort(abort_reason);
   }
 
-  // A rank's end must be gone before its thread gives up its own: NCCL wants all ranks to do so at a time.
+  // This copy must be gone before the rank's thread destroys its own, as all ranks must do so together.
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
     ends_[static_cast<std::size_t>(rank)].reset();
@@ -119,9 +121,9 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
     : communicator_(std::move(communicator)),
       meet_(std::move(meet)),
       sent_(most_gathered),
-      received_(most_gathered * static_cast<std::size_t>(communicator_.ranks())) {
-  FLASHOVERLAP_CUDA(
-      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, communicator_.device()));
+      received_(most_gathered * static_cast<std::size_t>(communicator_.ranks())),
+      multiprocessors_(current_attribute(cudaDevAttrMultiProcessorCount)),
+      family_(current_kernel_family()) {
   received_.set_bytes(0);
 }
 
@@ -185,8 +187,7 @@ void check_gpus(int gpus) {
             fmt::format("must be {}, the {} of the launcher", launched->count, launched->variable));
     return;
   }
-  int present = 0;
-  if (cudaGetDeviceCount(&present) != cudaSuccess) present = 0;
+  const int present = count_gpus();
   require(gpus <= present, "--gpus", gpus, fmt::format("this machine has {} GPUs that can be used", present));
 }
 

@@ -11,6 +11,7 @@
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
 #include "flashoverlap/communicator.hpp"
+#include "flashoverlap/kernels.hpp"
 
 namespace flashoverlap {
 
@@ -19,7 +20,8 @@ class GpuRank {
  public:
   static constexpr std::size_t most_gathered = 1 << 14;
 
-  /// `meet`: waits on the host for the other ranks of this process; empty where each has its own process.
+  /// Of the current GPU. `meet`: waits on the host for the other ranks of this process; empty where each rank
+  /// has its own process.
   GpuRank(Communicator communicator, std::function<void()> meet);
   GpuRank(const GpuRank&) = delete;
   GpuRank& operator=(const GpuRank&) = delete;
@@ -30,6 +32,7 @@ class GpuRank {
   const Communicator& communicator() const noexcept { return communicator_; }
   cudaStream_t stream() const noexcept { return stream_; }
   int multiprocessors() const noexcept { return multiprocessors_; }
+  const KernelFamily& family() const noexcept { return family_; }  ///< the kernels that its GPU runs
 
   /// Waits for the stream, but not longer than twice the communicator's limit: then the communicator is
   /// aborted and `CommunicationError` thrown.
@@ -39,11 +42,11 @@ class GpuRank {
   /// rank and a collective on another: CUDA may wait for the GPUs of the whole process to free memory.
   void barrier() const;
 
-  /// From begin to end of what `launch` enqueues, in µs. All ranks begin together: behind a barrier on the
+  /// From begin to end of what `launch` enqueues, in µs. All ranks begin together: after a barrier on the
   /// host and one on the stream.
   double elapsed_us(const std::function<void()>& launch) const;
 
-  /// Every rank's values in rank order, as fp32; as many on each, and at most `most_gathered`.
+  /// Every rank's values in rank order, as fp32; the same number on each, at most `most_gathered`.
   std::vector<std::vector<double>> gather(std::span<const double> values) const;
   std::vector<double> maxima(std::span<const double> values) const;
   double maximum(double value) const { return maxima({&value, 1}).front(); }
@@ -58,10 +61,11 @@ class GpuRank {
   CudaEvent end_{cudaEventDefault};
   DeviceArray<float> sent_;
   DeviceArray<float> received_;
-  int multiprocessors_ = 0;
+  int multiprocessors_;
+  const KernelFamily& family_;
 };
 
-/// Throws `InvalidArgument` unless `run_on_gpus` finds so many.
+/// Throws `InvalidArgument` unless `run_on_gpus` finds this many GPUs, `Error` where there is none.
 void check_gpus(int gpus);
 
 /// Runs `work` on every rank: in a thread for each of this machine's first GPUs, or, where the environment

@@ -9,10 +9,10 @@
 namespace flashoverlap {
 
 /// Measures every variant once in each repetition, each time in another order: at the power limit a variant's
-/// clock depends on what ran before it, so a fixed order favours some. All ranks draw the same orders. Two
-/// repetitions before do not count. `measure(variant, launch)` returns a sample; `launch` counts all of them,
-/// so that operands can rotate at each, lest only the first of a repetition miss the cache. Returns the
-/// samples by variant.
+/// clock depends on what ran before it, so a fixed order favours some. All ranks draw the same orders. The
+/// first two repetitions do not count. `measure(variant, launch)` returns a sample; `launch` counts the
+/// samples, so that each can use other operands. Otherwise only the first of a repetition would miss the
+/// cache. Returns the samples by variant.
 template <typename Measure>
 auto interleave(std::size_t variants, int repetitions, Measure&& measure) {
   constexpr int warm_ups = 2;

@@ -40,7 +40,7 @@ LoneGemm::LoneGemm(const Plan& plan, cudaStream_t stream)
   describe(BufferRole::b, nullptr);
   describe(BufferRole::gathered, gathered_.data());
   describe(BufferRole::out, result_.data());
-  gemm_.emplace(alone, memory, GemmOptions{.raise_counters = false});
+  gemm_ = make_gemm_kernel(alone, memory, {.raise_counters = false});
 }
 
 void LoneGemm::launch(const GpuOperands& operands, cudaStream_t stream) {

@@ -1,16 +1,16 @@
 /// The kernel of an overlap without the communication.
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "flashoverlap/plan.hpp"
-#include "gemm/sm90/sm90_gemm.hpp"
+#include "gemm/gemm_kernel.hpp"
 #include "measure/gpu_baseline.hpp"
 
 namespace flashoverlap {
 
-/// The tiles of a plan in their order, on the plan's multiprocessors. They wait for nothing, raise nothing,
-/// add nothing, and are stored in natural order on this GPU.
+/// The tiles of a plan in the plan's order, on the plan's multiprocessors. They wait for no counter, raise
+/// none, add no addends, and are stored in natural order on this GPU.
 class LoneGemm {
  public:
   LoneGemm(const Plan& plan, cudaStream_t stream);
@@ -19,7 +19,7 @@ class LoneGemm {
  private:
   DeviceArray<Element> gathered_;
   DeviceArray<Element> result_;
-  std::optional<Sm90Gemm> gemm_;
+  std::unique_ptr<GemmKernel> gemm_;
 };
 
 }  // namespace flashoverlap

@@ -5,14 +5,17 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <span>
 
+#include "exec/cuda/in_order.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/gpu_baseline.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
 #include "measure/quantile.hpp"
+#include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 #include "search/kernel_schedules.hpp"
 #include "search/sliced_schedules.hpp"
@@ -40,9 +43,8 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 /// An operator with its result. Ranks meet before they give one back.
 class BoundOperator {
  public:
-  BoundOperator(const GpuRank& gpu, const Problem& problem, const Schedule& schedule,
-                bool record_timeline = false)
-      : gpu_(gpu), plans_(make_plans(problem, schedule)), compare_(plan()) {
+  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool record_timeline = false)
+      : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
     gpu_.barrier();
     operator_ = std::make_unique<Operator>(
         plans_, gpu.communicator(), OperatorOptions{.record_timeline = record_timeline, .own_result = true});
@@ -69,8 +71,8 @@ class BoundOperator {
     return error;
   }
 
-  const Plan& plan() const { return plan(gpu_.rank()); }
-  const Plan& plan(int rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  const std::vector<Plan>& plans() const { return plans_; }
+  const Plan& plan() const { return plans_[static_cast<std::size_t>(gpu_.rank())]; }
   RunTimes timeline() const { return operator_->timeline(); }
 
  private:
@@ -125,12 +127,13 @@ class Search {
 
   Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
     if (method.strategy == Strategy::sequential)
-      return gpu_schedule(problem_, method.strategy, method.layout, gpu_.multiprocessors(), 0);
+      return kernel_schedule(gpu_.family(), problem_, method.strategy, method.layout, gpu_.multiprocessors(),
+                             0);
     if (method.strategy != Strategy::signal || communicates_first(problem_.operation))
-      return fastest(
-          sliced_schedules(problem_, method.strategy, gpu_.multiprocessors(), comm_multiprocessors));
-    return fastest(candidate_schedules(problem_, method, gemm_us_, gpu_.multiprocessors(),
-                                       comm_multiprocessors, curves_));
+      return fastest(sliced_schedules(gpu_.family(), problem_, method.strategy, gpu_.multiprocessors(),
+                                      comm_multiprocessors));
+    return fastest(signalled_schedules(problem_, method.layout, gemm_us_, gpu_.family(),
+                                       gpu_.multiprocessors(), comm_multiprocessors, std::ref(curves_)));
   }
 
  private:
@@ -150,7 +153,8 @@ class Search {
     std::vector<std::unique_ptr<BoundOperator>> operators;
     std::vector<Variant> variants;
     for (const Schedule& trial : trials) {
-      BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, problem_, trial));
+      BoundOperator& bound =
+          *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, make_plans(problem_, trial)));
       variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
     }
     const auto samples = measure_all(gpu_, operands_, variants, trial_repetitions);
@@ -174,41 +178,49 @@ int fitting_repetitions(const std::vector<Samples>& trial) {
   return std::clamp(static_cast<int>(affordable_us / once_us), 9, 51);
 }
 
-}  // namespace
+/// A problem's operands and the libraries by themselves: a GEMM, the communication, one after the other.
+struct Baselines {
+  Baselines(const GpuRank& gpu, const Problem& problem)
+      : operands(rotated_operands(gpu, problem)), libraries(gpu, problem) {
+    libraries.choose_algorithm(operands.front());
+    trial = measure_all(gpu, operands, variants(), trial_repetitions);
+  }
 
-ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
-                         CollectiveCurves& curves) {
-  const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
-  GpuBaseline baseline(gpu, problem);
-  baseline.choose_algorithm(operands.front());
-  const auto gemm = [&](const GpuOperands& set) { baseline.gemm(set.a.data(), set.b.data()); };
-  std::vector<Variant> variants{
-      gemm, [&](const GpuOperands& set) { baseline.communicate(set.a.data(), set.b.data()); },
-      [&](const GpuOperands& set) { baseline.run(set.a.data(), set.b.data()); }};
-  const auto trial = measure_all(gpu, operands, variants, trial_repetitions);
+  std::vector<Variant> variants() {
+    return {[this](const GpuOperands& set) { libraries.gemm(set.a.data(), set.b.data()); },
+            [this](const GpuOperands& set) { libraries.communicate(set.a.data(), set.b.data()); },
+            [this](const GpuOperands& set) { libraries.run(set.a.data(), set.b.data()); }};
+  }
 
-  ShapeTimes times{.problem = problem};
-  Search search(gpu, problem, operands, median(trial.front().gpu_us), curves);
+  std::vector<GpuOperands> operands;
+  GpuBaseline libraries;
+  std::vector<Samples> trial;  ///< of each variant
+};
+
+/// `methods`: the plans of all ranks, of each method.
+ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<std::vector<Plan>>& methods,
+                   int repetitions) {
+  ShapeTimes times{.problem = methods.front().front().problem};
+  std::vector<Variant> variants = baselines.variants();
   std::vector<std::unique_ptr<BoundOperator>> operators;
-  for (const Method& method : benchmark.methods) {
-    const Schedule schedule = search.best(method, benchmark.comm_multiprocessors);
-    BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, problem, schedule));
-    times.methods.push_back({.schedule = schedule,
-                             .groups = group_count(bound.plan()),
-                             .error = bound.error(operands.front(), baseline)});
+  for (const std::vector<Plan>& plans : methods) {
+    BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, plans));
+    times.methods.push_back(
+        {.plans = plans, .error = bound.error(baselines.operands.front(), baselines.libraries)});
     variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
   }
   std::vector<std::unique_ptr<LoneGemm>> kernels;
   std::vector<std::size_t> kernel_of;  // by method, its place among the variants
   for (const auto& each : operators) {
-    const bool by_cublas = each->plan().schedule.strategy == Strategy::sequential;
+    const auto order = in_order(each->plan());
+    const bool by_cublas = order && order->gemm;
     kernel_of.push_back(by_cublas ? 0 : variants.size());
     if (by_cublas) continue;
     LoneGemm& kernel = *kernels.emplace_back(std::make_unique<LoneGemm>(each->plan(), gpu.stream()));
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
-  const int repetitions = benchmark.repetitions > 0 ? benchmark.repetitions : fitting_repetitions(trial);
-  const auto samples = measure_all(gpu, operands, variants, repetitions);
+  if (repetitions == 0) repetitions = fitting_repetitions(baselines.trial);
+  const auto samples = measure_all(gpu, baselines.operands, variants, repetitions);
   gpu.barrier();
 
   times.gemm_us = median(samples[0].gpu_us);
@@ -225,47 +237,87 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   return times;
 }
 
-Simulation measured_timeline(const GpuRank& gpu, const Problem& problem, const Schedule& schedule) {
-  const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
-  BoundOperator bound(gpu, problem, schedule, /*record_timeline=*/true);
-  measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
-  const RunTimes run = bound.timeline();
+}  // namespace
 
-  std::vector<double> own{run.gemm_done_us, run.done_us};
-  for (const MessageTimes& message : run.messages) {
-    own.push_back(message.signalled_us);
-    own.push_back(message.done_us);
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                         CollectiveCurves& curves) {
+  Baselines baselines(gpu, problem);
+  Search search(gpu, problem, baselines.operands, median(baselines.trial.front().gpu_us), curves);
+  std::vector<std::vector<Plan>> methods;
+  for (const Method& method : benchmark.methods)
+    methods.push_back(make_plans(problem, search.best(method, benchmark.comm_multiprocessors)));
+  return measure(gpu, baselines, methods, benchmark.repetitions);
+}
+
+ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions) {
+  Baselines baselines(gpu, plans.front().problem);
+  return measure(gpu, baselines, {plans}, repetitions);
+}
+
+namespace {
+
+/// From when a worker was free for the first tile of each group until its last tile was stored; by group.
+/// Empty where cuBLASLt has computed the tiles.
+std::map<std::int32_t, std::pair<double, double>> measured_groups(const Plan& plan, const RunTimes& run) {
+  const Schedule& schedule = plan.schedule;
+  const auto first_end = static_cast<std::size_t>(entries_in(schedule, first_waves(schedule)));
+  std::map<std::int32_t, std::pair<double, double>> groups;
+  for (std::size_t tile = 0; tile < run.tiles_us.size(); ++tile) {
+    const auto now = static_cast<std::size_t>(workers(schedule));
+    const std::size_t distance =
+        tile < first_end + now ? static_cast<std::size_t>(first_workers(schedule)) : now;
+    const double start_us = tile < distance ? 0 : run.tiles_us[tile - distance];
+    auto& [start, end] = groups.try_emplace(plan.tiles[tile].group, start_us, 0).first->second;
+    start = std::min(start, start_us);
+    end = std::max(end, run.tiles_us[tile]);
   }
+  return groups;
+}
+
+/// A run in numbers, as ranks exchange them: its ends, its groups, its messages.
+std::vector<double> numbers_of(const Plan& plan, const RunTimes& run) {
+  const auto groups = measured_groups(plan, run);
+  std::vector<double> numbers{run.gemm_done_us, run.done_us, static_cast<double>(groups.size())};
+  for (const auto& [group, times] : groups)
+    numbers.insert(numbers.end(), {static_cast<double>(group), times.first, times.second});
+  for (const MessageTimes& message : run.messages)
+    numbers.insert(numbers.end(), {message.signalled_us, message.done_us});
+  return numbers;
+}
+
+void add_run(Simulation& measured, const Plan& plan, const std::vector<double>& numbers) {
+  measured.gemm_us = std::max(measured.gemm_us, numbers[0]);
+  measured.latency_us = std::max(measured.latency_us, numbers[1]);
+  auto next = numbers.begin() + 3;
+  for (auto left = static_cast<int>(numbers[2]); left > 0; --left, next += 3) {
+    const auto group = static_cast<int>(next[0]);
+    measured.timeline.push_back(
+        {plan.rank, Lane::gemm, group, fmt::format("group {}", group), next[1], next[2]});
+  }
+  if (numbers[2] == 0) measured.timeline.push_back({plan.rank, Lane::gemm, none, "GEMM", 0, numbers[0]});
+  std::array<double, 2> free_us{};  // of the message list, and of the copies that run concurrently with it
+  for (const Message& message : plan.messages) {
+    const double signalled_us = *next++;
+    const double done_us = *next++;
+    if (message.kind == MessageKind::signal) continue;
+    double& free = free_us[runs_concurrently(plan, message) ? 1 : 0];
+    measured.timeline.push_back({plan.rank, Lane::communication, message.group,
+                                 std::string(name(message.kind)), std::max(free, signalled_us), done_us});
+    free = done_us;
+  }
+}
+
+}  // namespace
+
+Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans) {
+  const std::vector<GpuOperands> operands = rotated_operands(gpu, plans.front().problem);
+  BoundOperator bound(gpu, plans, /*record_timeline=*/true);
+  measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
+  std::vector<double> own = numbers_of(bound.plan(), bound.timeline());
   own.resize(static_cast<std::size_t>(gpu.maximum(static_cast<double>(own.size()))));  // others have more
   Simulation measured;
-  int rank = 0;
-  for (const std::vector<double>& times : gpu.gather(own)) {
-    measured.gemm_us = std::max(measured.gemm_us, times[0]);
-    measured.latency_us = std::max(measured.latency_us, times[1]);
-    const bool by_group = schedule.strategy == Strategy::signal && !communicates_first(problem.operation);
-    if (!by_group) measured.timeline.push_back({rank, Lane::gemm, 0, "GEMM", 0, times[0]});
-    double computed_us = 0;
-    std::array<double, 2> sent_us{};  // in the list, beside it
-    const Plan& plan = bound.plan(rank);
-    for (std::size_t message = 0; message < plan.messages.size(); ++message) {
-      const Message& sent = plan.messages[message];
-      const int group = sent.group;
-      const double signalled_us = times[2 + 2 * message];
-      const double done_us = times[3 + 2 * message];
-      if (by_group) {
-        measured.timeline.push_back(
-            {rank, Lane::gemm, group, fmt::format("group {}", group), computed_us, signalled_us});
-      }
-      if (sent.kind != MessageKind::signal) {
-        double& free_us = sent_us[runs_concurrently(plan, sent) ? 1 : 0];
-        measured.timeline.push_back({rank, Lane::communication, group, std::string(name(sent.kind)),
-                                     std::max(free_us, signalled_us), done_us});
-        free_us = done_us;
-      }
-      computed_us = signalled_us;
-    }
-    ++rank;
-  }
+  const auto by_rank = gpu.gather(own);
+  for (std::size_t rank = 0; rank < plans.size(); ++rank) add_run(measured, plans[rank], by_rank[rank]);
   gpu.barrier();
   return measured;
 }

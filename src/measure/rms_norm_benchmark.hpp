@@ -11,8 +11,9 @@ struct RmsNormBenchmark {
   int repetitions = 15;
 };
 
-/// Microseconds of one RMSNorm of the result of each plan, all of the same shape: random results, rotated
-/// among sets that together exceed the L2 cache; every plan once in each repetition. Medians.
+/// The median time in µs of one RMSNorm of each plan's result. All results have the same shape. They are
+/// random and rotate among sets that together exceed the L2 cache; every plan is timed once in each
+/// repetition.
 std::vector<double> measure_rms_norm(const RmsNormBenchmark& benchmark, const std::vector<Plan>& plans);
 
 }  // namespace flashoverlap

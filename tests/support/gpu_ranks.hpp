@@ -5,10 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "cuda/device_array.hpp"
 #include "cuda/download.hpp"
 #include "flashoverlap/matrix.hpp"
 #include "flashoverlap/plan.hpp"
-#include "gemm/sm90/sm90_gemm.hpp"
+#include "gemm/gemm_kernel.hpp"
 
 namespace flashoverlap::testing {
 

@@ -6,6 +6,7 @@
 
 #include "cuda/handles.hpp"
 #include "exec/cuda/operator_runs.hpp"
+#include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
 namespace {

@@ -65,7 +65,7 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
       if (problem.operation == Operation::all_to_all_gemm || between(0, 1) == 0) std::ranges::sort(row);
     }
   }
-  const KernelTile tile = pick(kernel_tiles());
+  const KernelTile tile = pick(kernel_family(90)->tiles);
   drawn.schedule = {.strategy = pick(enumerators<Strategy>),
                     .tile_rows = tile.rows,
                     .tile_cols = tile.cols,

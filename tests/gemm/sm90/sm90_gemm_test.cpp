@@ -1,6 +1,4 @@
 // The kernels against an fp64 reference, tile list by tile list.
-#include "gemm/sm90/sm90_gemm.hpp"
-
 #include <cblas.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +8,7 @@
 #include <thread>
 
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/kernels.hpp"
 #include "flashoverlap/planner.hpp"
 #include "plan/message_rules.hpp"
 #include "support/gpu_ranks.hpp"
@@ -46,11 +45,11 @@ std::vector<double> operand(const Matrix& matrix, OperandLayout layout, std::int
 }
 
 void run(const Plan& plan, GpuRanks& ranks, const GemmOptions& options = {}) {
-  const Sm90Gemm gemm(plan, ranks.memory(), options);
-  gemm.launch(nullptr);
+  const auto gemm = make_gemm_kernel(plan, ranks.memory(), options);
+  gemm->launch(nullptr);
   FLASHOVERLAP_CUDA(cudaGetLastError());
   FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
-  gemm.check_waits();
+  gemm->check_waits();
 }
 
 double error_of(const Plan& plan, GpuRanks& ranks, OperandLayout a_layout, OperandLayout b_layout) {
@@ -93,7 +92,7 @@ void expect_right(const Shape& c, std::int64_t k, DataType data_type, const Kern
 
 TEST(Sm90Gemm, EveryKernelIsRightForEveryLayoutAndType) {
   std::uint64_t seed = testing::base_seed();
-  for (const KernelTile& tile : kernel_tiles()) {
+  for (const KernelTile& tile : kernel_family(90)->tiles) {
     for (const DataType data_type : {DataType::bf16, DataType::fp16}) {
       for (const OperandLayout a : {k_major, row_major}) {
         for (const OperandLayout b : {k_major, row_major}) {
@@ -197,7 +196,7 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
   // One rank's tile list at a time, with all counters as if the others had done their part.
   const std::uint64_t seed = testing::base_seed();
   testing::RandomCases cases(seed);
-  const auto tiles = kernel_tiles();
+  const auto tiles = kernel_family(90)->tiles;
   for (int index = 0; index < 60; ++index) {
     testing::Case drawn = cases.next();
     drawn.problem.data_type = index % 2 == 0 ? DataType::bf16 : DataType::fp16;
@@ -247,10 +246,10 @@ TEST(Sm90Gemm, ATileWaitsForItsOperands) {
                  {.strategy = Strategy::copy});
   const Plan& plan = plans[0];
   GpuRanks ranks(plans, testing::base_seed());
-  const Sm90Gemm gemm(plan, ranks.memory());
+  const auto gemm = make_gemm_kernel(plan, ranks.memory());
   cudaStream_t stream{};
   FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  gemm.launch(stream);
+  gemm->launch(stream);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady) << "tiles of the other rank's rows cannot have run";
   cudaStream_t other{};
@@ -263,7 +262,7 @@ TEST(Sm90Gemm, ATileWaitsForItsOperands) {
   }
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
-  EXPECT_NO_THROW(gemm.check_waits());
+  EXPECT_NO_THROW(gemm->check_waits());
   FLASHOVERLAP_CUDA(cudaStreamDestroy(stream));
   FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
 }
@@ -279,13 +278,13 @@ TEST(Sm90Gemm, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
     for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
   ASSERT_EQ(awaited.size(), 3u);
   GpuRanks ranks(plans, testing::base_seed());
-  const Sm90Gemm gemm(plan, ranks.memory(), {.resets = {awaited.begin(), awaited.end()}});
+  const auto gemm = make_gemm_kernel(plan, ranks.memory(), {.resets = {awaited.begin(), awaited.end()}});
   cudaStream_t stream{};
   cudaStream_t other{};
   FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
   for (int launch = 0; launch < 2; ++launch) {
-    gemm.launch(stream);
+    gemm->launch(stream);
     for (const std::int32_t counter : awaited) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady) << "counter " << counter << " is still awaited";
@@ -295,7 +294,7 @@ TEST(Sm90Gemm, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
       FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
     }
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
-    EXPECT_NO_THROW(gemm.check_waits());
+    EXPECT_NO_THROW(gemm->check_waits());
     for (const std::int32_t counter : awaited) {
       std::uint32_t left = 1;
       FLASHOVERLAP_CUDA(cudaMemcpy(&left, ranks.counter(0, counter), sizeof left, cudaMemcpyDeviceToHost));
@@ -311,17 +310,17 @@ TEST(Sm90Gemm, AWaitThatExpiresIsReportedAndTheKernelEnds) {
       make_plans({.operation = Operation::all_gather_gemm, .m = 512, .n = 512, .k = 64, .ranks = 2},
                  {.strategy = Strategy::copy});
   GpuRanks ranks(plans, testing::base_seed());
-  const Sm90Gemm gemm(plans[0], ranks.memory(), {.wait_limit_ns = 20'000'000});
-  gemm.launch(nullptr);
+  const auto gemm = make_gemm_kernel(plans[0], ranks.memory(), {.wait_limit_ns = 20'000'000});
+  gemm->launch(nullptr);
   FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
-  EXPECT_THROW(gemm.check_waits(), WaitExpired);
+  EXPECT_THROW(gemm->check_waits(), WaitExpired);
 }
 
 std::string refusal(const Problem& problem, const Schedule& schedule) {
   const std::vector<Plan> plans = make_plans(problem, schedule);
   try {
     GpuRanks ranks(plans, 1);
-    const Sm90Gemm gemm(plans[0], ranks.memory());
+    const auto gemm = make_gemm_kernel(plans[0], ranks.memory());
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -332,12 +331,12 @@ TEST(Sm90Gemm, RefusesWhatTheKernelsCannotDo) {
   EXPECT_THAT(refusal({.m = 64, .n = 64, .k = 65}, {}),
               ::testing::HasSubstr("contiguous extent of a = 65: must be a multiple of 8"));
   EXPECT_THAT(refusal({.m = 64, .n = 64, .k = 64}, {.tile_rows = 64}),
-              ::testing::HasSubstr("there is no kernel"));
-  // A tile leaves the registers behind the next one's first products.
+              ::testing::HasSubstr("has no sm90 kernel"));
+  // A tile is stored after the next one's first products.
   std::vector<Plan> plans = make_plans({.m = 64, .n = 64, .k = 64}, {.strategy = Strategy::signal});
   plans[0].tiles.front().start_wait = 0;
   GpuRanks ranks(plans, testing::base_seed());
-  EXPECT_THROW(Sm90Gemm(plans[0], ranks.memory()), InvalidArgument);
+  EXPECT_THROW(make_gemm_kernel(plans[0], ranks.memory()), InvalidArgument);
 }
 
 TEST(Sm90Gemm, RefusesRowMapsIntoSeveralBuffersAndIgnoresOneThatNoTileNames) {
@@ -345,12 +344,12 @@ TEST(Sm90Gemm, RefusesRowMapsIntoSeveralBuffersAndIgnoresOneThatNoTileNames) {
   Plan& plan = plans[0];
   GpuRanks ranks(plans, testing::base_seed());
   for (std::int32_t row = 0; row < 256; ++row) plan.row_map.push_back({0, row});
-  EXPECT_NO_THROW(Sm90Gemm(plan, ranks.memory()));
+  EXPECT_NO_THROW(make_gemm_kernel(plan, ranks.memory()));
   ASSERT_GE(plan.tiles.size(), 2u);
   for (Tile& tile : plan.tiles) tile.row_map = tile.row;
-  EXPECT_NO_THROW(Sm90Gemm(plan, ranks.memory()));
+  EXPECT_NO_THROW(make_gemm_kernel(plan, ranks.memory()));
   plan.tiles[1].buffer = BufferRole::staging;
-  EXPECT_THAT([&] { Sm90Gemm(plan, ranks.memory()); },
+  EXPECT_THAT([&] { make_gemm_kernel(plan, ranks.memory()); },
               ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("one buffer only")));
 }
 

@@ -10,6 +10,7 @@
 
 #include "cuda/driver.hpp"
 #include "cuda/handles.hpp"
+#include "flashoverlap/kernels.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/sm90/observer.hpp"
 #include "support/gpu_ranks.hpp"
@@ -113,13 +114,13 @@ Plan plan_of(std::mt19937_64& engine, const KernelTile& tile, std::int64_t most_
 }
 
 const KernelTile& any_tile(std::mt19937_64& engine) {
-  const auto tiles = kernel_tiles();
+  const auto tiles = kernel_family(90)->tiles;
   return tiles[engine() % tiles.size()];
 }
 
 /// Runs `gemm` with `before` and `after` it, over memory that is filled with two patterns in turn.
 template <typename Before, typename After>
-void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const Sm90Gemm& gemm,
+void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const GemmKernel& gemm,
                              const Streams& streams, int runs, Before&& before, After&& after) {
   gemm.launch(streams.gemm);  // kernels are loaded when first launched, which may wait for what runs
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
@@ -161,9 +162,9 @@ TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal
                                           cudaMemcpyDeviceToDevice, streams.copy));
       }
     };
-    const Sm90Gemm gemm(plans[0], ranks.memory());
+    const auto gemm = make_gemm_kernel(plans[0], ranks.memory());
     expect_copies_are_final(
-        ranks, watched, gemm, streams, runs_per_plan, [] {}, copy_groups);
+        ranks, watched, *gemm, streams, runs_per_plan, [] {}, copy_groups);
   }
 }
 
@@ -188,8 +189,8 @@ TEST(Sm90Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
       FLASHOVERLAP_CUDA(testing::copy_when_announced(announced.data(), static_cast<int>(announced.size()),
                                                      watched.out, watched.copy.data(), streams.copy));
     };
-    const Sm90Gemm gemm(plans[0], ranks.memory());
-    expect_copies_are_final(ranks, watched, gemm, streams, runs_per_plan, copy_tiles, [] {});
+    const auto gemm = make_gemm_kernel(plans[0], ranks.memory());
+    expect_copies_are_final(ranks, watched, *gemm, streams, runs_per_plan, copy_tiles, [] {});
   }
 }
 

@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/files.hpp"
+#include "cli/gpu/module.hpp"
+#include "cli/plan_summary.hpp"
+#include "flashoverlap/plan_json.hpp"
+#include "flashoverlap/planner.hpp"
+#include "measure/gpu_record.hpp"
+#include "measure/host_comparison.hpp"
+#include "measure/overlap_benchmark.hpp"
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<int> tried_comm_multiprocessors(const OverlapBench& bench) {
+  if (!bench.plans.empty() || !bench.comm_multiprocessors.empty()) return bench.comm_multiprocessors;
+  // What is slower than NVLink needs fewer multiprocessors to be kept busy.
+  return fabric() == "nvlink" ? std::vector{4, 6, 8, 12, 16, 24} : std::vector{2, 4, 8, 16};
+}
+
+std::vector<Method> methods_of(const OverlapBench& bench) {
+  std::vector<Method> methods;
+  for (const Strategy strategy : bench.strategies) {
+    for (const Layout layout : bench.layouts) {
+      if (supports(bench.problems.front().operation, strategy, layout)) methods.push_back({strategy, layout});
+    }
+  }
+  return methods;
+}
+
+/// What NCCL is told.
+Json nccl_environment() {
+  Json variables = Json::object();
+  for (char** place = environ; *place != nullptr; ++place) {
+    const std::string_view variable(*place);
+    const std::size_t equals = variable.find('=');
+    if (!variable.starts_with("NCCL_") || equals == std::string_view::npos) continue;
+    if (variable.starts_with("NCCL_VERSION=")) continue;  // set by container images, not read by NCCL
+    variables[std::string(variable.substr(0, equals))] = variable.substr(equals + 1);
+  }
+  return variables;
+}
+
+Json machine_record(const OverlapBench& bench) {
+  Json machine = gpu_machine();
+  int nccl = 0;
+  ncclGetVersion(&nccl);
+  machine["nccl"] = nccl;
+  machine["nccl_environment"] = nccl_environment();
+  machine["gpus"] = bench.gpus;
+  machine["fabric"] = fabric();
+  machine["command"] = command_line();
+  if (bench.plans.empty()) machine["comm_multiprocessors"] = tried_comm_multiprocessors(bench);
+  return machine;
+}
+
+void print_headers() {
+  fmt::print(
+      "{:<19} {:>6} {:>6} {:>6} | {:>8} {:>8} {:>8} | {:<10} {:<7} {:>6} {:>8} | {:>8} {:>8} {:>8} | "
+      "{:>7} {:>11} {:>9} {:>7} {:>8} {:>7}\n",
+      "op", "m", "n", "k", "gemm us", "comm us", "seq us", "strategy", "layout", "groups", "comm_sms",
+      "overlap", "p10", "p90", "speedup", "bound_share", "kernel us", "exposed", "error", "host us");
+}
+
+void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedup, double bound_share) {
+  const Problem& problem = shape.problem;
+  const Schedule& schedule = method.schedule();
+  fmt::print(
+      "{:<19} {:>6} {:>6} {:>6} | {:>8.1f} {:>8.1f} {:>8.1f} | {:<10} {:<7} {:>6} {:>8} | {:>8.1f} "
+      "{:>8.1f} {:>8.1f} | {:>7.3f} {:>11.3f} {:>9.1f} {:>7.3f} {:>8.1e} {:>7.1f}\n",
+      name(problem.operation), problem.m, problem.n, problem.k, shape.gemm_us, shape.comm_us,
+      shape.sequential_us, name(schedule.strategy), name(schedule.layout), group_count(method.plans.front()),
+      schedule.comm_multiprocessors, method.median_us, method.p10_us, method.p90_us, speedup, bound_share,
+      method.kernel_us, method.exposed(), method.error, method.host_us);
+  std::fflush(stdout);
+}
+
+/// Rows of the table, and their means.
+class Report {
+ public:
+  explicit Report(std::string_view used_fabric) : fabric_(used_fabric) {}
+
+  void add(const ShapeTimes& shape, bool print) {
+    for (const MethodTimes& method : shape.methods) {
+      const double speedup = shape.sequential_us / method.median_us;
+      const double bound_share = shape.bound_us() / method.median_us;
+      const Problem& problem = shape.problem;
+      const Schedule& schedule = method.schedule();
+      if (method.error >= error_limit(problem.data_type)) right_ = false;
+      if (print) print_row(shape, method, speedup, bound_share);
+      rows_.push_back({{"op", name(problem.operation)},
+                       {"m", problem.m},
+                       {"n", problem.n},
+                       {"k", problem.k},
+                       {"ranks", problem.ranks},
+                       {"dtype", name(problem.data_type)},
+                       {"fabric", fabric_},
+                       {"strategy", name(schedule.strategy)},
+                       {"layout", name(schedule.layout)},
+                       {"tile_cols", schedule.tile_cols},
+                       {"groups", schedule.groups},
+                       {"waves_per_group", schedule.waves_per_group},
+                       {"rounds", schedule.rounds},
+                       {"comm_sms", schedule.comm_multiprocessors},
+                       {"gemm_us", shape.gemm_us},
+                       {"comm_us", shape.comm_us},
+                       {"sequential_us", shape.sequential_us},
+                       {"overlap_us", method.median_us},
+                       {"p10_us", method.p10_us},
+                       {"p90_us", method.p90_us},
+                       {"speedup", speedup},
+                       {"bound_share", bound_share},
+                       {"kernel_us", method.kernel_us},
+                       {"exposed", method.exposed()},
+                       {"host_us", method.host_us},
+                       {"error", method.error}});
+      Means& means = means_[fmt::format("{} {}", name(schedule.strategy), name(schedule.layout))];
+      means.log_speedup += std::log(speedup);
+      means.log_bound_share += std::log(bound_share);
+      ++means.count;
+    }
+  }
+
+  void print_means() const {
+    for (const auto& [method, means] : means_) {
+      fmt::print("{}: geometric means over {} shapes: speedup {:.3f}, bound_share {:.3f}\n", method,
+                 means.count, std::exp(means.log_speedup / means.count),
+                 std::exp(means.log_bound_share / means.count));
+    }
+  }
+
+  const Json& rows() const { return rows_; }
+  bool is_right() const { return right_; }
+
+ private:
+  struct Means {
+    double log_speedup = 0;
+    double log_bound_share = 0;
+    int count = 0;
+  };
+
+  std::string_view fabric_;
+  Json rows_ = Json::array();
+  bool right_ = true;
+  std::map<std::string, Means> means_;
+};
+
+/// Draws the last shape's first method.
+void draw(const GpuRank& gpu, const ShapeTimes& shape, const std::string& path) {
+  const MethodTimes& method = shape.methods.front();
+  const Simulation measured = measured_timeline(gpu, method.plans);
+  if (!gpu.is_first()) return;
+  const TimelineCaption caption{
+      .title = describe(shape.problem),
+      .subtitle = fmt::format("{}; {}", describe(method.schedule()), fabric()),
+      .source = TimelineSource::measured,
+      .sequential = SequentialRun{.gemm_us = shape.gemm_us,
+                                  .communication_us = shape.comm_us,
+                                  .total_us = shape.sequential_us,
+                                  .communicates_first = communicates_first(shape.problem.operation)}};
+  write_file("--timeline", path, timeline_svg(measured, caption));
+}
+
+void save_fastest(const ShapeTimes& shape, const std::string& path) {
+  const auto& fastest = *std::ranges::min_element(shape.methods, {}, &MethodTimes::median_us);
+  write_file("--save", path, plans_to_json(fastest.plans));
+}
+
+/// Whether every result is right.
+bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
+  const OverlapBenchmark benchmark{methods_of(bench), tried_comm_multiprocessors(bench), bench.repetitions};
+  for (const int count : benchmark.comm_multiprocessors) {
+    require(count < gpu.multiprocessors(), "--comm-multiprocessors", count,
+            fmt::format("must leave some of the {} multiprocessors to the GEMM", gpu.multiprocessors()));
+  }
+  std::optional<Json> machine;
+  if (gpu.is_first()) {
+    machine = machine_record(bench);
+    fmt::print("{} GPUs, {}, {}; times of the slowest rank, median, 10 % and 90 %\n", bench.gpus, fabric(),
+               name(bench.problems.front().data_type));
+    print_headers();
+  }
+  Report report(fabric());
+  CollectiveCurves curves(gpu, bench.problems.front().operation);
+  ShapeTimes last;
+  for (const Problem& problem : bench.problems) {
+    last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem, curves)
+                               : measure_plans(gpu, bench.plans, bench.repetitions);
+    report.add(last, /*print=*/gpu.is_first());
+  }
+  if (gpu.is_first()) {
+    report.print_means();
+    note_state_after(*machine);
+    if (!bench.json.empty())
+      write_file("--json", bench.json, Json{{"machine", *machine}, {"rows", report.rows()}}.dump(1) + "\n");
+    if (!bench.save.empty()) save_fastest(last, bench.save);
+  }
+  if (!bench.timeline.empty()) draw(gpu, last, bench.timeline);
+  return report.is_right();
+}
+
+}  // namespace
+
+int bench_overlap(const OverlapBench& bench) {
+  std::atomic<bool> right = true;
+  run_on_gpus(bench.gpus, [&](const GpuRank& gpu) {
+    if (!bench_rank(gpu, bench)) right = false;
+  });
+  return right ? exit_success : exit_failure;
+}
+
+}  // namespace flashoverlap::cli

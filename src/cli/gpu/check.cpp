@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+
+#include "cli/command.hpp"
+#include "cli/gpu/module.hpp"
+#include "flashoverlap/planner.hpp"
+#include "measure/host_comparison.hpp"
+#include "measure/plan_check.hpp"
+#include "plan/grouping.hpp"
+#include "plan/message_rules.hpp"
+#include "search/kernel_schedules.hpp"
+
+namespace flashoverlap::cli {
+namespace {
+
+constexpr int comm_multiprocessors = 16;
+constexpr int wanted_waves = 6;  // so that small shapes have several groups too
+Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
+  const int reserved = wanted.strategy == Strategy::sequential ? 0 : comm_multiprocessors;
+  const int left = gpu.multiprocessors() - reserved;
+  Schedule schedule =
+      kernel_schedule(gpu.family(), wanted.problem, wanted.strategy, wanted.layout, left, reserved);
+  schedule.rounds = wanted.rounds;
+  if (reserved == 0) return schedule;
+  const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
+  const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
+  schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);
+  if (schedule.first_multiprocessors > 0)
+    schedule.first_multiprocessors = schedule.multiprocessors + reserved;
+  return schedule;
+}
+
+std::string described(const GpuCase& wanted) {
+  const Problem& problem = wanted.problem;
+  return fmt::format("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
+                     name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "", problem.m,
+                     problem.n, problem.k, wanted.rounds);
+}
+
+void print_headers(const GpuCheck& check) {
+  const DataType data_type = check.cases.front().problem.data_type;
+  fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(data_type),
+             error_limit(data_type));
+  fmt::print("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
+             "operation", "strategy", "layout", "result", "m", "n", "k", "rounds", "groups", "runs", "error",
+             "fp64", "element");
+}
+
+void print(const GpuCase& wanted, const std::vector<Plan>& plans, int runs, const PlanVerdict& verdict) {
+  fmt::print(
+      "{}  {:>6} {:>6}  {:>8.1e} {:>8.1e} {:>7.3f}  {}{}\n", described(wanted), group_count(plans.front()),
+      runs, verdict.difference.relative, verdict.reference_error, verdict.difference.largest,
+      verdict.holds() ? "ok" : "FAILED",
+      verdict.different_replays > 0 ? fmt::format(", {} replays differ", verdict.different_replays) : "");
+  std::fflush(stdout);
+}
+
+/// Whether all cases are right; the same on every rank.
+bool check_rank(const GpuRank& gpu, const GpuCheck& check) {
+  if (gpu.is_first()) print_headers(check);
+  int failures = 0;
+  int skipped = 0;
+  const auto skip = [&](const GpuCase& each, const InvalidArgument& refusal) {
+    ++skipped;
+    if (gpu.is_first()) fmt::print("{}  skipped: {}\n", described(each), refusal.what());
+  };
+  for (const GpuCase& each : check.cases) {
+    std::vector<Plan> plans = each.plans;
+    try {
+      if (plans.empty()) plans = make_plans(each.problem, schedule_for(each, gpu));
+    } catch (const InvalidArgument& refusal) {
+      skip(each, refusal);
+      continue;
+    }
+    PlanVerdict verdict;
+    try {
+      verdict = check_plans(gpu, plans, {check.runs, check.delays, check.seed, check.graph, each.own_result});
+    } catch (const InvalidArgument& refusal) {
+      if (!check.skips_refused) throw;
+      skip(each, refusal);
+      gpu.barrier();
+      continue;
+    }
+    if (!verdict.holds()) ++failures;
+    if (gpu.is_first()) print(each, plans, check.runs, verdict);
+  }
+  if (gpu.is_first()) {
+    fmt::print("{}: {} cases, {} failed, {} skipped\n", failures == 0 ? "ok" : "FAILED", check.cases.size(),
+               failures, skipped);
+  }
+  return failures == 0;
+}
+
+}  // namespace
+
+int check_on_gpus(const GpuCheck& check) {
+  std::atomic<bool> right = true;
+  run_on_gpus(check.gpus, [&](const GpuRank& gpu) { right = check_rank(gpu, check); },
+              {.wait_limit = std::chrono::seconds(check.wait_limit)});
+  return right ? exit_success : exit_failure;
+}
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,14 @@
+#include "cli/gpu/module.hpp"
+
+const flashoverlap::cli::GpuCommands* flashoverlap_gpu_commands() {
+  using namespace flashoverlap::cli;
+  static constexpr GpuCommands commands{
+      .bench_gemm = bench_gemm,
+      .bench_rms_norm = bench_rms_norm,
+#ifdef FLASHOVERLAP_HAS_NCCL
+      .bench_overlap = bench_overlap,
+      .check = check_on_gpus,
+#endif
+  };
+  return &commands;
+}
