@@ -6,7 +6,7 @@
 namespace flashoverlap::cli {
 
 void check_runs_on_gpus(const Problem& problem) {
-  check(problem);
+  validate(problem);
   require(runs_on_gpus(problem.data_type), "data_type", name(problem.data_type),
           "must be bf16 or fp16 on GPUs");
   for (const auto& [extent, value] : {std::pair{"n", problem.n}, {"k", problem.k}})

@@ -14,8 +14,9 @@ BackgroundGemm::BackgroundGemm(int multiprocessors)
   fill_random(b_.data(), b_.size(), DataType::bf16, 2, stream_);
   const KernelTile tile =
       choose_kernel_tile(current_kernel_family(), {extent, extent}, extent, multiprocessors);
-  const Plan plan = make_plan({.m = extent, .n = extent, .k = extent},
-                              kernel_schedule(Strategy::sequential, tile, multiprocessors), 0);
+  const Plan plan =
+      make_plan({.m = extent, .n = extent, .k = extent},
+                kernel_schedule(current_kernel_family(), Strategy::sequential, tile, multiprocessors), 0);
   GemmMemory memory{.buffers = {{}}, .counters = {counters_.data()}};
   memory.buffers[0] = {
       {{a_.data(), extent, extent}, {b_.data(), extent, extent}, {c_.data(), extent, extent}}};

@@ -1,6 +1,7 @@
 #include "measure/current_gpu.hpp"
 
 #include "cuda/properties.hpp"
+#include "gemm/requirements.hpp"
 
 namespace flashoverlap {
 
@@ -11,13 +12,7 @@ int count_gpus() {
 }
 
 const KernelFamily& current_kernel_family() {
-  const int compute_capability = current_compute_capability();
-  const KernelFamily* const family = kernel_family(compute_capability);
-  if (family == nullptr) {
-    throw Error(fmt::format("no kernel runs on this GPU, whose compute capability is {}.{}",
-                            compute_capability / 10, compute_capability % 10));
-  }
-  return *family;
+  return require_family(current_compute_capability());
 }
 
 }  // namespace flashoverlap

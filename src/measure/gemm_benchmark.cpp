@@ -30,7 +30,7 @@ Plan single_rank_plan(DataType data_type, const Shape& c, std::int64_t k, const 
                       int multiprocessors) {
   const int used = even_multiprocessors(tile, c, multiprocessors);
   Plan plan = make_plan({.m = c.rows, .n = c.cols, .k = k, .data_type = data_type},
-                        kernel_schedule(Strategy::sequential, tile, used), 0);
+                        kernel_schedule(current_kernel_family(), Strategy::sequential, tile, used), 0);
   const int rows_per_counter = row_blocks_per_counter * entry_rows(plan.schedule);
   plan.counters.assign(static_cast<std::size_t>(c.rows / rows_per_counter) + 1, {});
   for (Tile& each : plan.tiles) each.raise = {0, each.row / rows_per_counter};
