@@ -128,7 +128,7 @@ std::string summary_text(std::span<const Plan> plans) {
   const Plan& first = plans.front();
   std::string text;
   const auto line = [&text](std::string_view label, std::string_view value) {
-    text += fmt::format("{:<10} {}\n", label, value);
+    text += labelled_line(label, value);
   };
   line("problem", describe(first.problem));
   line("schedule", describe(first.schedule));
@@ -167,24 +167,6 @@ nlohmann::ordered_json summary_json(std::span<const Plan> plans) {
     if (buffer != Buffer{}) buffers[std::string(name(role))] = keys_of(buffer);
   }
   return json;
-}
-
-void print_prediction(std::span<const Plan> plans, const Prediction& prediction, const Machine& machine,
-                      bool as_json) {
-  if (as_json) {
-    auto json = summary_json(plans);
-    json["prediction"] = {{"machine", machine.name},
-                          {"latency_us", prediction.simulation.latency_us},
-                          {"gemm_us", prediction.simulation.gemm_us},
-                          {"sequential_us", prediction.sequential_us},
-                          {"bound_us", prediction.bound_us},
-                          {"speed_up", prediction.speed_up()}};
-    fmt::print("{}\n", json.dump(2));
-    return;
-  }
-  fmt::print("{}{:<10} {} on {}: {:.2f} times as fast as sequential ({}); bound {}\n", summary_text(plans),
-             "predicted", microseconds(prediction.simulation.latency_us), machine.name, prediction.speed_up(),
-             microseconds(prediction.sequential_us), microseconds(prediction.bound_us));
 }
 
 }  // namespace flashoverlap::cli

@@ -1,4 +1,4 @@
-/// What a set of plans amounts to, for people and for machines.
+/// Summaries of plans, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,6 @@
 #include <string>
 
 #include "flashoverlap/plan.hpp"
-#include "search/prediction.hpp"
 
 namespace flashoverlap::cli {
 
@@ -22,9 +21,5 @@ std::string describe(const Schedule& schedule);
 std::string summary_text(std::span<const Plan> plans);
 
 nlohmann::ordered_json summary_json(std::span<const Plan> plans);
-
-/// Prints summary and prediction.
-void print_prediction(std::span<const Plan> plans, const Prediction& prediction, const Machine& machine,
-                      bool as_json);
 
 }  // namespace flashoverlap::cli
