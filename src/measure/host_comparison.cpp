@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <thread>
 
 #include "flashoverlap/error.hpp"
@@ -46,42 +45,20 @@ const std::vector<Plan>& affordable(const std::vector<Plan>& plans) {
   return plans;
 }
 
-/// Of three calls, as the first ones may load what is needed.
-template <typename Work>
-double fastest_seconds(const Work& work) {
-  double fastest = std::numeric_limits<double>::infinity();
-  for (int call = 0; call < 3; ++call) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    fastest =
-        std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return fastest;
-}
-
-/// One core's time for each multiply-add of a tile.
-double seconds_of_tiles(const Plan& plan) {
+/// One core's time for a multiply-add of a tile: the fastest of three tries, as the first may load libraries.
+double seconds_per_product(const Plan& plan) {
   const Tile& tile = plan.tiles.front();
   const std::int64_t k = std::min<std::int64_t>(plan.problem.k, 256);
   const Matrix a = random_matrix(plan.problem.data_type, tile.rows, k, 0);
   const Matrix b = random_matrix(plan.problem.data_type, tile.cols, k, 1);
   HostGemm gemm;
-  const double seconds = fastest_seconds([&] { gemm.multiply({a}, {}, {b}, tile.rows, tile.cols, k); });
-  return seconds / (area(tile.rows, tile.cols) * static_cast<double>(k));
-}
-
-/// The same of the reference.
-double seconds_of_reference(DataType data_type) {
-  constexpr std::int64_t side = 256;
-  Problem problem;
-  problem.m = problem.n = problem.k = side;
-  problem.ranks = 1;
-  problem.data_type = data_type;
-  Output output{side, side, {}, {}};
-  output.origins.push_back({.row = 0, .rows = side});
-  const std::vector operands{random_matrix(data_type, side, side, 0)};
-  const double seconds = fastest_seconds([&] { reference_result(problem, output, operands, operands, 0); });
-  return seconds / (area(side, side) * side);
+  std::chrono::duration<double> fastest = std::chrono::hours(1);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto begin = std::chrono::steady_clock::now();
+    gemm.multiply({a}, {}, {b}, tile.rows, tile.cols, k);
+    fastest = std::min<std::chrono::duration<double>>(fastest, std::chrono::steady_clock::now() - begin);
+  }
+  return fastest.count() / (area(tile.rows, tile.cols) * static_cast<double>(k));
 }
 
 }  // namespace
@@ -146,24 +123,21 @@ std::int64_t Comparison::reference_rows() const {
 
 double Comparison::estimated_seconds() const {
   const Problem& problem = plans_.front().problem;
-  const auto k = static_cast<double>(problem.k);
   double tile_area = 0;
   double delays = 0;
-  const Plan* computing = nullptr;
+  double product = 0;
   for (const Plan& plan : plans_) {
+    if (product == 0 && !plan.tiles.empty()) product = seconds_per_product(plan);
     for (const Tile& tile : plan.tiles) tile_area += area(tile.rows, tile.cols);
-    if (!plan.tiles.empty()) computing = &plan;
     // Two delays at each step, of half the maximum on average.
     const double steps = std::max(static_cast<double>(plan.tiles.size()) / options_.workers_per_rank,
                                   static_cast<double>(plan.messages.size()));
     delays = std::max(delays, steps * std::chrono::duration<double>(options_.max_delay).count());
   }
-  if (computing == nullptr) return delays;
   const int threads = options_.workers_per_rank * problem.ranks;
   const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, threads);
   const double reference_area = area(reference_rows(), plans_.front().output.cols);
-  return delays + tile_area * k * seconds_of_tiles(*computing) / cores +
-         reference_area * k * seconds_of_reference(problem.data_type);
+  return delays + static_cast<double>(problem.k) * product * (tile_area / cores + 2 * reference_area);
 }
 
 double Comparison::bytes() const {

@@ -28,8 +28,8 @@ class Comparison {
   std::int64_t tiles() const;           ///< that a run computes, on all ranks
   std::int64_t reference_rows() const;  ///< that the reference of a run adds up, on all ranks
 
-  /// What each `run` and its `error` take on this machine, roughly. A few milliseconds are spent to measure
-  /// how fast one core computes a tile in fp32 and a product in fp64; delays count by their mean.
+  /// What each `run` and its `error` take on this machine, roughly. One core's time for a tile is measured;
+  /// a product of the reference is taken to need twice as long as one of a tile. Delays count by their mean.
   double estimated_seconds() const;
   /// Memory of operands, workspaces, results and reference.
   double bytes() const;
