@@ -14,12 +14,6 @@
 
 namespace flashoverlap {
 
-/// A call of NCCL that failed, a rank that was lost, or a communicator that was aborted.
-class CommunicationError : public Error {
- public:
-  using Error::Error;
-};
-
 struct CommunicatorOptions {
   /// Limit of every wait on the host: for the other ranks to join, and for a run to end once it has begun.
   /// Constructing a communicator takes up to twice this time, an operator up to four times.

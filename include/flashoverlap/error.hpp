@@ -11,17 +11,19 @@
 
 namespace flashoverlap {
 
+/// What all of them share: catch this to catch them all. `what()` is one line.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An argument, option, key or file that breaks a rule. `what()` is one line: "argument = value: rule".
+/// An argument, option, key or file that breaks a rule. `what()` is one line: "argument = value: rule"; the
+/// middle of a long value is left out.
 class InvalidArgument : public Error {
  public:
   template <typename Value>
   InvalidArgument(std::string_view argument, const Value& value, std::string_view rule)
-      : Error(fmt::format("{} = {}: {}", argument, value, rule)), argument_(argument) {}
+      : InvalidArgument(line(argument, fmt::format("{}", value), rule), std::string(argument)) {}
 
   /// The argument's name, as the caller wrote it (a JSON path such as `plans[1].tiles[3].row`, an option, a
   /// field).
@@ -37,10 +39,12 @@ class InvalidArgument : public Error {
   InvalidArgument(const std::string& line, std::string&& argument)
       : Error(line), argument_(std::move(argument)) {}
 
+  static std::string line(std::string_view argument, const std::string& value, std::string_view rule);
+
   std::string argument_;
 };
 
-/// A set of plans that `validate` refuses.
+/// A set of plans that `validate` refuses or that cannot run to its end; `what()` is the first violation.
 class InvalidPlan : public Error {
  public:
   using Error::Error;
@@ -49,6 +53,20 @@ class InvalidPlan : public Error {
 /// A bounded wait that expired; `what()` names the rank and, of a message's wait, the counter, its group, the
 /// expected and the actual value.
 class WaitExpired : public Error {
+ public:
+  using Error::Error;
+};
+
+/// An NCCL call that failed, a rank that was lost, or a communicator that was aborted; `what()` names this
+/// rank, the call and the reason. The communicator cannot be used any more.
+class CommunicationError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A call of CUDA or cuBLASLt that failed, or one that the driver does not have; `what()` names the call and
+/// the reason.
+class CudaError : public Error {
  public:
   using Error::Error;
 };

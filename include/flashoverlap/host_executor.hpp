@@ -1,6 +1,7 @@
 /// Runs plans on the host: ranks as threads of one process, real arithmetic, no GPU.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -13,15 +14,15 @@
 namespace flashoverlap {
 
 struct HostOptions {
-  int workers_per_rank = 2;  ///< threads that work off each rank's tile list
-  /// Bounds every wait; one for a counter begins anew if it was raised meanwhile.
+  int workers_per_rank = 2;  ///< threads that compute the tiles of each rank
+  /// Limit of every wait. A wait for a counter starts again whenever the counter is raised.
   std::chrono::milliseconds wait_limit{10'000};
-  std::chrono::microseconds max_delay{0};  ///< random delay before each tile and message, up to this
+  std::chrono::microseconds max_delay{0};  ///< of a random delay before and after each tile and message
   std::uint64_t delay_seed = 0;
+  std::atomic<std::int64_t>* tiles_done = nullptr;  ///< if any, raised by 1 after each tile of any rank
 };
 
-/// All ranks of a world, bound to their workspace. Runs may follow each other; counters are back at zero
-/// after each.
+/// All ranks of a world with their workspace. It can run many times; counters are zero again after each run.
 class HostExecutor {
  public:
   /// `plans`: every rank's, in rank order; validated here (`InvalidPlan`).
@@ -30,10 +31,10 @@ class HostExecutor {
   HostExecutor(HostExecutor&&) noexcept;
   HostExecutor& operator=(HostExecutor&&) noexcept;
 
-  /// a[r], b[r]: rank r's operands, shaped as a_shape and b_shape say, in the problem's data type. Returns
-  /// buffer `out` of every rank as the plan left it (see `natural_result`); workspace and results are
-  /// poisoned with NaN first. Throws `WaitExpired` naming rank, counter, group, expected and actual value, or
-  /// what another thread threw; after that the executor is as new.
+  /// a[r], b[r]: operands of rank r, with the shapes of `a_shape` and `b_shape`, in the problem's data type.
+  /// Returns buffer `out` of every rank as the plan left it (see `natural_result`). Workspace and results are
+  /// filled with NaN first. Throws `WaitExpired`, which names rank, counter, group, expected and actual
+  /// value, or the first error of another thread. Then the executor can be used again.
   std::vector<Matrix> run(std::span<const Matrix> a, std::span<const Matrix> b);
 
  private:
@@ -41,9 +42,11 @@ class HostExecutor {
   std::unique_ptr<State> state_;
 };
 
-/// The problem computed independently of any plan, in fp64 from the operands as they are: for each rank the
-/// natural result, row-major. `output` names the rows that the rank holds (Plan::output).
+/// The natural result of one rank, row-major, computed in fp64 from the operands and without any plan.
+/// `output` says which rows the rank holds (Plan::output). `rows_done`, if any, is raised by each row that
+/// was computed; a row that is a sum over ranks counts once for each rank.
 std::vector<double> reference_result(const Problem& problem, const Output& output, std::span<const Matrix> a,
-                                     std::span<const Matrix> b, int rank);
+                                     std::span<const Matrix> b, int rank,
+                                     std::atomic<std::int64_t>* rows_done = nullptr);
 
 }  // namespace flashoverlap

@@ -20,17 +20,17 @@ class Matrix {
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t cols() const noexcept { return cols_; }
 
-  /// Raw elements of one row, cols · size_of(data_type) bytes.
+  /// The elements of one row: cols · size_of(data_type) bytes.
   std::byte* row(std::int64_t row) noexcept { return bytes_.data() + row * row_bytes(); }
   const std::byte* row(std::int64_t row) const noexcept { return bytes_.data() + row * row_bytes(); }
   std::int64_t row_bytes() const noexcept { return cols_ * size_of(data_type_); }
 
-  /// Part of a row as fp32: `values.size()` elements from column `col` on.
+  /// Converts `values.size()` elements of a row to fp32, from column `col` on.
   void read(std::int64_t row, std::int64_t col, std::span<float> values) const;
   /// The reverse, rounded to nearest even.
   void write(std::int64_t row, std::int64_t col, std::span<const float> values);
 
-  /// Every element NaN: what is not written later can be seen.
+  /// Sets every element to NaN, so that elements which are not written later can be found.
   void poison();
 
   bool operator==(const Matrix&) const = default;  ///< bitwise

@@ -1,4 +1,4 @@
-/// Options whose text is converted strictly: a refusal names the option, the text and the rule.
+/// Options whose text is converted strictly. Errors name the option, the text and the rule.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@
 
 namespace flashoverlap::cli {
 
-/// What was typed, fit for one line of an error.
+/// What was typed, in a form that fits into one line of an error.
 std::string shown(const std::string& text);
 
 std::int64_t to_integer(const std::string& option, const std::string& text, std::int64_t minimum,
@@ -45,10 +45,10 @@ inline CLI::Option* add_path(CLI::App& command, const std::string& option, std::
   return add_text(command, option, take, help)->type_name("FILE");
 }
 
-template <std::integral Integer>
-CLI::Option* add_integer(CLI::App& command, const std::string& option, Integer& value,
-                         const std::string& help, Integer minimum,
-                         Integer maximum = std::numeric_limits<Integer>::max()) {
+/// `value` is an integer, or an optional one that is none unless given.
+template <typename Value, std::integral Integer>
+CLI::Option* add_integer(CLI::App& command, const std::string& option, Value& value, const std::string& help,
+                         Integer minimum, Integer maximum = std::numeric_limits<Integer>::max()) {
   const auto take = [=, &value](const std::string& text) {
     value = static_cast<Integer>(to_integer(option, text, minimum, maximum));
   };

@@ -8,6 +8,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
+#include "cli/format.hpp"
 #include "cli/gpu_check_options.hpp"
 #include "cli/gpu_module.hpp"
 #include "cli/plan_options.hpp"
@@ -15,6 +16,7 @@
 #include "cli/progress.hpp"
 #include "flashoverlap/validate.hpp"
 #include "measure/host_comparison.hpp"
+#include "plan/readable.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -22,11 +24,11 @@ namespace {
 struct Arguments {
   explicit Arguments(CLI::App& parser) : command(parser), what(parser, /*reads_plans=*/true), gpus(parser) {
     add_integer(parser, "--runs", runs, "Runs on fresh random operands", 1, 1'000'000)->default_str("1");
-    add_integer(parser, "--delays", delays, "Random delay before each tile and message, up to this", 0,
-                1'000'000)
+    add_integer(parser, "--delays", delays, "Longest random delay before each tile and message", 0, 1'000'000)
         ->type_name("MICROSECONDS")
         ->default_str("0");
-    add_integer(parser, "--seed", seed, "Of operands and delays", std::int64_t{0})->default_str("0");
+    add_integer(parser, "--seed", seed, "Seed of random operands and delays", std::int64_t{0})
+        ->default_str("0");
     add_integer(parser, "--workers", workers, "Threads that compute each rank's tiles", 1, 256)
         ->default_str("2");
     parser.add_flag("--json", json, "Print one JSON object");
@@ -41,6 +43,8 @@ struct Arguments {
   int workers = 2;
   bool json = false;
 };
+
+constexpr double long_seconds = 60;  ///< is worth a warning
 
 /// What the plans violate, or else the error of every run.
 struct Verdict {
@@ -58,23 +62,33 @@ Verdict judge(const std::vector<Plan>& plans, const Arguments& arguments, Progre
   Verdict verdict{find_violations(plans), {}, error_limit(plans.front().problem.data_type)};
   if (!verdict.findings.empty()) return verdict;
 
+  const auto seed = static_cast<std::uint64_t>(arguments.seed);
   HostOptions options;
   options.workers_per_rank = arguments.workers;
   options.max_delay = std::chrono::microseconds(arguments.delays);
-  options.delay_seed = static_cast<std::uint64_t>(arguments.seed);
+  options.delay_seed = seed;
+  options.tiles_done = &progress.done();
   Comparison comparison(plans, options);
+  const double seconds = comparison.estimated_seconds() * arguments.runs;
+  if (seconds > long_seconds) {
+    progress.say(fmt::format("flashoverlap: this takes about {} and {} on this machine", duration(seconds),
+                             readable_bytes(comparison.bytes())));
+  }
   for (int run = 0; run < arguments.runs; ++run) {
-    progress.step("running on the host");
-    verdict.errors.push_back(
-        comparison.run(static_cast<std::uint64_t>(arguments.seed) + static_cast<std::uint64_t>(run)));
+    progress.step(fmt::format("running on the host ({} of {})", run + 1, arguments.runs), comparison.tiles());
+    comparison.run(seed + static_cast<std::uint64_t>(run));
+    progress.step("comparing with fp64", comparison.reference_rows());
+    verdict.errors.push_back(comparison.error(&progress.done()));
   }
   return verdict;
 }
 
-void print_text(const std::vector<Plan>& plans, const Verdict& verdict) {
+void print_text(const std::vector<Plan>& plans, const Machine& machine, const Verdict& verdict) {
   fmt::print("{}", summary_text(plans));
+  if (verdict.findings.empty()) fmt::print("{}", gpus_text(plans, machine));
   for (const Finding& finding : verdict.findings) {
-    fmt::print("violation  {}: {}\n", name(finding.violation), finding.detail);
+    fmt::print("{}",
+               labelled_line("violation", fmt::format("{}: {}", name(finding.violation), finding.detail)));
   }
   for (std::size_t run = 0; run < verdict.errors.size(); ++run) {
     fmt::print("run {:<6} error {:.2e} against fp64, limit {:.0e}\n", run, verdict.errors[run],
@@ -83,8 +97,9 @@ void print_text(const std::vector<Plan>& plans, const Verdict& verdict) {
   fmt::print("{}\n", verdict.holds() ? "ok" : "FAILED");
 }
 
-void print_json(const std::vector<Plan>& plans, const Verdict& verdict) {
+void print_as_json(const std::vector<Plan>& plans, const Machine& machine, const Verdict& verdict) {
   auto json = summary_json(plans);
+  if (verdict.findings.empty()) json["gpus"] = gpus_json(plans, machine);
   auto& violations = json["violations"] = nlohmann::ordered_json::array();
   for (const Finding& finding : verdict.findings) {
     violations.push_back({{"kind", name(finding.violation)}, {"detail", finding.detail}});
@@ -92,7 +107,7 @@ void print_json(const std::vector<Plan>& plans, const Verdict& verdict) {
   json["errors"] = verdict.errors;
   json["limit"] = verdict.limit;
   json["ok"] = verdict.holds();
-  fmt::print("{}\n", json.dump(2));
+  print_json(json);
 }
 
 int run(const Arguments& arguments) {
@@ -103,17 +118,16 @@ int run(const Arguments& arguments) {
     check.seed = arguments.seed;
     return run_gpu_command(&GpuCommands::check, check);
   }
-  require(arguments.command.count("--plan") == 0 || arguments.command.count("--machine") == 0, "--machine",
-          "(given)", "cannot be combined with --plan, which is checked on no machine");
-  Progress progress(2 + arguments.runs);
+  const Machine machine = arguments.what.machine();
+  Progress progress(2 + 2 * arguments.runs);
   progress.step("planning");
   const auto plans = arguments.what.plans();
   const Verdict verdict = judge(plans, arguments, progress);
   progress.finish();
   if (arguments.json) {
-    print_json(plans, verdict);
+    print_as_json(plans, machine, verdict);
   } else {
-    print_text(plans, verdict);
+    print_text(plans, machine, verdict);
   }
   return verdict.holds() ? exit_success : exit_failure;
 }

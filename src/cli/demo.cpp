@@ -28,7 +28,7 @@ namespace {
 struct Arguments {
   explicit Arguments(CLI::App& parser) {
     add_path(parser, "--output", output, "Folder for the timelines")->type_name("DIR")->default_str(output);
-    add_integer(parser, "--seed", seed, "Of operands and of the rows' destinations", std::int64_t{0})
+    add_integer(parser, "--seed", seed, "Seed of operands and of the rows' destinations", std::int64_t{0})
         ->default_str("0");
     parser.add_flag("--json", json, "Print one JSON object");
   }
@@ -38,7 +38,7 @@ struct Arguments {
   bool json = false;
 };
 
-/// What the demonstration says about one case.
+/// What `demo` prints about one case.
 struct Result {
   DemoCase demo_case;
   double error = 0;
@@ -80,7 +80,9 @@ Result demonstrate(const DemoCase& demo_case, const Arguments& arguments) {
   result.demo_case = demo_case;
   const auto plans = make_plans(demo_case.small_problem(arguments.seed), demo_case.small_schedule());
   result.groups = group_count(plans.front());
-  result.error = Comparison(plans, {}).run(static_cast<std::uint64_t>(arguments.seed));
+  Comparison comparison(plans, {});
+  comparison.run(static_cast<std::uint64_t>(arguments.seed));
+  result.error = comparison.error();
 
   const Problem large = demo_case.large_problem(arguments.seed);
   for (const std::string& preset_name : preset_names()) {
@@ -121,14 +123,16 @@ void print_text(const std::vector<Result>& results, const Arguments& arguments, 
       cells.push_back(speed_up ? fmt::format("{:.2f}x", *speed_up) : "-");
     table.add(cells);
   }
-  fmt::print("{}\n", table.text());
-  fmt::print("error     of {} on the host, against fp64; limit {:.0e}\n",
-             describe_shape(DemoCase{}.small_problem(0)), limit);
-  fmt::print("speed-up  predicted over sequential for {}\n", describe_shape(DemoCase{}.large_problem(0)));
-  fmt::print("pictures  {} timelines on {} in {}\n", results.size(), pictured_preset, arguments.output);
+  fmt::print("{}\n{}{}{}", table.text(),
+             labelled_line("error", fmt::format("of {} on the host, against fp64; limit {:.0e}",
+                                                describe_shape(DemoCase{}.small_problem(0)), limit)),
+             labelled_line("speed-up", "predicted, against sequential, for " +
+                                           describe_shape(DemoCase{}.large_problem(0))),
+             labelled_line("pictures", fmt::format("{} timelines on {} in {}", results.size(),
+                                                   pictured_preset, arguments.output)));
 }
 
-void print_json(const std::vector<Result>& results, double limit) {
+void print_as_json(const std::vector<Result>& results, double limit) {
   nlohmann::ordered_json json;
   json["limit"] = limit;
   auto& cases = json["cases"] = nlohmann::ordered_json::array();
@@ -149,7 +153,7 @@ void print_json(const std::vector<Result>& results, double limit) {
                      {"timeline", result.picture}});
   }
   json["ok"] = within(results, limit);
-  fmt::print("{}\n", json.dump(2));
+  print_json(json);
 }
 
 int run(const Arguments& arguments) {
@@ -165,7 +169,7 @@ int run(const Arguments& arguments) {
 
   const double limit = error_limit(DemoCase{}.small_problem(0).data_type);
   if (arguments.json) {
-    print_json(results, limit);
+    print_as_json(results, limit);
   } else {
     print_text(results, arguments, limit);
   }
@@ -180,7 +184,7 @@ Command demo_command(CLI::App& app) {
   parser->footer(
       "Examples:\n"
       "  flashoverlap demo\n"
-      "  flashoverlap demo --output /tmp/timelines --seed 7 --json\n"
+      "  flashoverlap demo --output timelines --seed 7 --json\n"
       "Exit status: 0 if every result is within its limit, 1 if not.");
   const auto arguments = std::make_shared<Arguments>(*parser);
   return {parser, [arguments] { return run(*arguments); }};

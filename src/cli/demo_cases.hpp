@@ -1,5 +1,4 @@
-/// What the demonstration shows: every operation, in every form, by every strategy and layout that it
-/// supports.
+/// The cases of `demo`: every operation in every form, with every strategy and layout that it supports.
 #pragma once
 
 #include <cstdint>

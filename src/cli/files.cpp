@@ -1,60 +1,74 @@
 #include "cli/files.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
-#include "cli/arguments.hpp"
+#include "cli/descriptor.hpp"
+#include "plan/readable.hpp"
 
 namespace flashoverlap::cli {
 namespace {
 
-std::string last_reason() {
-  return std::generic_category().message(errno == 0 ? EIO : errno);
-}
+namespace fs = std::filesystem;
 
-/// Refuses a path that could not be opened or used.
 [[noreturn]] void refuse(const std::string& option, const std::string& path, std::string_view what) {
-  throw InvalidArgument(option, shown(path), fmt::format("{}: {}", what, last_reason()));
+  throw InvalidArgument(option, shown(path),
+                        fmt::format("{}: {}", what, std::generic_category().message(errno)));
 }
 
-void refuse_directory(const std::string& option, const std::string& path) {
-  std::error_code ignored;
-  require(!std::filesystem::is_directory(path, ignored), option, shown(path),
-          "must be a file, not a directory");
-}
-
-bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
+bool is_same_file(const fs::path& one, const fs::path& other) {
   std::error_code unknown;
-  const auto place = [&](const std::filesystem::path& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
+  const auto place = [&](const fs::path& path) {
+    return fs::weakly_canonical(fs::absolute(path, unknown), unknown);
   };
-  const std::filesystem::path place_of_one = place(one);
-  return (!place_of_one.empty() && place_of_one == place(other)) ||
-         std::filesystem::equivalent(one, other, unknown);
+  const fs::path place_of_one = place(one);
+  return (!place_of_one.empty() && place_of_one == place(other)) || fs::equivalent(one, other, unknown);
 }
 
 }  // namespace
 
-std::string read_file(const std::string& option, const std::string& path) {
-  refuse_directory(option, path);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(option, path, "cannot be opened");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) refuse(option, path, "cannot be read");
-  return text;
-}
+std::string read_file(const std::string& option, const std::string& path, const ReadLimits& limits) {
+  const auto require_size = [&](std::size_t size) {
+    require(size <= limits.bytes, option, shown(path),
+            "must not be larger than " + readable_bytes(static_cast<double>(limits.bytes)));
+  };
+  // Opened without waiting: a FIFO may never have a writer.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat state {};
+  if (!file.is_open() || fstat(file.number(), &state) != 0) refuse(option, path, "cannot be opened");
+  require(!S_ISDIR(state.st_mode), option, shown(path), "must be a file, not a directory");
+  require(S_ISREG(state.st_mode) || S_ISFIFO(state.st_mode), option, shown(path),
+          "must be a file or a pipe, not a device");
+  require_size(static_cast<std::size_t>(state.st_size));
 
-void check_writable(const std::string& option, const std::string& path) {
-  refuse_directory(option, path);
-  std::error_code ignored;
-  const bool is_new = !std::filesystem::exists(path, ignored);
-  errno = 0;
-  if (!std::ofstream(path, std::ios::app)) refuse(option, path, "cannot be created");
-  if (is_new) std::filesystem::remove(path, ignored);
+  std::string text;
+  text.reserve(static_cast<std::size_t>(state.st_size));
+  std::vector<char> piece(std::size_t{1} << 20);
+  bool has_writer = S_ISREG(state.st_mode);  // or had: nothing to read is the end then
+  for (;;) {
+    const ssize_t size = read(file.number(), piece.data(), piece.size());
+    if (size > 0) {
+      has_writer = true;
+      require_size(text.size() + static_cast<std::size_t>(size));
+      text.append(piece.data(), static_cast<std::size_t>(size));
+      continue;
+    }
+    if (size == 0 && has_writer) return text;
+    if (size < 0 && errno != EAGAIN && errno != EINTR) refuse(option, path, "cannot be read");
+    if (size < 0 && errno == EAGAIN) has_writer = true;
+    const std::chrono::milliseconds limit = has_writer ? limits.silence : limits.without_writer;
+    pollfd awaited{file.number(), POLLIN, 0};
+    const int changes = poll(&awaited, 1, static_cast<int>(limit.count()));
+    require(changes != 0, option, shown(path),
+            fmt::format("nothing was written to this pipe within {} s",
+                        std::chrono::duration<double>(limit).count()));
+    if (changes > 0) has_writer = true;
+  }
 }
 
 void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written) {
@@ -68,20 +82,12 @@ void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>
   }
 }
 
-void write_file(const std::string& option, const std::string& path, std::string_view text) {
-  refuse_directory(option, path);
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  if (!file) refuse(option, path, "cannot be created");
-  file << text << std::flush;
-  if (!file) throw Error(fmt::format("{} = {}: cannot be written: {}", option, shown(path), last_reason()));
-}
-
 void make_folder(const std::string& option, const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
+  fs::create_directories(path, error);
+  std::error_code ignored;
   require(
-      std::filesystem::is_directory(path), option, shown(path),
+      fs::is_directory(path, ignored), option, shown(path),
       "cannot be created: " + (error ? error : std::make_error_code(std::errc::not_a_directory)).message());
 }
 

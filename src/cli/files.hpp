@@ -1,6 +1,8 @@
-/// Files that the command line names: what goes wrong with one is said by the option that named it.
+/// Files that the command line names. What goes wrong with one is said by the option that named it.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,21 +11,34 @@
 
 namespace flashoverlap::cli {
 
-/// The file's whole text.
-std::string read_file(const std::string& option, const std::string& path);
+/// What reading stops at.
+struct ReadLimits {
+  std::size_t bytes = 1'500'000'000;                 ///< more than the largest plans that can be made
+  std::chrono::milliseconds without_writer{10'000};  ///< until something is written to a FIFO
+  std::chrono::milliseconds silence{600'000};        ///< between two pieces that its writer writes
+};
 
-/// `read(text)` of a file's text; what it refuses is named by option and file as well.
-template <typename Read>
-auto from_file(const std::string& option, const std::string& path, const Read& read) {
-  const std::string text = read_file(option, path);
+/// The whole text of a file or pipe. Devices are refused, as they may never end.
+std::string read_file(const std::string& option, const std::string& path, const ReadLimits& limits = {});
+
+/// `use()`, with what it refuses named by option and file as well.
+template <typename Use>
+auto naming_file(const std::string& option, const std::string& path, const Use& use) {
   try {
-    return read(text);
+    return use();
   } catch (const InvalidArgument& error) {
     throw error.renamed(option + " " + shown(path) + ": " + error.argument());
   }
 }
 
-/// Refuses what `write_file` would, before what takes long is done for it.
+/// `read(text)` of a file's text.
+template <typename Read>
+auto from_file(const std::string& option, const std::string& path, const Read& read) {
+  const std::string text = read_file(option, path);
+  return naming_file(option, path, [&] { return read(text); });
+}
+
+/// Refuses what `write_file` would refuse, before long work is done for it. Writes nothing.
 void check_writable(const std::string& option, const std::string& path);
 
 struct NamedFile {
@@ -31,10 +46,12 @@ struct NamedFile {
   std::string_view path;  ///< empty: not given
 };
 
-/// Refuses a file that is to be written if an earlier option, or one before it, names it too: what that reads
-/// or writes would be lost.
+/// Refuses a file to be written that is also named by an earlier option, as its content would be lost.
 void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written);
 
+/// Replaces a regular file, or creates it, in one step: until the whole text is on the disk, the path leads
+/// to what it led to before. The permissions of an existing file and links to it stay. Other files, such as
+/// /dev/stdout and FIFOs, are written directly.
 void write_file(const std::string& option, const std::string& path, std::string_view text);
 
 /// With the folders above it; it may exist.

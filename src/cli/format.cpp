@@ -5,11 +5,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/readable.hpp"
+
 namespace flashoverlap::cli {
 
 std::string microseconds(double time) {
   if (time < 1000) return fmt::format("{:.1f} us", time);
   return fmt::format("{:.2f} ms", time / 1000);
+}
+
+std::string duration(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} seconds", seconds);
+  if (seconds < 90 * 60) return fmt::format("{:.0f} minutes", seconds / 60);
+  return fmt::format("{:.0f} hours", seconds / 3600);
+}
+
+std::string labelled_line(std::string_view label, std::string_view value) {
+  return shortened(fmt::format("{:<10} {}", label, value), longest_line) + '\n';
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 Table::Table(std::vector<std::string> headers) {

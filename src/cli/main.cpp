@@ -12,8 +12,10 @@
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
+#include "cli/format.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/version.hpp"
+#include "plan/readable.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -58,11 +60,12 @@ InvalidArgument explained(const CLI::App& app, const CLI::ParseError& error) {
   return {"ARGUMENT", "(not understood)", message};
 }
 
-/// Exactly one line, whatever the error holds.
-int refuse(std::string line, int status) {
+/// Exactly one line of limited length, whatever the error holds.
+int refuse(const std::string& error, int status) {
+  std::string line = shortened("flashoverlap: " + error, longest_line);
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
-  fmt::print(stderr, "flashoverlap: {}\n", line);
+  std::fputs((line + '\n').c_str(), stderr);  // does not throw where stderr cannot be written
   return status;
 }
 

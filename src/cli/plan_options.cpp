@@ -22,7 +22,6 @@ namespace {
 constexpr std::int64_t largest_extent = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_entries = 1 << 22;  ///< tiles, and messages, of all ranks
 constexpr std::int64_t most_slices = 1 << 16;   ///< from any rank to any other, of all rounds
-constexpr int most_searched_waves = 2048;
 constexpr auto* planned_group = "What is planned";
 constexpr auto* schedule_group = "How it is overlapped";
 
@@ -40,8 +39,8 @@ void take_tile(const std::string& text, Schedule& schedule) {
   schedule.tile_cols = static_cast<int>(to_integer("--tile", text.substr(cross + 1), 1, max_tile_side));
 }
 
-/// Keeps a slip of the keyboard from filling the memory. Counts m rows on each rank, which is the average
-/// where rows have any destination.
+/// Refuses plans that would fill the memory, as after a typing error. Counts m rows on each rank, which is
+/// the average where rows have any destination.
 void check_size(const Problem& problem, const Schedule& schedule) {
   const std::int64_t tiles = entry_count(schedule, problem.m, problem.n);
   require(tiles <= most_entries / problem.ranks, "--tile",
@@ -72,22 +71,7 @@ std::vector<int> searched_groups(const Problem& problem, const Schedule& schedul
           fmt::format("only the groups of --strategy signal can be searched, not those of {}",
                       name(schedule.strategy)));
   require(schedule.groups.empty(), "--search", "(given)", "cannot be combined with --groups");
-  const auto costs_of = [&](const Schedule& each) {
-    GroupingCosts costs = grouping_costs(problem, each, machine);
-    require(costs.waves <= most_searched_waves, "--search", fmt::format("{} waves", costs.waves),
-            fmt::format("at most {} can be searched", most_searched_waves));
-    return costs;
-  };
-  if (schedule.first_multiprocessors == 0) return best_grouping(costs_of(schedule)).groups;
-
-  PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
-  Schedule tried = schedule;
-  for (const int first : first_groups(problem, schedule)) {
-    tried.groups = {first};
-    PredictedGrouping found = best_grouping(costs_of(tried), first);
-    if (found.latency_us < best.latency_us) best = std::move(found);
-  }
-  return best.groups;
+  return best_grouping(problem, schedule, machine).groups;
 }
 
 }  // namespace
@@ -121,11 +105,8 @@ void PlanOptions::add_problem(CLI::App& command) {
   group(
       add_path(command, "--destinations", destinations_file_,
                "Rank that each row goes to (--exchange rows): a JSON list per rank; otherwise equal parts"));
-  const auto take_seed = [this](const std::string& text) {
-    destinations_seed_ =
-        to_integer("--random-destinations", text, 0, std::numeric_limits<std::int64_t>::max());
-  };
-  group(add_text(command, "--random-destinations", take_seed, "Random destinations from this seed"))
+  group(add_integer(command, "--random-destinations", destinations_seed_,
+                    "Random destinations from this seed", std::int64_t{0}))
       ->type_name("SEED");
 }
 
@@ -138,46 +119,38 @@ void PlanOptions::add_schedule(CLI::App& command) {
   group(add_text(command, "--tile", take_tile_text, "Part of C that one thread block computes"))
       ->type_name("ROWSxCOLS")
       ->default_str("128x256");
-  group(
-      add_integer(command, "--cluster", schedule_.cluster_rows, "Tiles of a cluster, below each other", 1, 2))
+  group(add_integer(command, "--cluster", schedule_.cluster_rows, "Tiles of a cluster, one below the other",
+                    1, 2))
       ->default_str("1");
-  const auto take_multiprocessors = [this](const std::string& text) {
-    multiprocessors_ = static_cast<int>(to_integer("--multiprocessors", text, 1, max_multiprocessors));
-  };
-  group(add_text(command, "--multiprocessors", take_multiprocessors,
-                 "Left to the GEMM; by default the machine's, less what communication occupies"))
-      ->type_name("N");
+  group(add_integer(command, "--multiprocessors", multiprocessors_,
+                    "Multiprocessors of the GEMM; by default the machine's, less what communication occupies",
+                    1, max_multiprocessors));
   group(add_integer(command, "--first-multiprocessors", schedule_.first_multiprocessors,
-                    "Those that compute the first group, instead of --multiprocessors (--strategy signal)", 1,
+                    "Multiprocessors that compute the first group (--strategy signal)", 1,
                     max_multiprocessors));
-  const auto take_comm_multiprocessors = [this](const std::string& text) {
-    comm_multiprocessors_ =
-        static_cast<int>(to_integer("--comm-multiprocessors", text, 0, max_multiprocessors));
-  };
-  group(add_text(command, "--comm-multiprocessors", take_comm_multiprocessors,
-                 "Cap on what communication occupies; by default the machine's"))
-      ->type_name("N");
-  group(add_integer(command, "--raster", schedule_.raster, "Row blocks walked together", 1, 1 << 20))
+  group(add_integer(command, "--comm-multiprocessors", comm_multiprocessors_,
+                    "Most multiprocessors that communication occupies; by default the machine's", 0,
+                    max_multiprocessors));
+  group(add_integer(command, "--raster", schedule_.raster, "Row blocks computed together, column by column",
+                    1, 1 << 20))
       ->default_str("8");
   group(
       add_integer(command, "--waves-per-group", schedule_.waves_per_group, "Size of every group", 1, 1 << 20))
       ->default_str("1");
-  const auto take_groups = [this](const std::string& text) {
-    schedule_.groups = to_integers("--groups", text, 1, 1 << 20);
-  };
-  group(add_text(command, "--groups", take_groups,
-                 "Sizes of the groups in waves, instead of --waves-per-group"))
-      ->type_name("N,N,...");
+  group(add_integers(command, "--groups", schedule_.groups,
+                     "Sizes of the groups in waves, instead of --waves-per-group", 1, 1 << 20));
   group(add_integer(command, "--rounds", schedule_.rounds,
                     "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, 1024))
       ->default_str("1");
   group(command.add_flag("--search", search_,
-                         "Take the groups that are predicted fastest (--strategy signal)"));
+                         "Use the groups that are predicted to be fastest (--strategy signal)"));
 }
 
 Machine PlanOptions::machine() const {
   if (is_preset(machine_)) return preset(machine_);
-  require(std::filesystem::exists(machine_), "--machine", shown(machine_),
+  std::error_code ignored;
+  const auto type = std::filesystem::status(machine_, ignored).type();
+  require(type != std::filesystem::file_type::not_found, "--machine", shown(machine_),
           fmt::format("must be a file or one of {}", fmt::join(preset_names(), ", ")));
   return from_file("--machine", machine_, [](const std::string& text) { return machine_from_json(text); });
 }
@@ -197,7 +170,7 @@ std::vector<Plan> PlanOptions::plans() const {
   return make_plans(problem, chosen_schedule(problem));
 }
 
-/// What would be ignored was perhaps meant for something else.
+/// Refuses options that would have no effect.
 void PlanOptions::refuse_idle_options() const {
   const auto only_for = [&](const std::string& option, bool applies, std::string_view rule) {
     require(command_->count(option) == 0 || applies, option, "(given)", rule);
@@ -205,6 +178,10 @@ void PlanOptions::refuse_idle_options() const {
   only_for("--gather", problem_.operation == Operation::all_gather_gemm, "is for all_gather_gemm");
   for (const std::string option : {"--exchange", "--destinations", "--random-destinations"})
     only_for(option, is_all_to_all(problem_.operation), "is for gemm_all_to_all and all_to_all_gemm");
+  only_for(
+      "--first-multiprocessors",
+      schedule_.strategy == Strategy::signal && !communicates_first(problem_.operation),
+      "is for --strategy signal after a GEMM: multiprocessors of the first group, before NCCL needs its own");
   only_for("--waves-per-group", schedule_.groups.empty(), "cannot be combined with --groups");
   only_for("--waves-per-group", !search_, "cannot be combined with --search");
   only_for("--waves-per-group", schedule_.strategy != Strategy::sequential,
@@ -229,9 +206,14 @@ Problem PlanOptions::posed_problem() const {
     require(!problem.destinations.empty(), "--destinations", destinations_file_,
             "must have a list for each rank");
   } else if (destinations_seed_) {
-    problem.destinations = random_destinations(problem, *destinations_seed_);
+    problem.destinations = random_destinations(problem, static_cast<std::uint64_t>(*destinations_seed_));
   }
-  validate(problem);
+  try {
+    validate(problem);
+  } catch (const InvalidArgument& error) {
+    if (destinations_file_.empty() || !error.argument().starts_with("destinations")) throw;
+    naming_file("--destinations", destinations_file_, [&] { throw error; });
+  }
   return problem;
 }
 

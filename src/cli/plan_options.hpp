@@ -1,4 +1,4 @@
-/// The options that say what is planned, which `plan`, `check` and `timeline` share.
+/// The options of `plan`, `check` and `timeline` that say what is planned.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,10 +23,10 @@ class PlanOptions {
   /// --machine.
   Machine machine() const;
 
-  /// Files that they read.
+  /// The files that these options read.
   std::vector<NamedFile> files() const;
 
-  /// What was typed of them, unchecked; the rest is as by default.
+  /// As given, unchecked; what was not given has its default.
   const Problem& problem() const { return problem_; }
   const Schedule& schedule() const { return schedule_; }
 
@@ -49,7 +49,7 @@ class PlanOptions {
   std::optional<int> multiprocessors_;
   std::optional<int> comm_multiprocessors_;
   std::string destinations_file_;
-  std::optional<std::uint64_t> destinations_seed_;
+  std::optional<std::int64_t> destinations_seed_;
   bool search_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/format.hpp"
+#include "flashoverlap/gpu_support.hpp"
 #include "plan/grouping.hpp"
 #include "plan/json/plan_keys.hpp"
 #include "plan/message_rules.hpp"
@@ -128,7 +129,7 @@ std::string summary_text(std::span<const Plan> plans) {
   const Plan& first = plans.front();
   std::string text;
   const auto line = [&text](std::string_view label, std::string_view value) {
-    text += fmt::format("{:<10} {}\n", label, value);
+    text += labelled_line(label, value);
   };
   line("problem", describe(first.problem));
   line("schedule", describe(first.schedule));
@@ -169,22 +170,15 @@ nlohmann::ordered_json summary_json(std::span<const Plan> plans) {
   return json;
 }
 
-void print_prediction(std::span<const Plan> plans, const Prediction& prediction, const Machine& machine,
-                      bool as_json) {
-  if (as_json) {
-    auto json = summary_json(plans);
-    json["prediction"] = {{"machine", machine.name},
-                          {"latency_us", prediction.simulation.latency_us},
-                          {"gemm_us", prediction.simulation.gemm_us},
-                          {"sequential_us", prediction.sequential.total_us},
-                          {"bound_us", prediction.bound_us()},
-                          {"speed_up", prediction.speed_up()}};
-    fmt::print("{}\n", json.dump(2));
-    return;
-  }
-  fmt::print("{}{:<10} {} on {}: {:.2f} times as fast as sequential ({}); bound {}\n", summary_text(plans),
-             "predicted", microseconds(prediction.simulation.latency_us), machine.name, prediction.speed_up(),
-             microseconds(prediction.sequential.total_us), microseconds(prediction.bound_us()));
+std::string gpus_text(std::span<const Plan> plans, const Machine& machine) {
+  const auto obstacle = gpu_obstacle(plans, machine);
+  return labelled_line("GPUs", obstacle ? fmt::format("of {} cannot run this: {}", machine.name, *obstacle)
+                                        : fmt::format("of {} can run this", machine.name));
+}
+
+nlohmann::ordered_json gpus_json(std::span<const Plan> plans, const Machine& machine) {
+  const auto obstacle = gpu_obstacle(plans, machine);
+  return {{"machine", machine.name}, {"can_run", !obstacle}, {"obstacle", obstacle.value_or("")}};
 }
 
 }  // namespace flashoverlap::cli

@@ -1,12 +1,12 @@
-/// What a set of plans amounts to, for people and for machines.
+/// Summaries of plans, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
+#include "flashoverlap/machine.hpp"
 #include "flashoverlap/plan.hpp"
-#include "search/prediction.hpp"
 
 namespace flashoverlap::cli {
 
@@ -20,11 +20,10 @@ std::string describe(const Problem& problem);
 std::string describe(const Schedule& schedule);
 
 std::string summary_text(std::span<const Plan> plans);
-
 nlohmann::ordered_json summary_json(std::span<const Plan> plans);
 
-/// Prints summary and prediction.
-void print_prediction(std::span<const Plan> plans, const Prediction& prediction, const Machine& machine,
-                      bool as_json);
+/// Whether the GPUs of a machine can run plans that are valid, and if not why.
+std::string gpus_text(std::span<const Plan> plans, const Machine& machine);
+nlohmann::ordered_json gpus_json(std::span<const Plan> plans, const Machine& machine);
 
 }  // namespace flashoverlap::cli

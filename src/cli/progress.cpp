@@ -13,16 +13,29 @@ using namespace std::chrono_literals;
 
 constexpr auto* clear_line = "\r\033[K";
 
+/// Does not throw where stderr cannot be written.
+void show(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
 }  // namespace
 
 Progress::Progress(int steps) : steps_(steps) {
   if (isatty(STDERR_FILENO) == 1) painter_ = std::thread(&Progress::show_until_finished, this);
 }
 
-void Progress::step(std::string what) {
+void Progress::step(std::string what, std::int64_t parts) {
   const std::lock_guard lock(mutex_);
   ++step_;
   what_ = std::move(what);
+  parts_ = parts;
+  done_ = 0;
+}
+
+void Progress::say(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  show((painter_.joinable() ? clear_line : "") + line + '\n');
 }
 
 void Progress::finish() {
@@ -42,10 +55,10 @@ void Progress::show_until_finished() {
   do {
     const auto seconds =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_);
-    fmt::print(stderr, "{}[{}/{}] {}, {} s", clear_line, step_, steps_, what_, seconds.count());
-    std::fflush(stderr);
+    const std::string share = parts_ > 0 ? fmt::format(" {} %", 100 * done_ / parts_) : "";
+    show(fmt::format("{}[{}/{}] {}{}, {} s", clear_line, step_, steps_, what_, share, seconds.count()));
   } while (!changed_.wait_for(lock, 200ms, is_finished));
-  fmt::print(stderr, "{}", clear_line);
+  show(clear_line);
 }
 
 }  // namespace flashoverlap::cli

@@ -1,15 +1,17 @@
-/// A line on the terminal that says how far a long command is.
+/// A line on the terminal that says how far a long command has come.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <thread>
 
 namespace flashoverlap::cli {
 
-/// Silent for the first second, and always where stderr is no terminal. Leaves no trace at its end.
+/// Shows nothing in the first second, nor where stderr is not a terminal, and clears the line at its end.
 class Progress {
  public:
   explicit Progress(int steps);
@@ -17,10 +19,14 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// The next step begins.
-  void step(std::string what);
+  /// The next step begins. If it has `parts`, whoever finishes some of them adds them to `done()`.
+  void step(std::string what, std::int64_t parts = 0);
+  std::atomic<std::int64_t>& done() { return done_; }
 
-  /// Clears the line; to be called before anything else is printed.
+  /// Prints a line of its own on stderr.
+  void say(const std::string& line);
+
+  /// Clears the line; call this before anything else is printed.
   void finish();
 
  private:
@@ -32,6 +38,8 @@ class Progress {
   std::condition_variable changed_;
   int step_ = 0;
   std::string what_;
+  std::int64_t parts_ = 0;
+  std::atomic<std::int64_t> done_ = 0;
   bool finished_ = false;
   std::thread painter_;
 };

@@ -7,12 +7,6 @@
 
 namespace flashoverlap {
 
-/// A CUDA call that failed; `what()` names the call and the reason.
-class CudaError : public Error {
- public:
-  using Error::Error;
-};
-
 inline void check_cuda(cudaError_t status, std::string_view call) {
   if (status != cudaSuccess) throw CudaError(fmt::format("{}: {}", call, cudaGetErrorString(status)));
 }

@@ -1,6 +1,7 @@
-/// Plans run on the host and measured against the fp64 reference.
+/// Plans run on the host and compared with the fp64 reference.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -17,12 +18,31 @@ class Comparison {
  public:
   Comparison(const std::vector<Plan>& plans, const HostOptions& options);
 
-  /// The largest relative error of any rank's result; NaN if anything was not written.
-  double run(std::uint64_t seed);
+  /// Runs the plans on random operands of this seed.
+  void run(std::uint64_t seed);
+
+  /// The largest relative error of any rank's result of the last run; NaN if anything was not written.
+  /// `rows_done`, if any, counts up to `reference_rows` meanwhile.
+  double error(std::atomic<std::int64_t>* rows_done = nullptr) const;
+
+  std::int64_t tiles() const;           ///< that a run computes, on all ranks
+  std::int64_t reference_rows() const;  ///< that the reference of a run adds up, on all ranks
+
+  /// What each `run` and its `error` take on this machine, roughly. One core's time for a tile is measured;
+  /// a product of the reference is taken to need twice as long as one of a tile. Delays count by their mean.
+  double estimated_seconds() const;
+  /// Memory of operands, workspaces, results and reference.
+  double bytes() const;
 
  private:
+  bool shares_reference(std::size_t rank) const;
+
   std::vector<Plan> plans_;
+  HostOptions options_;
   HostExecutor executor_;
+  std::vector<Matrix> a_;
+  std::vector<Matrix> b_;
+  std::vector<Matrix> results_;
 };
 
 }  // namespace flashoverlap

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
 /// Numbers as messages and pictures show them.
 namespace flashoverlap {
+
+/// At most `most` bytes of a text: the middle of a longer one is replaced by "...".
+std::string shortened(std::string text, std::size_t most);
 
 /// "134.2 MB".
 std::string readable_bytes(double bytes);

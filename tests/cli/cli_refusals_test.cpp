@@ -21,7 +21,13 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
   write("machine.json", "{\"schema_version\":1,\"name\":7}");
   write("two_lists.json", "[[0,0],[0,0]]");
   write("far_ranks.json", "[[0,64]]");
+  write("near_ranks.json", "[[0,9]]");
   write("floats.json", "[[0,0.5]]");
+  write("nested.json", std::string(100'000, '['));
+  write("sparse.json", "");
+  std::filesystem::resize_file(path("sparse.json"), 2'000'000'000);
+  std::filesystem::create_symlink("loop", path("pool"));
+  std::filesystem::create_symlink("pool", path("loop"));
   std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{}, "COMMAND = (missing)"},
       {{""}, "ARGUMENT = "},
@@ -40,6 +46,12 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {{"check", "--plan", "absent.json"}, "--plan = absent.json: cannot be opened: No such file"},
       {{"check", "--plan", "."}, "--plan = .: must be a file"},
       {{"check", "--plan", ""}, "--plan = \"\""},
+      {{"check", "--plan", "/dev/zero"}, "--plan = /dev/zero: must be a file or a pipe, not a device"},
+      {{"check", "--plan", "loop"}, "--plan = loop: cannot be opened: Too many levels of symbolic links"},
+      {{"check", "--plan", "sparse.json"}, "--plan = sparse.json: must not be larger than 1.5 GB"},
+      {{"check", "--plan", "nested.json"}, "--plan nested.json: plan = 33 levels"},
+      {{"check", "--plan", std::string(5'000, 'x')}, "--plan = xxx"},
+      {{"demo", "--output", "loop"}, "--output = loop: cannot be created: Too many levels of symbolic links"},
       {{"check", "--plan", "nonsense.json"}, "--plan nonsense.json: plan = line 1, column 2: is not JSON"},
       {{"check", "--plan", "empty.json"}, "--plan empty.json: plan = line 1, column 1: is not JSON"},
       {{"check", "--plan", "version.json"}, "--plan version.json: schema_version = 99"},
@@ -96,8 +108,10 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"--destinations",
        {"absent.json", ".", "nonsense.json", "empty.json", "far_ranks.json", "floats.json", ""}},
       {"--random-destinations", {"-1", "x", "99999999999999999999", ""}},
-      {"--machine", {"h100", "", ".", "absent.json", "nonsense.json", "machine.json", "H200-NVLINK"}},
-      {"--save", {"", ".", "/absent/plans.json"}},
+      {"--machine",
+       {"h100", "", ".", "absent.json", "nonsense.json", "machine.json", "H200-NVLINK", "loop", "/dev/zero",
+        "sparse.json", std::string(5'000, 'x')}},
+      {"--save", {"", ".", "/absent/plans.json", "loop", "nonsense.json/plans.json"}},
   };
   for (const auto& [option, values] : wrong_values) {
     std::vector<std::string> good{"plan", "gemm_all_reduce"};
@@ -167,7 +181,16 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --random-destinations 1",
        "--random-destinations = (given): is for"},
       {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --destinations two_lists.json", "--destinations"},
-      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 3 --destinations two_lists.json", "--destinations"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 3 --destinations two_lists.json",
+       "--destinations two_lists.json: destinations = 2 lists: must have one list for each"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations far_ranks.json",
+       "--destinations far_ranks.json: destinations[0][1] = 64: must be an integer"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 1 --destinations near_ranks.json",
+       "--destinations near_ranks.json: destinations[0][1] = 9: must be a rank between 0 and 0"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --strategy copy --first-multiprocessors 20",
+       "--first-multiprocessors = (given): is for --strategy signal"},
+      {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --first-multiprocessors 200",
+       "--first-multiprocessors = (given): is for --strategy signal"},
       {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "
        "--random-destinations 1",
        "--random-destinations = 1"},
@@ -208,6 +231,42 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
   }
   EXPECT_EQ(distinct.size(), cases.size());
   EXPECT_GE(distinct.size(), 200u);
+}
+
+TEST_F(Cli, NoLineIsLong) {
+  std::string groups = "1";
+  for (int group = 1; group < 20'000; ++group) groups += ",1";
+  const std::vector<std::string> problem = words_of("plan gemm_all_reduce --m 20000 --n 20 --k 8 --ranks 1");
+  const auto with = [&](const std::string& options) {
+    std::vector<std::string> line = problem;
+    for (const std::string& word : words_of(options)) line.push_back(word);
+    return line;
+  };
+  expect_refused(with("--groups " + groups), "--groups = 1,1,1,");
+  expect_refused(with("--groups " + groups + ",x"), "--groups = x");
+  expect_refused(with("--json=" + std::string(1'000, 'x')), "ARGUMENT = (not understood)");
+  // Every part is long: the file's name, the place in it and the value.
+  std::string folders(101, '/');
+  folders.front() = 'a';
+  folders.back() = 'b';
+  fs::create_directories(path("a/b"));
+  const json machine = {{std::string(3'000, 'k'), std::string(3'000, 'v')}};
+  write("a/b/machine.json", machine.dump());
+  expect_refused(with("--machine " + folders + "/machine.json"), "--machine a//");
+
+  const Outcome plan = run(with("--tile 1x20 --multiprocessors 1 --groups " + groups));
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  json named =
+      json::parse(run(with("--save-machine m.json --json")).status == 0 ? content(path("m.json")) : "");
+  named["name"] = std::string(4'000, 'n');
+  write("m.json", named.dump());
+  const Outcome named_plan = run(with("--machine m.json"));
+  EXPECT_EQ(named_plan.status, 0) << named_plan.err;
+  EXPECT_THAT(named_plan.out, testing::HasSubstr("\npredicted "));
+  for (const std::string& text : {plan.out, named_plan.out}) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 300u) << line;
+  }
 }
 
 /// A saved document with one number out of place, through the command.

@@ -11,7 +11,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -49,13 +51,26 @@ class Cli : public testing::Test {
     fs::remove_all(folder_, ignored);
   }
 
+  /// What lies in the folder, without the output of the last run.
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_))
+      names.insert(entry.path().filename());
+    names.erase(".out");
+    names.erase(".err");
+    return names;
+  }
+
   std::string path(const std::string& file) const { return (folder_ / file).string(); }
 
   void write(const std::string& file, const std::string& text) const {
     std::ofstream(folder_ / file) << text;
   }
 
-  Outcome run(const std::vector<std::string>& arguments, const std::string& stdout_path = "") const {
+  /// Starts the command; `prepare` is called in its process before.
+  pid_t start(
+      const std::vector<std::string>& arguments, const std::string& stdout_path = "",
+      const std::function<void()>& prepare = [] {}) const {
     const std::string out = stdout_path.empty() ? path(".out") : stdout_path;
     const std::string err = path(".err");
     std::vector<char*> argv{const_cast<char*>(FLASHOVERLAP_COMMAND)};
@@ -66,13 +81,23 @@ class Cli : public testing::Test {
       const bool ready = chdir(folder_.c_str()) == 0 &&
                          dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO) >= 0 &&
                          dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO) >= 0;
+      if (ready) prepare();
       if (ready) execv(argv[0], argv.data());
       _exit(127);
     }
+    return child;
+  }
+
+  /// Waits for the end of what `start` has started.
+  Outcome finish(pid_t child, const std::string& stdout_path = "") const {
     int status = 0;
     waitpid(child, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, stdout_path.empty() ? content(out) : "",
-            content(err)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, stdout_path.empty() ? content(path(".out")) : "",
+            content(path(".err"))};
+  }
+
+  Outcome run(const std::vector<std::string>& arguments, const std::string& stdout_path = "") const {
+    return finish(start(arguments, stdout_path), stdout_path);
   }
 
   /// A command line in which spaces part the arguments.
@@ -87,6 +112,7 @@ class Cli : public testing::Test {
     EXPECT_THAT(outcome.err, testing::StartsWith("flashoverlap: " + start)) << line;
     EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << line << outcome.err;
     EXPECT_EQ(outcome.err.back(), '\n') << line;
+    EXPECT_LE(outcome.err.size(), 301u) << line;
     // "argument = value: rule"
     const std::size_t value = outcome.err.find(" = ");
     ASSERT_NE(value, std::string::npos) << line << outcome.err;

@@ -128,6 +128,8 @@ TEST_F(Cli, CheckReportsViolations) {
 
 TEST_F(Cli, SaysWhenItCannotWrite) {
   EXPECT_EQ(run({"--help"}, "/dev/full").status, 1);
+  const auto fill_stderr = [] { dup2(open("/dev/full", O_WRONLY), STDERR_FILENO); };
+  EXPECT_EQ(finish(start({"plan"}, "", fill_stderr)).status, 2);
   expect_refused({"demo", "--output", "/dev/null/out"}, "--output = /dev/null/out: cannot be created: ");
   const Outcome full = run("plan " + small + " --save /dev/full");
   EXPECT_EQ(full.status, 1) << "a full disk is no wrong input";

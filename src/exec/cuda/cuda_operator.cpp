@@ -397,9 +397,16 @@ void Operator::wait() const {
 RunTimes Operator::timeline() const {
   require(state_->begun.has_value(), "record_timeline", false, "must be set in OperatorOptions");
   const auto since_begin = [&](cudaEvent_t event) { return microseconds_between(*state_->begun, event); };
-  RunTimes times{.gemm_done_us = since_begin(*state_->gemm_done),
-                 .messages = state_->messages.times(since_begin),
-                 .done_us = since_begin(*state_->ended)};
+  RunTimes times{.gemm_done_us = since_begin(*state_->gemm_done), .done_us = since_begin(*state_->ended)};
+  // Messages that only signal may be left out, or done by the kernel.
+  const std::vector<MessageTimes> streamed = state_->messages.times(since_begin);
+  const bool without_signals = state_->cublas.has_value();
+  auto next = streamed.begin();
+  for (const Message& message : state_->plan.messages) {
+    const bool is_left_out =
+        next == streamed.end() || (without_signals && message.kind == MessageKind::signal);
+    times.messages.push_back(is_left_out ? MessageTimes{times.gemm_done_us, times.gemm_done_us} : *next++);
+  }
   if (!state_->kernel) return times;
   // The kernel reads another clock: its last tile is as old as the event after it.
   const std::vector<std::uint64_t> tiles = state_->kernel->tile_times();

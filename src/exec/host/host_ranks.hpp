@@ -32,7 +32,7 @@ class HostRank {
   /// Its only counter counts the tiles that are done.
   HostCounters& tiles_done() { return tiles_done_; }
 
-  /// The caller's operands for the run that begins; must outlive it.
+  /// The caller's operands of the next run; they must outlive it.
   void bind(const Matrix& a, const Matrix& b);
   void poison_workspace();
 

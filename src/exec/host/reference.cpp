@@ -10,6 +10,8 @@
 namespace flashoverlap {
 namespace {
 
+constexpr std::int32_t rows_at_once = 512;  ///< enough for the full speed of dgemm
+
 /// A row-major matrix that grows row by row or is filled in place.
 struct Values {
   std::int64_t cols = 0;
@@ -62,6 +64,7 @@ Values operand_a(const Problem& problem, std::span<const Matrix> a, int rank) {
                                               : received_heads(problem, a, rank);
   }
   Values values{problem.k, {}};
+  values.elements.reserve(static_cast<std::size_t>(gemm_shape(problem, rank).rows * problem.k));
   if (gathers(problem, Operand::a)) {
     for (const Matrix& shard : a) append(shard, values);
   } else {
@@ -73,6 +76,7 @@ Values operand_a(const Problem& problem, std::span<const Matrix> a, int rank) {
 /// Operand B of the GEMM of `rank`.
 Values operand_b(const Problem& problem, std::span<const Matrix> b, int rank) {
   Values values{problem.k, {}};
+  values.elements.reserve(static_cast<std::size_t>(gemm_shape(problem, rank).cols * problem.k));
   if (gathers(problem, Operand::b)) {
     for (const Matrix& shard : b) append(shard, values);
   } else {
@@ -84,7 +88,8 @@ Values operand_b(const Problem& problem, std::span<const Matrix> b, int rank) {
 }  // namespace
 
 std::vector<double> reference_result(const Problem& problem, const Output& output, std::span<const Matrix> a,
-                                     std::span<const Matrix> b, int rank) {
+                                     std::span<const Matrix> b, int rank,
+                                     std::atomic<std::int64_t>* rows_done) {
   const Shape shape = out_shape(problem, rank);
   require(output.rows == shape.rows && output.cols == shape.cols, "output",
           fmt::format("{} x {}", output.rows, output.cols),
@@ -102,8 +107,13 @@ std::vector<double> reference_result(const Problem& problem, const Output& outpu
       if (takes_part(origin)) {
         const auto k = static_cast<blasint>(problem.k);
         const auto cols = static_cast<blasint>(output.cols);
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, origin.rows, cols, k, 1.0,
-                    a_values.row(origin.row), k, b_values.row(origin.col), k, 1.0, result.row(row), cols);
+        for (std::int32_t done = 0; done < origin.rows; done += rows_at_once) {
+          const std::int32_t rows = std::min(origin.rows - done, rows_at_once);
+          cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, cols, k, 1.0,
+                      a_values.row(origin.row + done), k, b_values.row(origin.col), k, 1.0,
+                      result.row(row + done), cols);
+          if (rows_done != nullptr) *rows_done += rows;
+        }
       }
       row += origin.rows;
     }

@@ -35,6 +35,9 @@ void TileWorker::run(std::size_t index) {
   ranks_.sleep(rank_, DelayPoint::tile_raise, index);
   if (tile.raise.rank != none) ranks_.raise(tile.raise, plan.schedule.cluster_rows);
   ranks_.at(rank_).tiles_done().raise(0, 1);
+  // Relaxed, so that it orders nothing: see HostCounters::raise.
+  if (std::atomic<std::int64_t>* const done = ranks_.options().tiles_done)
+    done->fetch_add(1, std::memory_order_relaxed);
 }
 
 void TileWorker::add_partials(const Tile& tile, std::span<float> accumulator) {

@@ -145,7 +145,7 @@ std::string in_quotes(std::string_view text) {
 
 std::string JsonValue::path() const {
   if (parent_ == nullptr) return std::string(key_);
-  const bool in_root = parent_->parent_ == nullptr;
+  const bool in_root = parent_->parent_ == nullptr && !index_;
   std::string path = in_root ? "" : parent_->path();
   if (index_) return path + fmt::format("[{}]", *index_);
   const std::string step = key_step(key_);

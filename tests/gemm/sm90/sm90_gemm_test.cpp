@@ -214,6 +214,7 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     drawn.schedule.tile_rows = tile.rows;
     drawn.schedule.tile_cols = tile.cols;
     drawn.schedule.cluster_rows = tile.cluster_rows;
+    drawn.schedule.step_depth = kernel_family(90)->step_depth;
     drawn.schedule.groups.clear();
     SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} case {}: {}", seed, index, describe(drawn)));
     std::vector<Plan> plans;
