@@ -4,15 +4,8 @@
 #include <charconv>
 
 #include "plan/json/json_reader.hpp"
-#include "plan/readable.hpp"
 
 namespace flashoverlap::cli {
-
-std::string shown(const std::string& text) {
-  const bool is_plain =
-      !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c < 0x7f; });
-  return is_plain ? shortened(text, 100) : in_quotes(text);
-}
 
 std::int64_t to_integer(const std::string& option, const std::string& text, std::int64_t minimum,
                         std::int64_t maximum) {

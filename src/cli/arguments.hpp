@@ -10,6 +10,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "plan/enumerators.hpp"
+#include "plan/json/json_reader.hpp"
 
 namespace flashoverlap::cli {
 

@@ -57,7 +57,6 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {{"check", "--plan", "version.json"}, "--plan version.json: schema_version = 99"},
       {{"check", "--plan", "version.json", "--m", "5"}, "--m = (given)"},
       {{"check", "--plan", "version.json", "--strategy", "copy"}, "--strategy = (given)"},
-      {{"check", "--plan", "version.json", "--machine", "a800"}, "--machine = (given)"},
       {{"check", "gemm_all_reduce", "--plan", "version.json"}, "OPERATION = (given)"},
       {{"timeline", "--plan", "version.json"}, "--svg, --trace = (missing)"},
       {{"timeline", "--plan", "version.json", "--svg", "a.svg"}, "--plan version.json: schema_version = 99"},

@@ -4,17 +4,13 @@
 #include <utility>
 
 #include "flashoverlap/error.hpp"
+#include "plan/readable.hpp"
 
 namespace flashoverlap {
 namespace {
 
 constexpr std::size_t deepest_nesting = 32;
 constexpr std::size_t longest_shown = 60;
-
-std::string shortened(std::string text) {
-  if (text.size() > longest_shown) text.replace(longest_shown, std::string::npos, "...");
-  return text;
-}
 
 /// A value as error messages show it: scalars as they are, containers by their size.
 std::string shown(const nlohmann::json& json) {
@@ -140,7 +136,13 @@ nlohmann::json parse_json(std::string_view text, std::string_view document) {
 std::string in_quotes(std::string_view text) {
   // Long texts need not be escaped in full: this is far more than is shown.
   const nlohmann::json json(text.substr(0, 4 * longest_shown));
-  return shortened(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  return shortened(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), longest_shown);
+}
+
+std::string shown(const std::string& text) {
+  const bool is_plain =
+      !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c < 0x7f; });
+  return is_plain ? shortened(text, 100) : in_quotes(text);
 }
 
 std::string JsonValue::path() const {

@@ -23,6 +23,9 @@ nlohmann::json parse_json(std::string_view text, std::string_view document);
 /// Text for one line of an error message: in quotes, as printable ASCII, shortened if it is long.
 std::string in_quotes(std::string_view text);
 
+/// What was typed, fit for one line of an error: as it is, or in quotes.
+std::string shown(const std::string& text);
+
 /// A value of a document and the path to it. A view: the document and the values on the path must outlive it.
 class JsonValue {
  public:

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-namespace flashoverlap::cli {
+namespace flashoverlap {
 
 class Descriptor {
  public:
@@ -22,4 +22,4 @@ class Descriptor {
   const int number_;
 };
 
-}  // namespace flashoverlap::cli
+}  // namespace flashoverlap

@@ -10,10 +10,12 @@
 #include <system_error>
 #include <thread>
 
-#include "cli/descriptor.hpp"
-#include "cli/files.hpp"
+#include "file/descriptor.hpp"
+#include "file/file.hpp"
+#include "flashoverlap/error.hpp"
+#include "plan/json/json_reader.hpp"
 
-namespace flashoverlap::cli {
+namespace flashoverlap {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +172,4 @@ void write_file(const std::string& option, const std::string& path, std::string_
   write_all(target, file.number(), text);
 }
 
-}  // namespace flashoverlap::cli
+}  // namespace flashoverlap

@@ -1,11 +1,11 @@
-#include "cli/files.hpp"
-
 #include <sys/stat.h>
 
 #include <chrono>
 #include <thread>
 
 #include "cli/cli_runs.hpp"
+#include "file/file.hpp"
+#include "flashoverlap/error.hpp"
 
 namespace flashoverlap::cli {
 namespace {
