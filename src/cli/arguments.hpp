@@ -14,9 +14,6 @@
 
 namespace flashoverlap::cli {
 
-/// What was typed, in a form that fits into one line of an error.
-std::string shown(const std::string& text);
-
 std::int64_t to_integer(const std::string& option, const std::string& text, std::int64_t minimum,
                         std::int64_t maximum);
 
