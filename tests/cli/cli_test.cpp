@@ -160,29 +160,5 @@ TEST_F(Cli, PlansSayWhetherGpusCanRunThem) {
   EXPECT_THAT(checked.out, testing::HasSubstr("GPUs       of h200-nvlink cannot run this: tile = 16x16"));
 }
 
-TEST_F(Cli, PlansSayWhetherGpusCanRunThem) {
-  const std::string problem = "plan gemm_reduce_scatter --m 1024 --n 1024 --k 256 --ranks 4";
-  const std::vector<std::pair<std::string, std::string>> lines{
-      {"", "GPUs       of h200-nvlink can run this"},
-      {" --strategy copy", "GPUs       of h200-nvlink can run this"},
-      {" --tile 77x33", "GPUs       of h200-nvlink cannot run this: tile = 77x33"},
-      {" --tile 128x128", "GPUs       of h200-nvlink cannot run this: tile = 128x128 in clusters of 1"},
-      {" --dtype fp32", "GPUs       of h200-nvlink cannot run this: data_type = fp32"},
-      {" --machine a800", "GPUs       of a800 cannot run this: compute_capability = 80"},
-      {" --machine rtx4090", "GPUs       of rtx4090 cannot run this: compute_capability = 89"},
-  };
-  for (const auto& [options, expected] : lines) {
-    const Outcome outcome = run(words_of(problem + options));
-    EXPECT_EQ(outcome.status, 0) << options;
-    EXPECT_THAT(outcome.out, HasSubstr(expected)) << options;
-  }
-  const json plan = json::parse(run(words_of(problem + " --dtype fp32 --json")).out);
-  EXPECT_EQ(plan["gpus"]["can_run"], false);
-  EXPECT_THAT(plan["gpus"]["obstacle"], HasSubstr("data_type = fp32"));
-  const Outcome checked =
-      run(words_of("check gemm_all_reduce --m 64 --n 64 --k 64 --ranks 2 --tile 16x16 --multiprocessors 8"));
-  EXPECT_THAT(checked.out, HasSubstr("GPUs       of h200-nvlink cannot run this: tile = 16x16"));
-}
-
 }  // namespace
 }  // namespace flashoverlap
