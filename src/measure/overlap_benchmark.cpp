@@ -312,7 +312,8 @@ void add_run(Simulation& measured, const Plan& plan, const std::vector<double>& 
 Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans) {
   const std::vector<GpuOperands> operands = rotated_operands(gpu, plans.front().problem);
   BoundOperator bound(gpu, plans, /*record_timeline=*/true);
-  measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, 1);
+  constexpr int until_clocks_settle = 100;  // the last of them is drawn
+  measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, until_clocks_settle);
   std::vector<double> own = numbers_of(bound.plan(), bound.timeline());
   own.resize(static_cast<std::size_t>(gpu.maximum(static_cast<double>(own.size()))));  // others have more
   Simulation measured;
