@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's async tensor parallelism beside cuBLAS and NCCL, measured like `flashoverlap bench`.
+"""PyTorch's async tensor parallelism next to cuBLAS and NCCL, measured like `flashoverlap bench`.
 
     scripts/run_ranks.sh 4 bench/peers/torch_async_tp.py gemm_reduce_scatter --m 2048,8192
 """
@@ -87,7 +87,7 @@ class World:
 
     def elapsed_us(self, launch):
         # While the GPU multiplies the host gets ahead of it, so that launches from Python are not timed; if it
-        # slept instead, it would run at a higher clock afterwards. Behind the collective all ranks begin
+        # slept instead, it would run at a higher clock afterwards. After the collective all ranks begin
         # together.
         torch.mm(self.factor, self.factor, out=self.product)
         dist.all_reduce(self.token)

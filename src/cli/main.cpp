@@ -70,7 +70,7 @@ int refuse(const std::string& error, int status) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Hides communication behind computation on several GPUs.", "flashoverlap");
+  CLI::App app("Overlaps communication with computation on several GPUs.", "flashoverlap");
   app.set_version_flag("--version", "flashoverlap " FLASHOVERLAP_VERSION);
   app.require_subcommand(0, 1);
   app.footer("Each command has its own --help with examples. Try: flashoverlap demo\n");

@@ -27,7 +27,7 @@ class NcclBase {
   /// The base of the ranks that pass the same color, in the same order. Every rank splits at the same time.
   std::unique_ptr<NcclBase> split(int color);
 
-  /// All ranks, blocking, for transfers; collectives run on so many thread blocks where NCCL can, never on
+  /// All ranks, blocking, for transfers; collectives run on this many thread blocks where NCCL can, never on
   /// more (0: NCCL decides). The caller destroys it.
   ncclComm_t split_for_transfers(int thread_blocks);
 
@@ -45,7 +45,7 @@ class NcclBase {
 };
 
 /// Frees what a communicator holds. What waits for a lost rank or an unfinished transfer for longer than the
-/// end's limit is left behind.
+/// end's limit is not freed.
 void destroy(ncclComm_t communicator, const NcclEnd& end) noexcept;
 
 }  // namespace flashoverlap

@@ -235,7 +235,7 @@ TEST(PredictorTest, AgreesWithTheSimulatorWhereTheFirstGroupHasAllMultiprocessor
   }
 }
 
-// Groups of whole row blocks end a little behind the wave boundaries.
+// Groups of whole row blocks end a little after the wave boundaries.
 TEST(PredictorTest, AgreesWithTheSimulatorWithin10PercentOnNaturalPlans) {
   for (const std::string& name : preset_names()) {
     const Machine machine = preset(name);

@@ -26,7 +26,7 @@ TEST(KernelChoice, TakesANarrowerTileWhereItSavesAWave) {
 
 TEST(KernelChoice, ExpectsNarrowTilesToDriftApartAlongALongK) {
   for (const KernelTile& tile : kernel_family(90)->tiles) {
-    // So many waves that neither the fixed part nor a single wave's cheap loads matter.
+    // Enough waves that neither the fixed part nor a single wave's cheap loads matter.
     const auto expected_us = [&](std::int64_t k) {
       return expected_microseconds(tile, {16384, 16384}, k, 132);
     };

@@ -22,7 +22,7 @@ using testing::plans_of;
 using testing::run_right;
 using testing::Setting;
 
-/// One run of all ranks, then so many of all but rank 0, which stays away for 6 seconds.
+/// One run of all ranks, then `runs` of all but rank 0, which stays away for 6 seconds.
 void run_without_rank_0(const std::vector<Plan>& plans, const Communicator& communicator, int runs,
                         const OperatorOptions& options = {}) {
   const CudaStream stream;
@@ -67,7 +67,7 @@ TEST(Operator, ARankThatDoesNotMakeItsOwnGivesTheOthersAnErrorInTime) {
     const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
       if (communicator.rank() == 0) {
         if (setting.strategy == Strategy::signal)
-          communicator.capped(16);  // so that the others wait behind it
+          communicator.capped(16);  // so that the others wait after it
         return std::this_thread::sleep_for(8s);
       }
       const Operator op(plans, communicator, {.own_result = setting.own_result});
@@ -100,7 +100,7 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
       const std::vector<Plan> plans = plans_of({operation, strategy}, ranks);
       const auto begin = std::chrono::steady_clock::now();
       const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
-        run_without_rank_0(plans, communicator, 2);  // the second gets stuck behind the first
+        run_without_rank_0(plans, communicator, 2);  // the second gets stuck after the first
       });
       EXPECT_LT(std::chrono::steady_clock::now() - begin, 40s);
       for (int rank = 1; rank < ranks; ++rank) {

@@ -136,7 +136,7 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
         operands.poison();
         std::this_thread::sleep_for(std::chrono::microseconds(delays() % 500));
         operands.run(op, stream);
-        if (run % 2 == 0) operands.run(op, stream);  // a second one behind it
+        if (run % 2 == 0) operands.run(op, stream);  // a second one after it
         op.wait();
         FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
         const double limit = drawn.problem.data_type == DataType::fp16 ? 2e-3 : 1e-2;
@@ -307,7 +307,7 @@ TEST(Operator, WaitsForRunsBeforeOneThatIsBeingCaptured) {
     FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
     FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
     op.wait();
-    if (cudaStreamQuery(stream) != cudaSuccess) throw Error("runs go on behind wait()");
+    if (cudaStreamQuery(stream) != cudaSuccess) throw Error("runs go on after wait()");
   });
   EXPECT_EQ(errors[0], "");
 }

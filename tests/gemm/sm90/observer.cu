@@ -10,7 +10,7 @@ constexpr int blocks = free_multiprocessors;
 constexpr int warps = 16;  // of a block
 constexpr std::uint64_t patience_ns = 500'000'000;
 
-/// Without a fence, which takes longer than stores that are on their way: loads behind the loop are not made
+/// Without a fence, which takes longer than stores that are on their way: loads after the loop are not made
 /// before it has ended, and go past the L1 cache.
 __device__ std::uint32_t counter_now(const std::uint32_t* counter) {
   std::uint32_t value;

@@ -86,7 +86,7 @@ std::vector<testing::Announced> tiles(const GpuRanks& ranks, const Plan& plan) {
   return ranges;
 }
 
-/// A rank's plan whose tiles are stored on all of so many ranks; the others have nothing but their results.
+/// A rank's plan whose tiles are stored on all ranks; the others have nothing but their results.
 std::vector<Plan> stored_on(int ranks, Plan plan) {
   plan.problem.ranks = ranks;
   for (Tile& tile : plan.tiles) tile.rank = every_rank;

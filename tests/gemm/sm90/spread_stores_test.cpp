@@ -40,7 +40,7 @@ TEST(SpreadStores, ARaiseWaitsForNoTileThatMayWaitForAPeer) {
     const SpreadStores spread = spread_stores(plan);
     for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
       if (!spread.raised_late[tile]) continue;
-      ASSERT_LT(tile + 8, plan.tiles.size()) << "the last tile of a block has none behind it";
+      ASSERT_LT(tile + 8, plan.tiles.size()) << "the last tile of a block has none after it";
       const std::int32_t wait = plan.tiles[tile + 8].store_wait;
       bool passed = wait == none;
       for (std::size_t earlier = tile % 8; earlier <= tile; earlier += 8)
