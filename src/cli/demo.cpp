@@ -20,6 +20,7 @@
 #include "flashoverlap/planner.hpp"
 #include "measure/host_comparison.hpp"
 #include "plan/message_rules.hpp"
+#include "plan/strategies.hpp"
 #include "search/prediction.hpp"
 
 namespace flashoverlap::cli {
@@ -51,7 +52,7 @@ constexpr auto* pictured_preset = "h200-nvlink";
 constexpr auto sizes_tried = {1, 2, 4, 8, 16};  ///< waves per group
 
 bool can_run(const Machine& machine, Strategy strategy) {
-  return machine.peer_access || (strategy != Strategy::copy && strategy != Strategy::store);
+  return machine.peer_access || !pushes_to_peers(strategy);
 }
 
 /// The plans of the large problem in the groups that are predicted fastest on a machine.

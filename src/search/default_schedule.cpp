@@ -1,6 +1,7 @@
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
+#include "plan/strategies.hpp"
 #include "search/kernel_schedules.hpp"
 #include "search/sliced_schedules.hpp"
 
@@ -35,8 +36,7 @@ Schedule default_schedule(const Problem& problem, const Machine& machine) {
       kernel_schedule(family, problem, Strategy::sequential, Layout::natural, machine.multiprocessors, 0);
   double least_us = simulate(make_plans(problem, best), machine).latency_us;
   for (const Strategy strategy : {Strategy::signal, Strategy::p2p, Strategy::copy, Strategy::store}) {
-    const bool pushes = strategy == Strategy::copy || strategy == Strategy::store;
-    if (problem.ranks == 1 || (pushes && !machine.peer_access)) continue;
+    if (problem.ranks == 1 || (pushes_to_peers(strategy) && !machine.peer_access)) continue;
     for (const Schedule& schedule : schedules_by(strategy, problem, machine, family)) {
       const double us = simulate(make_plans(problem, schedule), machine).latency_us;
       if (us >= least_us) continue;
