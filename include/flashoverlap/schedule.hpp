@@ -56,14 +56,10 @@ struct Schedule {
 void validate(const Schedule& schedule);
 
 /// Rows of one entry of the tile list: the tiles of one cluster.
-inline int entry_rows(const Schedule& schedule) {
-  return schedule.tile_rows * schedule.cluster_rows;
-}
+inline int entry_rows(const Schedule& schedule) { return schedule.tile_rows * schedule.cluster_rows; }
 
 /// Tile entries that are computed at the same time, after the first group: one wave.
-inline int workers(const Schedule& schedule) {
-  return schedule.multiprocessors / schedule.cluster_rows;
-}
+inline int workers(const Schedule& schedule) { return schedule.multiprocessors / schedule.cluster_rows; }
 
 /// Tile entries that are computed at the same time in the first group.
 inline int first_workers(const Schedule& schedule) {

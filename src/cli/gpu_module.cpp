@@ -35,9 +35,7 @@ const GpuCommands& gpu_commands() {
   return *reinterpret_cast<decltype(&flashoverlap_gpu_commands)>(symbol)();
 }
 #else
-const GpuCommands& gpu_commands() {
-  throw Error("this flashoverlap was built without CUDA and NCCL");
-}
+const GpuCommands& gpu_commands() { throw Error("this flashoverlap was built without CUDA and NCCL"); }
 #endif
 
 }  // namespace flashoverlap::cli

@@ -36,17 +36,11 @@ Span over_ranks(std::span<const Plan> plans, const Count& count) {
   return {least, most};
 }
 
-std::int64_t waves_of(const Plan& plan) {
-  return wave_count(plan.schedule, std::ssize(plan.tiles));
-}
+std::int64_t waves_of(const Plan& plan) { return wave_count(plan.schedule, std::ssize(plan.tiles)); }
 
-std::int64_t tile_count(const Plan& plan) {
-  return std::ssize(plan.tiles);
-}
+std::int64_t tile_count(const Plan& plan) { return std::ssize(plan.tiles); }
 
-std::int64_t counter_count(const Plan& plan) {
-  return std::ssize(plan.counters);
-}
+std::int64_t counter_count(const Plan& plan) { return std::ssize(plan.counters); }
 
 double size_of_buffer(const Plan& plan, BufferRole role) {
   const Buffer& buffer = plan.buffer(role);
@@ -98,9 +92,7 @@ nlohmann::ordered_json keys_of(const auto& fields) {
   return collector.json;
 }
 
-nlohmann::ordered_json span_json(const Span& span) {
-  return {{"least", span.least}, {"most", span.most}};
-}
+nlohmann::ordered_json span_json(const Span& span) { return {{"least", span.least}, {"most", span.most}}; }
 
 }  // namespace
 

@@ -63,9 +63,7 @@ NcclBase::NcclBase(const ncclUniqueId& id, const NcclEnd& end) : end_(end) {
   }
 }
 
-NcclBase::~NcclBase() {
-  destroy(base_, end_);
-}
+NcclBase::~NcclBase() { destroy(base_, end_); }
 
 std::unique_ptr<NcclBase> NcclBase::split(int color) {
   std::unique_ptr<NcclBase> part(new NcclBase(end_));

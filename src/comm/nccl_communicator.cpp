@@ -239,18 +239,10 @@ CollectiveMemory Communicator::allocate(std::size_t bytes) const {
   return {{memory, memory->data()}, memory->is_shared()};
 }
 
-int Communicator::rank() const noexcept {
-  return state_->end.rank;
-}
-int Communicator::ranks() const noexcept {
-  return state_->end.ranks;
-}
-int Communicator::device() const noexcept {
-  return state_->end.device;
-}
-const CommunicatorOptions& Communicator::options() const noexcept {
-  return state_->options;
-}
+int Communicator::rank() const noexcept { return state_->end.rank; }
+int Communicator::ranks() const noexcept { return state_->end.ranks; }
+int Communicator::device() const noexcept { return state_->end.device; }
+const CommunicatorOptions& Communicator::options() const noexcept { return state_->options; }
 
 void Communicator::all_reduce(void* data, std::int64_t count, DataType data_type, Stream stream) const {
   require(count >= 0, "count", count, "must be at least 0");

@@ -274,9 +274,7 @@ void PeerMemory::await_gathered() const {
                "not all ranks have shared their memory");
 }
 
-void PeerMemory::come() {
-  tell_all(++meetings_);
-}
+void PeerMemory::come() { tell_all(++meetings_); }
 
 void PeerMemory::tell_all(std::uint32_t word) const {
   const auto self = static_cast<std::size_t>(communicator_.rank());

@@ -81,9 +81,7 @@ std::string root_beside_master(const Lookup& lookup) {
 
 }  // namespace
 
-bool peer_access_is_disabled(const Lookup& lookup) {
-  return lookup("NCCL_P2P_DISABLE") == "1";
-}
+bool peer_access_is_disabled(const Lookup& lookup) { return lookup("NCCL_P2P_DISABLE") == "1"; }
 
 std::optional<std::string> environment_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());

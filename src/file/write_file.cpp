@@ -23,9 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto wait_for_reader = 10s;  ///< of a FIFO
 
-std::string reason() {
-  return std::generic_category().message(errno);
-}
+std::string reason() { return std::generic_category().message(errno); }
 
 /// What an option names: the file that its path leads to.
 struct Target {

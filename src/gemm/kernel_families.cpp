@@ -18,9 +18,7 @@ constexpr std::array families{KernelFamily{
 
 }  // namespace
 
-std::span<const KernelFamily> kernel_families() {
-  return families;
-}
+std::span<const KernelFamily> kernel_families() { return families; }
 
 const KernelFamily* kernel_family(int compute_capability) {
   const auto* const family =

@@ -30,8 +30,6 @@ void BackgroundGemm::keep_busy(double microseconds) {
   for (double us = 0; us < microseconds; us += once_us_) gemm_->launch(stream_);
 }
 
-void BackgroundGemm::wait() const {
-  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
-}
+void BackgroundGemm::wait() const { FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_)); }
 
 }  // namespace flashoverlap

@@ -11,8 +11,6 @@ int count_gpus() {
   return present;
 }
 
-const KernelFamily& current_kernel_family() {
-  return require_family(current_compute_capability());
-}
+const KernelFamily& current_kernel_family() { return require_family(current_compute_capability()); }
 
 }  // namespace flashoverlap

@@ -7,9 +7,7 @@
 namespace flashoverlap {
 namespace {
 
-std::size_t elements(std::int64_t rows, std::int64_t cols) {
-  return static_cast<std::size_t>(rows * cols);
-}
+std::size_t elements(std::int64_t rows, std::int64_t cols) { return static_cast<std::size_t>(rows * cols); }
 
 std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int rank) {
   const Problem& problem = plans.front().problem;
@@ -26,9 +24,7 @@ std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int ran
   return order;
 }
 
-std::size_t elements(const Shape& shape) {
-  return elements(shape.rows, shape.cols);
-}
+std::size_t elements(const Shape& shape) { return elements(shape.rows, shape.cols); }
 
 }  // namespace
 

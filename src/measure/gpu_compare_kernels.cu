@@ -63,9 +63,7 @@ __global__ void copy_rows(Element* to, const Element* from, const std::int32_t* 
   }
 }
 
-unsigned blocks_for(std::int64_t rows) {
-  return static_cast<unsigned>(std::min(rows, most_blocks));
-}
+unsigned blocks_for(std::int64_t rows) { return static_cast<unsigned>(std::min(rows, most_blocks)); }
 
 }  // namespace
 

@@ -58,8 +58,6 @@ std::string command_line() {
   return line;
 }
 
-void note_state_after(nlohmann::ordered_json& machine) {
-  machine[state_key]["after"] = gpu_state();
-}
+void note_state_after(nlohmann::ordered_json& machine) { machine[state_key]["after"] = gpu_state(); }
 
 }  // namespace flashoverlap

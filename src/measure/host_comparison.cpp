@@ -63,9 +63,7 @@ double seconds_per_product(const Plan& plan) {
 
 }  // namespace
 
-double error_limit(DataType data_type) {
-  return data_type == DataType::fp32 ? 1e-5 : 1e-2;
-}
+double error_limit(DataType data_type) { return data_type == DataType::fp32 ? 1e-5 : 1e-2; }
 
 Comparison::Comparison(const std::vector<Plan>& plans, const HostOptions& options)
     : plans_(affordable(plans)), options_(options), executor_(plans_, options) {}
@@ -140,8 +138,6 @@ double Comparison::estimated_seconds() const {
   return delays + static_cast<double>(problem.k) * product * (tile_area / cores + 2 * reference_area);
 }
 
-double Comparison::bytes() const {
-  return memory_needed(plans_);
-}
+double Comparison::bytes() const { return memory_needed(plans_); }
 
 }  // namespace flashoverlap

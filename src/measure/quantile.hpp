@@ -13,8 +13,6 @@ inline double quantile(std::vector<double> values, double share) {
   return *place;
 }
 
-inline double median(const std::vector<double>& values) {
-  return quantile(values, 0.5);
-}
+inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
 }  // namespace flashoverlap

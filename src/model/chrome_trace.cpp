@@ -19,9 +19,7 @@ using Json = nlohmann::ordered_json;
 
 /// Viewers drop intervals that overlap on one thread, so every track is a thread: even numbers for the GEMM,
 /// odd numbers for the communication.
-int thread_of(Lane lane, int track) {
-  return 2 * track + (lane == Lane::gemm ? 0 : 1);
-}
+int thread_of(Lane lane, int track) { return 2 * track + (lane == Lane::gemm ? 0 : 1); }
 
 std::string thread_name(Lane lane, int track) {
   const std::string name = lane == Lane::gemm ? "GEMM" : "communication";

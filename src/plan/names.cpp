@@ -15,13 +15,9 @@ std::string_view name(Operation operation) {
   return "?";
 }
 
-std::string_view name(Operand operand) {
-  return operand == Operand::a ? "a" : "b";
-}
+std::string_view name(Operand operand) { return operand == Operand::a ? "a" : "b"; }
 
-std::string_view name(Exchange exchange) {
-  return exchange == Exchange::rows ? "rows" : "heads";
-}
+std::string_view name(Exchange exchange) { return exchange == Exchange::rows ? "rows" : "heads"; }
 
 std::string_view name(Strategy strategy) {
   switch (strategy) {
@@ -34,9 +30,7 @@ std::string_view name(Strategy strategy) {
   return "?";
 }
 
-std::string_view name(Layout layout) {
-  return layout == Layout::natural ? "natural" : "tiled";
-}
+std::string_view name(Layout layout) { return layout == Layout::natural ? "natural" : "tiled"; }
 
 std::string_view name(BufferRole role) {
   switch (role) {

@@ -12,9 +12,7 @@ inline bool calls_collectives(Strategy strategy) {
 }
 
 /// Whether each rank sends slices to their owners, one after the other.
-inline bool works_by_slices(Strategy strategy) {
-  return !calls_collectives(strategy);
-}
+inline bool works_by_slices(Strategy strategy) { return !calls_collectives(strategy); }
 
 /// Whether ranks write into peers' memory themselves, for which they need credits.
 inline bool pushes_to_peers(Strategy strategy) {

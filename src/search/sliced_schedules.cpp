@@ -25,9 +25,7 @@ std::vector<int> useful_counts(const KernelFamily& family, const Problem& proble
 }
 
 /// Whether slices of an operand are gathered, so that rounds are parts of k.
-bool gathers_slices(const Problem& problem) {
-  return communicates_first(problem.operation);
-}
+bool gathers_slices(const Problem& problem) { return communicates_first(problem.operation); }
 
 /// Whether a good part of the GEMM would wait for what is gathered.
 bool has_few_waves(const Problem& problem, const Schedule& schedule) {

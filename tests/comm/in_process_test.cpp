@@ -55,9 +55,7 @@ std::vector<std::string> run_ranks(InProcessCommunicator& communicator, int rank
   return errors;
 }
 
-std::string caller(int rank) {
-  return fmt::format("rank {}, message 7", rank);
-}
+std::string caller(int rank) { return fmt::format("rank {}, message 7", rank); }
 
 TEST(InProcess, AllReduceSumsInRankOrderInFp32) {
   // 1e8 + 1 is 1e8 in fp32: in rank order the ones are lost, in any other some would be kept.

@@ -22,9 +22,7 @@ Lookup in(const Variables& variables) {
   };
 }
 
-ProcessEnvironment read(const Variables& variables) {
-  return read_process_environment(in(variables));
-}
+ProcessEnvironment read(const Variables& variables) { return read_process_environment(in(variables)); }
 
 std::optional<LaunchedProcesses> launched(const Variables& variables) {
   return launched_processes(in(variables));
@@ -140,9 +138,7 @@ TEST(ProcessEnvironment, CountsTheProcessesOfTheLauncherThatIsRead) {
   EXPECT_EQ(found->count, 4);
 }
 
-TEST(ProcessEnvironment, AsksForALauncher) {
-  expect_refused({}, "RANK", "(not set)", "mpirun");
-}
+TEST(ProcessEnvironment, AsksForALauncher) { expect_refused({}, "RANK", "(not set)", "mpirun"); }
 
 TEST(ProcessEnvironment, RefusesWhatIsNoNumber) {
   for (const std::string value : {"five", "5x", " 5", "-1", "99999999999"}) {

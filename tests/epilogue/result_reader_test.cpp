@@ -124,9 +124,7 @@ class Fixture {
 };
 
 /// The most that one rounding makes of a value.
-double largest_error(DataType data_type) {
-  return data_type == DataType::bf16 ? 0x1.1p-8 : 0x1.1p-11;
-}
+double largest_error(DataType data_type) { return data_type == DataType::bf16 ? 0x1.1p-8 : 0x1.1p-11; }
 
 std::vector<double> as_doubles(const Matrix& matrix) {
   std::vector<double> values;

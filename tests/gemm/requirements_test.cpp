@@ -14,9 +14,7 @@ using ::testing::HasSubstr;
 constexpr OperandLayout k = OperandLayout::k_contiguous;
 constexpr OperandLayout row = OperandLayout::row_contiguous;
 
-const KernelFamily& hopper() {
-  return require_family(90);
-}
+const KernelFamily& hopper() { return require_family(90); }
 
 Problem problem() {
   return {.operation = Operation::gemm_reduce_scatter, .m = 1024, .n = 512, .k = 256, .ranks = 4};

@@ -55,9 +55,7 @@ TEST(CurveTest, IsProportionalBeyondAnOnlyPoint) {
   EXPECT_DOUBLE_EQ(single.microseconds(300), 30);
 }
 
-TEST(CurveTest, RefusesToAnswerWithoutPoints) {
-  EXPECT_THROW(Curve{}.microseconds(1), InvalidArgument);
-}
+TEST(CurveTest, RefusesToAnswerWithoutPoints) { EXPECT_THROW(Curve{}.microseconds(1), InvalidArgument); }
 
 // World sizes
 

@@ -335,9 +335,7 @@ Message exchange(std::vector<Wait> waits, std::vector<Part> sends, std::vector<P
           .receives = std::move(receives)};
 }
 
-Part part(int peer, int rows) {
-  return {peer, {BufferRole::staging, 0, rows}};
-}
+Part part(int peer, int rows) { return {peer, {BufferRole::staging, 0, rows}}; }
 
 // Of 3 ranks an exchange of 20 bytes with others is an all-to-all of 30 bytes, a third of which stays.
 TEST(SimulateMessagesTest, ExchangesWaitForTheirPartnersOnly) {

@@ -18,13 +18,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-TimelineCaption titled(const std::string& title) {
-  return {.title = title};
-}
+TimelineCaption titled(const std::string& title) { return {.title = title}; }
 
-TimelineCaption compared_with(const SequentialRun& run) {
-  return {.title = "compared", .sequential = run};
-}
+TimelineCaption compared_with(const SequentialRun& run) { return {.title = "compared", .sequential = run}; }
 
 constexpr SequentialRun sequential{.gemm_us = 70, .communication_us = 40, .total_us = 115};
 

@@ -13,9 +13,7 @@ using enum Operation;
 using enum Strategy;
 using testing::plans_of;
 
-MultiprocessorUse use(const std::vector<Plan>& plans) {
-  return multiprocessor_use(plans);
-}
+MultiprocessorUse use(const std::vector<Plan>& plans) { return multiprocessor_use(plans); }
 
 TEST(MessageNeeds, NcclMakesWhatIsNotCopiedOrStored) {
   for (const Operation operation :

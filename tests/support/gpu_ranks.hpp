@@ -20,9 +20,7 @@ inline std::span<const Element> elements_of(const Matrix& matrix) {
           static_cast<std::size_t>(matrix.rows() * matrix.cols())};
 }
 
-inline DeviceArray<Element> upload(const Matrix& matrix) {
-  return DeviceArray<Element>(elements_of(matrix));
-}
+inline DeviceArray<Element> upload(const Matrix& matrix) { return DeviceArray<Element>(elements_of(matrix)); }
 
 inline Matrix download(DataType data_type, const Buffer& shape, const DeviceArray<Element>& array) {
   return flashoverlap::download(data_type, shape.rows, shape.cols, array.data());

@@ -36,9 +36,7 @@ inline double element(const Matrix& matrix, std::int64_t row, std::int64_t col) 
   return value;
 }
 
-inline double tolerance(DataType data_type) {
-  return data_type == DataType::fp32 ? 1e-6 : 1e-2;
-}
+inline double tolerance(DataType data_type) { return data_type == DataType::fp32 ? 1e-6 : 1e-2; }
 
 inline void expect_right(const std::vector<Plan>& plans, const Operands& operands,
                          const std::vector<Matrix>& results) {

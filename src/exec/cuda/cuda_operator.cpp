@@ -31,14 +31,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
 
-std::size_t index(BufferRole role) {
-  return static_cast<std::size_t>(role);
-}
+std::size_t index(BufferRole role) { return static_cast<std::size_t>(role); }
 
 /// Between two questions whether GPU work has ended.
-void pause() {
-  std::this_thread::sleep_for(std::chrono::microseconds(20));
-}
+void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 /// What this thread does on the GPU must not break a capture that another one has under way.
 void leave_captures_alone(int device) {
@@ -363,17 +359,11 @@ Operator::~Operator() = default;
 Operator::Operator(Operator&&) noexcept = default;
 Operator& Operator::operator=(Operator&&) noexcept = default;
 
-const Plan& Operator::plan() const noexcept {
-  return state_->plan;
-}
+const Plan& Operator::plan() const noexcept { return state_->plan; }
 
-void* Operator::result() const noexcept {
-  return state_->result;
-}
+void* Operator::result() const noexcept { return state_->result; }
 
-const void* Operator::gathered() const noexcept {
-  return state_->buffers[index(BufferRole::gathered)];
-}
+const void* Operator::gathered() const noexcept { return state_->buffers[index(BufferRole::gathered)]; }
 
 void Operator::run(const void* a, const void* b, void* out, Stream stream) {
   state_->watch->throw_if_failed();

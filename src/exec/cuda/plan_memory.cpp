@@ -16,9 +16,7 @@ constexpr std::size_t failure_bytes = max_ranks * sizeof(std::uint32_t);  // at 
 constexpr std::array operators_roles{BufferRole::staging, BufferRole::inbox, BufferRole::gathered,
                                      BufferRole::out};
 
-std::size_t align(std::size_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+std::size_t align(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 std::size_t bytes_of(const Plan& plan, const Buffer& buffer) {
   return static_cast<std::size_t>(buffer.rows * buffer.cols * size_of(plan.problem.data_type));

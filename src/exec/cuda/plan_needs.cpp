@@ -55,9 +55,7 @@ bool meets_collectives(std::span<const Plan> plans, BufferRole role) {
                              [&](const Plan& plan) { return std::ranges::any_of(plan.messages, is_met); });
 }
 
-bool is_fast_enough(bool is_shared, int thread_blocks) {
-  return is_shared && thread_blocks >= 8;
-}
+bool is_fast_enough(bool is_shared, int thread_blocks) { return is_shared && thread_blocks >= 8; }
 
 bool tiles_wait(const Plan& plan) {
   return std::ranges::any_of(

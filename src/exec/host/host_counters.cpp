@@ -43,8 +43,6 @@ void HostCounters::restart() {
   waiting_.restart();
 }
 
-bool HostCounters::reached(std::int32_t counter) const {
-  return value(counter) == target(counter);
-}
+bool HostCounters::reached(std::int32_t counter) const { return value(counter) == target(counter); }
 
 }  // namespace flashoverlap

@@ -49,9 +49,7 @@ __device__ inline bool elect() {
 }
 
 /// What the first thread of a warp has, which the compiler then knows to be the same for all.
-__device__ inline std::int32_t uniform(std::int32_t value) {
-  return __shfl_sync(~0u, value, 0);
-}
+__device__ inline std::int32_t uniform(std::int32_t value) { return __shfl_sync(~0u, value, 0); }
 
 // Barriers in shared memory that count arrivals and bytes.
 
@@ -59,9 +57,7 @@ __device__ inline void barrier_init(std::uint32_t barrier, std::uint32_t arrival
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 
-__device__ inline void barrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;");
-}
+__device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;"); }
 
 __device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -124,9 +120,7 @@ __device__ inline void tma_store(const CUtensorMap* map, std::uint32_t from, int
                : "memory");
 }
 
-__device__ inline void tma_store_commit() {
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
+__device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 /// Shared memory of all but this thread's last `Pending` groups of stores may be reused; nothing is said
 /// about what others see.
@@ -148,18 +142,12 @@ __device__ inline void fence_shared_for_async() {
 }
 
 /// Orders what this thread has seen in global memory before what the TMA reads there next.
-__device__ inline void fence_global_for_async() {
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-}
+__device__ inline void fence_global_for_async() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // Warpgroup matrix instructions.
 
-__device__ inline void wgmma_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void wgmma_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 /// At most `Pending` of this warpgroup's committed groups are still running.
 template <int Pending>
@@ -206,8 +194,6 @@ __device__ inline void named_barrier(int id, int threads) {
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-__device__ inline void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 }  // namespace flashoverlap::sm90

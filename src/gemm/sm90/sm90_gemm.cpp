@@ -78,9 +78,7 @@ sm90::Kernel kernel_for(const Schedule& schedule, const GemmOptions& options, Da
   return found->second(data_type, options.a_layout, options.b_layout);
 }
 
-std::size_t index(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
+std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
 std::int32_t destination_of(std::int32_t rank, BufferRole role) {
   const auto place = std::find(destination_roles.begin(), destination_roles.end(), role);

@@ -221,9 +221,7 @@ class Storer {
     }
   }
 
-  __device__ void synchronize() {
-    named_barrier(2, Shape::storers * 32);
-  }
+  __device__ void synchronize() { named_barrier(2, Shape::storers * 32); }
 
   /// A box's memory is given back when the next one's store has begun, so that reading it is not waited for
   /// on its own. Stores that begin faster would hold up the loads.

@@ -155,9 +155,7 @@ std::string JsonValue::path() const {
   return path + step;
 }
 
-void JsonValue::refuse(std::string_view rule) const {
-  throw InvalidArgument(path(), shown(*json_), rule);
-}
+void JsonValue::refuse(std::string_view rule) const { throw InvalidArgument(path(), shown(*json_), rule); }
 
 std::int64_t JsonValue::integer_between(std::int64_t minimum, std::int64_t maximum) const {
   const auto fits = [&] {

@@ -192,8 +192,6 @@ class HeadGroups {
 
 }  // namespace
 
-void plan_all_to_all_gemm_heads(PlanBuilder& builder) {
-  HeadGroups(builder).plan();
-}
+void plan_all_to_all_gemm_heads(PlanBuilder& builder) { HeadGroups(builder).plan(); }
 
 }  // namespace flashoverlap

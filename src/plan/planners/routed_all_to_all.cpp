@@ -186,9 +186,7 @@ class RoutedRows {
 
 }  // namespace
 
-void plan_routed_rows(PlanBuilder& builder, const RowRoutes& routes) {
-  RoutedRows(builder, routes).plan();
-}
+void plan_routed_rows(PlanBuilder& builder, const RowRoutes& routes) { RoutedRows(builder, routes).plan(); }
 
 namespace {
 
@@ -345,8 +343,6 @@ class SubTokens {
 
 }  // namespace
 
-void plan_sub_tokens(PlanBuilder& builder, const RowRoutes& routes) {
-  SubTokens(builder, routes).plan();
-}
+void plan_sub_tokens(PlanBuilder& builder, const RowRoutes& routes) { SubTokens(builder, routes).plan(); }
 
 }  // namespace flashoverlap

@@ -9,9 +9,7 @@ namespace {
 
 using Content = Grid::Content;
 
-std::uint64_t bit(std::int32_t rank) {
-  return std::uint64_t{1} << rank;
-}
+std::uint64_t bit(std::int32_t rank) { return std::uint64_t{1} << rank; }
 
 std::uint64_t all_bits(std::size_t ranks) {
   return ranks == 64 ? ~std::uint64_t{0} : bit(static_cast<std::int32_t>(ranks)) - 1;

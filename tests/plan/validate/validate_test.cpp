@@ -138,9 +138,7 @@ TEST(Validate, NeedsMemoryForThePlanAndNotForItsBuffers) {
   EXPECT_NO_THROW(validate(make_plans({.m = 100'000'000, .n = 8, .k = 8, .ranks = 2}, schedule)));
 }
 
-TEST(ValidateStructure, RefusesNoPlansAtAll) {
-  expect_violation({}, Violation::structure, "no plans");
-}
+TEST(ValidateStructure, RefusesNoPlansAtAll) { expect_violation({}, Violation::structure, "no plans"); }
 
 TEST(ValidateStructure, RefusesAMissingRank) {
   Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
