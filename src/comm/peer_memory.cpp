@@ -11,7 +11,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "comm/await_stream.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
 

@@ -67,7 +67,7 @@ void check_root(const std::string& root) {
   require(holds, "NCCL_COMM_ID", in_quotes(root), "must be rank 0's host:port, the same on every rank");
 }
 
-std::string root_beside_master(const Lookup& lookup) {
+std::string root_next_to_master(const Lookup& lookup) {
   const std::string host =
       read(lookup, "MASTER_ADDR", "must be rank 0's host, or NCCL_COMM_ID its host:port");
   require(!host.empty(), "MASTER_ADDR", in_quotes(host), "must be rank 0's host");
@@ -108,7 +108,7 @@ ProcessEnvironment read_process_environment(const Lookup& lookup) {
     check_root(*root);
     environment.root = *root;
   } else {
-    environment.root = root_beside_master(lookup);
+    environment.root = root_next_to_master(lookup);
   }
   return environment;
 }

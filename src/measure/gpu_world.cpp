@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/await_stream.hpp"
+#include "comm/give_up.hpp"
 #include "comm/bounded_wait.hpp"
 #include "comm/process_environment.hpp"
 #include "cuda/properties.hpp"
@@ -129,7 +129,7 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
 
 void GpuRank::synchronize() const {
   // An operator on the stream has half of this, as it can tell what is missing.
-  await_stream(stream_, communicator_, behind_the_watch(communicator_.options().wait_limit),
+  await_stream(stream_, communicator_, after_the_watch(communicator_.options().wait_limit),
                "the GPU did not finish");
 }
 

@@ -39,7 +39,7 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
 }
 
 void CudaMessages::gather_stores() {
-  const std::chrono::milliseconds wait_limit = behind_the_watch(alone_.options().wait_limit);
+  const std::chrono::milliseconds wait_limit = after_the_watch(alone_.options().wait_limit);
   for (std::size_t index = 0; index < messages_.size();) {
     if (messages_[index].kind != MessageKind::store) {
       ++index;
@@ -278,7 +278,7 @@ void CudaMessages::check_waits() const {
   if (words_.read(expired_word) == 0) return;
   throw WaitExpired(fmt::format("rank {} of {}: stores waited for credits of their peers for more than {} ms",
                                 plan_.rank, plan_.problem.ranks,
-                                behind_the_watch(alone_.options().wait_limit).count()));
+                                after_the_watch(alone_.options().wait_limit).count()));
 }
 
 std::exception_ptr CudaMessages::report() const {

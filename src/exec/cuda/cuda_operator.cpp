@@ -56,7 +56,7 @@ struct Operator::State {
         during_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
         order(in_order(plan)),
-        resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_behind_tiles(plan)),
+        resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_after_tiles(plan)),
         memory(plans, all_ranks, during_gemm, options.own_result),
         messages(plans, streamed_messages(), communicator, during_gemm, memory, options.record_timeline) {
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
@@ -101,7 +101,7 @@ struct Operator::State {
   }
 
   std::chrono::milliseconds longest_wait() const {
-    return behind_the_watch(communicator.options().wait_limit);
+    return after_the_watch(communicator.options().wait_limit);
   }
 
   /// A first transfer waits on the host for ranks that may have failed.

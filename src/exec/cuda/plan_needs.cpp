@@ -62,7 +62,7 @@ bool tiles_wait(const Plan& plan) {
       plan.tiles, [](const Tile& tile) { return tile.start_wait != none || tile.store_wait != none; });
 }
 
-std::vector<std::int32_t> reset_behind_tiles(const Plan& plan) {
+std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
   if (plan.messages.empty()) return {};
   const Message& last = plan.messages.back();
   if (last.kind != MessageKind::signal || !last.after_tiles || !last.raises.empty()) return {};

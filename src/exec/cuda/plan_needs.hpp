@@ -26,7 +26,7 @@ bool tiles_wait(const Plan& plan);
 
 /// The counters that the plan's last message resets, where it does nothing else that the rank's tiles have
 /// not done when they end: then their kernel can do it. Empty otherwise.
-std::vector<std::int32_t> reset_behind_tiles(const Plan& plan);
+std::vector<std::int32_t> reset_after_tiles(const Plan& plan);
 
 /// Whether one kernel may make message `index` of a list (a plan's, or one that is made from it) side by side
 /// with the stores from `first` to before it: it follows them at once, and neither reads nor writes what they

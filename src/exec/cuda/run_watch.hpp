@@ -13,7 +13,7 @@ namespace flashoverlap {
 
 /// How long waits on the GPU, and for it, may last where a watch has `limit`: the watch comes first, as it
 /// can tell what is missing.
-constexpr std::chrono::milliseconds behind_the_watch(std::chrono::milliseconds limit) { return 2 * limit; }
+constexpr std::chrono::milliseconds after_the_watch(std::chrono::milliseconds limit) { return 2 * limit; }
 
 /// A thread that sees to it that no run lasts for ever: it reads a word that holds a number while a run is
 /// under way (another one for each) and zero in between, and calls `give_up` once when the same run has

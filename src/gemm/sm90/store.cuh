@@ -36,7 +36,7 @@ class Storer {
       if (arguments_.tile_times != nullptr && issues_) arguments_.tile_times[index] = nanoseconds();
       if (tile.raise == nullptr || !issues_) continue;
       unraised_ = {tile.raise, tile.leaves_gpu};
-      if (tile.raise_late == 0) raise_behind<0>();
+      if (tile.raise_late == 0) raise_after<0>();
     }
     tma_store_wait_visible<0>();
     if (issues_ && arguments_.reset_count > 0) finish();
@@ -60,7 +60,7 @@ class Storer {
 
   /// Raises the counter of the tile that was stored before the last `Pending` groups of stores.
   template <int Pending>
-  __device__ void raise_behind() {
+  __device__ void raise_after() {
     if (unraised_.counter == nullptr) return;
     tma_store_wait_visible<Pending>();
     if (unraised_.leaves_gpu != 0) {
@@ -81,7 +81,7 @@ class Storer {
   __device__ void store_boxes(const StoreBox& store) {
 #pragma unroll 1
     for (int box = 0; box < Shape::boxes; ++box) {
-      if (box == 1) raise_behind<Shape::groups>();
+      if (box == 1) raise_after<Shape::groups>();
 #pragma unroll 1
       for (int group = 0; group < Shape::groups; ++group) {
         barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
@@ -106,7 +106,7 @@ class Storer {
     }
     __syncwarp();
     tma_store_commit();
-    raise_behind<1>();
+    raise_after<1>();
   }
 
   /// Whether each box of the tile is one TMA store.

@@ -112,7 +112,7 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
   }
 }
 
-TEST(Operator, ARunBehindATransferThatALostRankHoldsUpEndsInTime) {
+TEST(Operator, ARunAfterATransferThatALostRankHoldsUpEndsInTime) {
   if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
   const Problem problem{.m = 512, .n = 512, .k = 64, .ranks = 2};
   const auto plans = make_plans(problem, kernel_schedule(*kernel_family(90), Strategy::signal, {}, 64));

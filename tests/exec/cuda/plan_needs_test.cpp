@@ -69,20 +69,20 @@ TEST(PlanNeeds, TheKernelResetsWhatOnlyTilesWaitFor) {
   for (const auto& [operation, strategy] :
        {std::pair{gemm_reduce_scatter, copy}, {gemm_reduce_scatter, store}, {all_gather_gemm, store}}) {
     const Plan plan = plans_of(operation, strategy, 4)[1];
-    const std::vector<std::int32_t> resets = reset_behind_tiles(plan);
+    const std::vector<std::int32_t> resets = reset_after_tiles(plan);
     ASSERT_FALSE(resets.empty());
     ASSERT_EQ(resets.size(), plan.messages.back().waits.size());
     for (std::size_t index = 0; index < resets.size(); ++index)
       EXPECT_EQ(resets[index], plan.messages.back().waits[index].counter);
   }
-  EXPECT_TRUE(reset_behind_tiles(plans_of(gemm_all_reduce, store, 4)[1]).empty()) << "it waits for peers";
-  EXPECT_TRUE(reset_behind_tiles(plans_of(gemm_all_reduce, signal, 4)[1]).empty()) << "it transfers";
+  EXPECT_TRUE(reset_after_tiles(plans_of(gemm_all_reduce, store, 4)[1]).empty()) << "it waits for peers";
+  EXPECT_TRUE(reset_after_tiles(plans_of(gemm_all_reduce, signal, 4)[1]).empty()) << "it transfers";
   Plan raising = plans_of(all_gather_gemm, store, 4)[1];
   raising.messages.back().raises = {{0, 0}};
-  EXPECT_TRUE(reset_behind_tiles(raising).empty());
+  EXPECT_TRUE(reset_after_tiles(raising).empty());
   Plan keeping = plans_of(all_gather_gemm, store, 4)[1];
   keeping.messages.back().waits.back().reset = false;
-  EXPECT_TRUE(reset_behind_tiles(keeping).empty());
+  EXPECT_TRUE(reset_after_tiles(keeping).empty());
 }
 
 /// A list of two stores on rank 0 of two: `first`, and another one that follows it at once.

@@ -65,7 +65,7 @@ TEST(RunWatch, GivesUpOnceWhenARunLastsTooLong) {
   EXPECT_THROW(watch.throw_if_failed(), WaitExpired);
 }
 
-TEST(RunWatch, ReleasesRunsBehindTheOneThatFailedToo) {
+TEST(RunWatch, ReleasesRunsAfterTheOneThatFailedToo) {
   Watched watched;
   const RunWatch watch(30ms, watched.callbacks());
   watched.running = 7;
