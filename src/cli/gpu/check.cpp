@@ -12,7 +12,7 @@
 #include "measure/plan_check.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
-#include "search/kernel_schedules.hpp"
+#include "search/kernel_choice.hpp"
 
 namespace flashoverlap::cli {
 namespace {
