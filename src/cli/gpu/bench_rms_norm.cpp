@@ -7,7 +7,7 @@
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
-#include "cli/gpu/module.hpp"
+#include "cli/gpu/commands.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/gpu_record.hpp"
 #include "measure/rms_norm_benchmark.hpp"

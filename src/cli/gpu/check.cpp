@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "cli/command.hpp"
-#include "cli/gpu/module.hpp"
+#include "cli/gpu/commands.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/host_comparison.hpp"
 #include "measure/plan_check.hpp"
