@@ -17,16 +17,15 @@ std::int64_t to_integer(const std::string& option, const std::string& text, std:
   return value;
 }
 
-std::vector<int> to_integers(const std::string& option, const std::string& text, int minimum, int maximum) {
-  std::vector<int> values;
+std::vector<std::string> comma_separated(const std::string& text) {
+  std::vector<std::string> parts;
   std::size_t begin = 0;
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    values.push_back(static_cast<int>(to_integer(option, part, minimum, maximum)));
+    parts.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return values;
+  return parts;
 }
 
 }  // namespace flashoverlap::cli

@@ -17,8 +17,8 @@ namespace flashoverlap::cli {
 std::int64_t to_integer(const std::string& option, const std::string& text, std::int64_t minimum,
                         std::int64_t maximum);
 
-/// "1,2,4".
-std::vector<int> to_integers(const std::string& option, const std::string& text, int minimum, int maximum);
+/// The parts of "1,2,4".
+std::vector<std::string> comma_separated(const std::string& text);
 
 template <typename Enum>
 Enum to_enumerator(const std::string& option, const std::string& text) {
@@ -58,8 +58,9 @@ template <std::integral Integer>
 CLI::Option* add_integers(CLI::App& command, const std::string& option, std::vector<Integer>& values,
                           const std::string& help, int minimum, int maximum) {
   const auto take = [=, &values](const std::string& text) {
-    const std::vector<int> integers = to_integers(option, text, minimum, maximum);
-    values.assign(integers.begin(), integers.end());
+    values.clear();
+    for (const std::string& part : comma_separated(text))
+      values.push_back(static_cast<Integer>(to_integer(option, part, minimum, maximum)));
   };
   return add_text(command, option, take, help)->type_name("N,...");
 }
@@ -69,6 +70,17 @@ CLI::Option* add_enumerator(CLI::App& command, const std::string& option, Enum& 
                             const std::string& help) {
   const auto take = [=, &value](const std::string& text) { value = to_enumerator<Enum>(option, text); };
   return add_text(command, option, take, help + ": " + names_of<Enum>())->type_name("NAME");
+}
+
+/// "signal,sequential".
+template <typename Enum>
+CLI::Option* add_enumerators(CLI::App& command, const std::string& option, std::vector<Enum>& values,
+                             const std::string& help) {
+  const auto take = [=, &values](const std::string& text) {
+    values.clear();
+    for (const std::string& part : comma_separated(text)) values.push_back(to_enumerator<Enum>(option, part));
+  };
+  return add_text(command, option, take, help)->type_name("NAME,...");
 }
 
 }  // namespace flashoverlap::cli

@@ -1,7 +1,7 @@
 #include <memory>
 
 #include "cli/arguments.hpp"
-#include "cli/bench_overlap.hpp"
+#include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu_module.hpp"
 
@@ -23,7 +23,7 @@ Command gemm_command(CLI::App& bench) {
               require(ranks == 1 || ranks == 2 || ranks == 4 || ranks == 8, "--ranks", ranks,
                       "must be 1, 2, 4 or 8");
             }
-            if (!gemm->json.empty()) check_writable("--json", gemm->json);
+            check_outputs({}, {{"--json", gemm->json}});
             return run_gpu_command(&GpuCommands::bench_gemm, *gemm);
           }};
 }
@@ -39,7 +39,7 @@ Command rms_norm_command(CLI::App& bench) {
   parser->footer("Example: flashoverlap bench rms_norm --cols 8192 --json rms_norm.json\n");
   return {parser, [rms_norm] {
             for (const std::int64_t m : rms_norm->m) require(m % 8 == 0, "--m", m, "must be a multiple of 8");
-            if (!rms_norm->json.empty()) check_writable("--json", rms_norm->json);
+            check_outputs({}, {{"--json", rms_norm->json}});
             return run_gpu_command(&GpuCommands::bench_rms_norm, *rms_norm);
           }};
 }

@@ -1,13 +1,11 @@
-#include "cli/bench_overlap.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "cli/arguments.hpp"
+#include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu_module.hpp"
-#include "cli/gpu_plans.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 
@@ -70,14 +68,9 @@ void check_supported(const Arguments& arguments) {
   require(supported, "--layout", "tiled", "needs --strategy signal");
 }
 
-/// Refuses files before anything is measured for them.
 void check_files(const OverlapBench& bench, const std::string& plan = "") {
-  const std::vector<NamedFile> written{
-      {"--json", bench.json}, {"--timeline", bench.timeline}, {"--save", bench.save}};
-  check_distinct({{"--plan", plan}}, written);
-  for (const auto& [option, path] : written) {
-    if (!path.empty()) check_writable(std::string(option), std::string(path));
-  }
+  check_outputs({{"--plan", plan}},
+                {{"--json", bench.json}, {"--timeline", bench.timeline}, {"--save", bench.save}});
 }
 
 int run(Arguments arguments) {
@@ -101,22 +94,6 @@ int run_plans(OverlapBench bench, const std::string& file) {
   bench.problems = {bench.plans.front().problem};
   check_files(bench, file);
   return run_gpu_command(&GpuCommands::bench_overlap, bench);
-}
-
-/// "signal,sequential".
-template <typename Enum>
-void add_enumerators(CLI::App& parser, const std::string& option, std::vector<Enum>& values,
-                     const std::string& help) {
-  const auto take = [=, &values](const std::string& text) {
-    values.clear();
-    std::size_t begin = 0;
-    while (begin <= text.size()) {
-      const std::size_t end = std::min(text.find(',', begin), text.size());
-      values.push_back(to_enumerator<Enum>(option, text.substr(begin, end - begin)));
-      begin = end + 1;
-    }
-  };
-  add_text(parser, option, take, help)->type_name("NAME,...");
 }
 
 void add_measuring(CLI::App& parser, OverlapBench& bench) {

@@ -63,12 +63,10 @@ Verdict judge(const std::vector<Plan>& plans, const Arguments& arguments, Progre
   if (!verdict.findings.empty()) return verdict;
 
   const auto seed = static_cast<std::uint64_t>(arguments.seed);
-  HostOptions options;
-  options.workers_per_rank = arguments.workers;
-  options.max_delay = std::chrono::microseconds(arguments.delays);
-  options.delay_seed = seed;
-  options.tiles_done = &progress.done();
-  Comparison comparison(plans, options);
+  Comparison comparison(plans, {.workers_per_rank = arguments.workers,
+                                .max_delay = std::chrono::microseconds(arguments.delays),
+                                .delay_seed = seed,
+                                .tiles_done = &progress.done()});
   const double seconds = comparison.estimated_seconds() * arguments.runs;
   if (seconds > long_seconds) {
     progress.say(fmt::format("flashoverlap: this takes about {} and {} on this machine", duration(seconds),

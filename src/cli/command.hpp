@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "flashoverlap/problem.hpp"
+
 namespace flashoverlap::cli {
 
 inline constexpr int exit_success = 0;
@@ -21,5 +23,10 @@ Command plan_command(CLI::App& app);
 Command check_command(CLI::App& app);
 Command timeline_command(CLI::App& app);
 Command bench_command(CLI::App& app);
+
+/// `bench OPERATION`: overlapped operators, measured on several GPUs.
+Command bench_overlap_command(CLI::App& bench, Operation operation);
+/// `bench` without a subcommand, which measures saved plans.
+Command bench_plan_command(CLI::App& bench);
 
 }  // namespace flashoverlap::cli

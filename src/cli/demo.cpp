@@ -51,15 +51,9 @@ struct Result {
 constexpr auto* pictured_preset = "h200-nvlink";
 constexpr auto sizes_tried = {1, 2, 4, 8, 16};  ///< waves per group
 
-bool can_run(const Machine& machine, Strategy strategy) {
-  return machine.peer_access || !pushes_to_peers(strategy);
-}
-
 /// The plans of the large problem in the groups that are predicted fastest on a machine.
 std::vector<Plan> fastest_plans(const DemoCase& demo_case, const Problem& problem, const Machine& machine) {
-  Schedule schedule;
-  schedule.strategy = demo_case.strategy;
-  schedule.layout = demo_case.layout;
+  Schedule schedule{.strategy = demo_case.strategy, .layout = demo_case.layout};
   share_multiprocessors(schedule, problem, machine);
   if (demo_case.strategy == Strategy::sequential) return make_plans(problem, schedule);
 
@@ -77,8 +71,7 @@ std::vector<Plan> fastest_plans(const DemoCase& demo_case, const Problem& proble
 }
 
 Result demonstrate(const DemoCase& demo_case, const Arguments& arguments) {
-  Result result;
-  result.demo_case = demo_case;
+  Result result{.demo_case = demo_case};
   const auto plans = make_plans(demo_case.small_problem(arguments.seed), demo_case.small_schedule());
   result.groups = group_count(plans.front());
   Comparison comparison(plans, {});
@@ -88,7 +81,7 @@ Result demonstrate(const DemoCase& demo_case, const Arguments& arguments) {
   const Problem large = demo_case.large_problem(arguments.seed);
   for (const std::string& preset_name : preset_names()) {
     const Machine machine = preset(preset_name);
-    if (!can_run(machine, demo_case.strategy)) {
+    if (pushes_to_peers(demo_case.strategy) && !machine.peer_access) {
       result.speed_ups.emplace_back();
       continue;
     }

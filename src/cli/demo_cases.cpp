@@ -13,16 +13,11 @@ constexpr int demo_ranks = 4;
 
 /// The operation's forms, strategy and layout left open.
 std::vector<DemoCase> forms(Operation operation) {
-  DemoCase first{.operation = operation};
-  DemoCase second = first;
-  if (is_all_to_all(operation)) {
-    second.exchange = Exchange::heads;
-  } else if (operation == Operation::all_gather_gemm) {
-    second.gathered = Operand::b;
-  } else {
-    return {first};
-  }
-  return {first, second};
+  std::vector<DemoCase> all{{.operation = operation}};
+  if (is_all_to_all(operation)) all.push_back({.operation = operation, .exchange = Exchange::heads});
+  if (operation == Operation::all_gather_gemm)
+    all.push_back({.operation = operation, .gathered = Operand::b});
+  return all;
 }
 
 }  // namespace
@@ -39,14 +34,13 @@ std::string DemoCase::file_name() const {
 }
 
 Problem DemoCase::problem(const Shape& c, std::int64_t k, std::int64_t seed) const {
-  Problem problem;
-  problem.operation = operation;
-  problem.m = c.rows;
-  problem.n = c.cols;
-  problem.k = k;
-  problem.ranks = demo_ranks;
-  problem.gathered = gathered;
-  problem.exchange = exchange;
+  Problem problem{.operation = operation,
+                  .m = c.rows,
+                  .n = c.cols,
+                  .k = k,
+                  .ranks = demo_ranks,
+                  .gathered = gathered,
+                  .exchange = exchange};
   if (is_all_to_all(operation) && exchange == Exchange::rows) {
     problem.destinations = random_destinations(problem, static_cast<std::uint64_t>(seed));
   }
@@ -54,14 +48,12 @@ Problem DemoCase::problem(const Shape& c, std::int64_t k, std::int64_t seed) con
 }
 
 Schedule DemoCase::small_schedule() const {
-  Schedule schedule;
-  schedule.strategy = strategy;
-  schedule.layout = layout;
-  schedule.tile_rows = 64;
-  schedule.tile_cols = 64;
-  schedule.multiprocessors = 7;
-  schedule.raster = 2;
-  return schedule;
+  return {.strategy = strategy,
+          .layout = layout,
+          .tile_rows = 64,
+          .tile_cols = 64,
+          .multiprocessors = 7,
+          .raster = 2};
 }
 
 std::vector<DemoCase> demo_cases() {

@@ -19,7 +19,7 @@ bool is_same_file(const fs::path& one, const fs::path& other) {
 
 }  // namespace
 
-void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written) {
+void check_outputs(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written) {
   for (const NamedFile& file : written) {
     if (file.path.empty()) continue;
     for (const NamedFile& other : earlier) {
@@ -27,6 +27,9 @@ void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>
               shown(std::string(file.path)), fmt::format("must be another file than {}", other.option));
     }
     earlier.push_back(file);
+  }
+  for (const auto& [option, path] : written) {
+    if (!path.empty()) check_writable(std::string(option), std::string(path));
   }
 }
 

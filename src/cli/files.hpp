@@ -32,8 +32,9 @@ struct NamedFile {
   std::string_view path;  ///< empty: not given
 };
 
-/// Refuses a file to be written that is also named by an earlier option, as its content would be lost.
-void check_distinct(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written);
+/// Refuses files to be written before anything is done for them: one that is also named by an earlier option,
+/// as its content would be lost, and what `write_file` would refuse.
+void check_outputs(std::vector<NamedFile> earlier, const std::vector<NamedFile>& written);
 
 /// With the folders above it; it may exist.
 void make_folder(const std::string& option, const std::string& path);

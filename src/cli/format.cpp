@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "plan/readable.hpp"
 
@@ -27,10 +26,6 @@ std::string labelled_line(std::string_view label, std::string_view value) {
 void print_json(const nlohmann::ordered_json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
-
-Table::Table(std::vector<std::string> headers) { add(std::move(headers)); }
-
-void Table::add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
 std::string Table::text() const {
   const auto is_number = [](const std::string& cell) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace flashoverlap::cli {
@@ -23,9 +24,9 @@ void print_json(const nlohmann::ordered_json& json);
 /// One line per row, columns aligned: numbers to the right, text to the left.
 class Table {
  public:
-  explicit Table(std::vector<std::string> headers);
+  explicit Table(std::vector<std::string> headers) { add(std::move(headers)); }
 
-  void add(std::vector<std::string> cells);
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
   std::string text() const;
 

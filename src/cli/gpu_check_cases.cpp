@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cli/destinations.hpp"
-#include "cli/gpu_plans.hpp"
+#include "cli/gpu_module.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "plan/grouping.hpp"
@@ -11,45 +11,38 @@
 namespace flashoverlap::cli {
 namespace {
 
-struct Sizes {
-  std::int64_t m;
-  std::int64_t n;
-  std::int64_t k;
-};
-
-std::vector<Sizes> shapes(const WantedCases& wanted) {
+/// The wanted shape, or where parts of it are open, the built-in ones.
+std::vector<Problem> shaped(const Problem& wanted) {
+  struct Sizes {
+    std::int64_t m;
+    std::int64_t n;
+    std::int64_t k;
+  };
   constexpr Sizes built_in[]{{128, 256, 64},     {1000, 776, 72},    {840, 1288, 520},
                              {2048, 2048, 1024}, {3000, 3592, 1048}, {4096, 4096, 2048}};
-  std::vector<Sizes> all;
+  std::vector<Problem> all;
   for (const auto& [m, n, k] : built_in) {
-    const std::int64_t divisible_m = divide_up(m, wanted.gpus) * wanted.gpus;
-    const Sizes sizes{wanted.m > 0 ? wanted.m : divisible_m, wanted.n > 0 ? wanted.n : n,
-                      wanted.k > 0 ? wanted.k : k};
-    all.push_back(sizes);
-    if (wanted.m > 0 && wanted.n > 0 && wanted.k > 0) break;
+    Problem& problem = all.emplace_back(wanted);
+    if (wanted.m == 0) problem.m = divide_up(m, wanted.ranks) * wanted.ranks;
+    if (wanted.n == 0) problem.n = n;
+    if (wanted.k == 0) problem.k = k;
+    if (problem == wanted) break;
   }
   return all;
 }
 
 /// All-to-alls have uneven destinations; of all_gather_gemm there are two, one for each operand.
-std::vector<Problem> problems(const WantedCases& wanted, Operation operation, const Sizes& sizes,
-                              std::uint64_t seed) {
-  Problem problem{.operation = operation,
-                  .m = sizes.m,
-                  .n = sizes.n,
-                  .k = sizes.k,
-                  .ranks = wanted.gpus,
-                  .data_type = wanted.data_type};
-  if (is_all_to_all(operation)) problem.destinations = uneven_destinations(problem, seed);
-  if (operation == Operation::all_to_all_gemm) {
+std::vector<Problem> forms(Problem problem, bool n_is_open, std::uint64_t seed) {
+  if (is_all_to_all(problem.operation)) problem.destinations = uneven_destinations(problem, seed);
+  if (problem.operation == Operation::all_to_all_gemm) {
     for (auto& rows : problem.destinations) std::ranges::sort(rows);
   }
   std::vector<Problem> all{problem};
-  if (operation == Operation::all_gather_gemm) {
+  if (problem.operation == Operation::all_gather_gemm) {
     problem.gathered = Operand::b;
-    const std::int64_t multiple = std::int64_t{8} * wanted.gpus;
-    if (wanted.n == 0) problem.n = divide_up(problem.n, multiple) * multiple;
-    if (problem.n % wanted.gpus == 0) all.push_back(problem);
+    const std::int64_t multiple = std::int64_t{8} * problem.ranks;
+    if (n_is_open) problem.n = divide_up(problem.n, multiple) * multiple;
+    if (problem.n % problem.ranks == 0) all.push_back(problem);
   }
   return all;
 }
@@ -68,8 +61,9 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
            wanted.operations,
            {gemm_all_reduce, gemm_reduce_scatter, gemm_all_to_all, all_gather_gemm, all_to_all_gemm})) {
     std::uint64_t seed = wanted.seed;
-    for (const Sizes& sizes : shapes(wanted)) {
-      for (const Problem& problem : problems(wanted, operation, sizes, ++seed)) {
+    for (Problem& shape : shaped(wanted.problem)) {
+      shape.operation = operation;
+      for (const Problem& problem : forms(shape, wanted.problem.n == 0, ++seed)) {
         check_runs_on_gpus(problem);
         for (const Strategy strategy : all_if_empty(
                  wanted.strategies,

@@ -8,16 +8,12 @@
 
 namespace flashoverlap::cli {
 
-/// Where one of them is empty or 0, that of every built-in case takes its place.
+/// Where a list is empty, or m, n or k is 0, that of every built-in case takes its place.
 struct WantedCases {
-  int gpus = 1;
+  Problem problem;  ///< its shape, ranks and data type
   std::vector<Operation> operations;
   std::vector<Strategy> strategies;
   std::vector<Layout> layouts;
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  DataType data_type = DataType::bf16;
   std::uint64_t seed = 0;  ///< of the rows' destinations
 };
 

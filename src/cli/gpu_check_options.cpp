@@ -5,7 +5,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/gpu_check_cases.hpp"
-#include "cli/gpu_plans.hpp"
+#include "cli/gpu_module.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -59,14 +59,9 @@ GpuCheck GpuCheckOptions::check(const PlanOptions& what, std::int64_t seed) cons
     check.skips_refused = false;
     return check;
   }
-  const Problem& problem = what.problem();
-  WantedCases wanted{.gpus = gpus_,
-                     .m = problem.m,
-                     .n = problem.n,
-                     .k = problem.k,
-                     .data_type = problem.data_type,
-                     .seed = static_cast<std::uint64_t>(seed)};
-  if (given("OPERATION")) wanted.operations.push_back(problem.operation);
+  WantedCases wanted{.problem = what.problem(), .seed = static_cast<std::uint64_t>(seed)};
+  wanted.problem.ranks = gpus_;
+  if (given("OPERATION")) wanted.operations.push_back(wanted.problem.operation);
   for (const std::string& operation : more_operations_)
     wanted.operations.push_back(to_enumerator<Operation>("OPERATION", operation));
   if (given("--strategy")) wanted.strategies.push_back(what.schedule().strategy);

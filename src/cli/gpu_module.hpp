@@ -1,4 +1,4 @@
-/// The module for GPUs.
+/// The module for GPUs, and what is refused before it is loaded.
 #pragma once
 
 #include "cli/gpu/commands.hpp"
@@ -16,5 +16,11 @@ int run_gpu_command(int (*GpuCommands::*command)(const Request&), const Request&
   if (run == nullptr) throw Error("this flashoverlap was built without NCCL");
   return run(request);
 }
+
+/// Throws `InvalidArgument` for a problem that breaks a rule, or a rule of every GPU.
+void check_runs_on_gpus(const Problem& problem);
+
+/// Proves the plans of --plan: throws `InvalidPlan`, or `InvalidArgument` where `gpus` GPUs cannot run them.
+void check_plans_for_gpus(const std::vector<Plan>& plans, int gpus);
 
 }  // namespace flashoverlap::cli

@@ -77,8 +77,13 @@ std::vector<int> searched_groups(const Problem& problem, const Schedule& schedul
 }  // namespace
 
 PlanOptions::PlanOptions(CLI::App& command, bool reads_plans) : command_(&command) {
+  CLI::OptionDefaults& defaults = *command.option_defaults();
+  const std::string usual_group = defaults.get_group();
+  defaults.group(planned_group);
   add_problem(command);
+  defaults.group(schedule_group);
   add_schedule(command);
+  defaults.group(usual_group);
   if (reads_plans) {
     add_path(command, "--plan", plan_file_,
              "Plans saved by `flashoverlap plan --save`, instead of OPERATION and its options");
@@ -91,59 +96,52 @@ PlanOptions::PlanOptions(CLI::App& command, bool reads_plans) : command_(&comman
 }
 
 void PlanOptions::add_problem(CLI::App& command) {
-  const auto group = [](CLI::Option* option) { return option->group(planned_group); };
-  group(add_enumerator(command, "OPERATION", problem_.operation, "What is computed"));
-  group(add_integer(command, "--m", problem_.m, "Rows of A and C", std::int64_t{1}, largest_extent));
-  group(add_integer(command, "--n", problem_.n, "Rows of B, columns of C", std::int64_t{1}, largest_extent));
-  group(add_integer(command, "--k", problem_.k, "Columns of A and B", std::int64_t{1}, largest_extent));
-  group(add_integer(command, "--ranks", problem_.ranks, "World size", 1, max_ranks));
-  group(add_enumerator(command, "--dtype", problem_.data_type, "Data type"))->default_str("bf16");
-  group(add_enumerator(command, "--gather", problem_.gathered, "Operand that all_gather_gemm gathers"))
+  add_enumerator(command, "OPERATION", problem_.operation, "What is computed");
+  add_integer(command, "--m", problem_.m, "Rows of A and C", std::int64_t{1}, largest_extent);
+  add_integer(command, "--n", problem_.n, "Rows of B, columns of C", std::int64_t{1}, largest_extent);
+  add_integer(command, "--k", problem_.k, "Columns of A and B", std::int64_t{1}, largest_extent);
+  add_integer(command, "--ranks", problem_.ranks, "World size", 1, max_ranks);
+  add_enumerator(command, "--dtype", problem_.data_type, "Data type")->default_str("bf16");
+  add_enumerator(command, "--gather", problem_.gathered, "Operand that all_gather_gemm gathers")
       ->default_str("a");
-  group(add_enumerator(command, "--exchange", problem_.exchange, "How an all-to-all cuts its matrix"))
+  add_enumerator(command, "--exchange", problem_.exchange, "How an all-to-all cuts its matrix")
       ->default_str("rows");
-  group(
-      add_path(command, "--destinations", destinations_file_,
-               "Rank that each row goes to (--exchange rows): a JSON list per rank; otherwise equal parts"));
-  group(add_integer(command, "--random-destinations", destinations_seed_,
-                    "Random destinations from this seed", std::int64_t{0}))
+  add_path(command, "--destinations", destinations_file_,
+           "Rank that each row goes to (--exchange rows): a JSON list per rank; otherwise equal parts");
+  add_integer(command, "--random-destinations", destinations_seed_, "Random destinations from this seed",
+              std::int64_t{0})
       ->type_name("SEED");
 }
 
 void PlanOptions::add_schedule(CLI::App& command) {
-  const auto group = [](CLI::Option* option) { return option->group(schedule_group); };
-  group(add_enumerator(command, "--strategy", schedule_.strategy, "How it is overlapped"))
-      ->default_str("signal");
-  group(add_enumerator(command, "--layout", schedule_.layout, "Order of the result"))->default_str("natural");
+  add_enumerator(command, "--strategy", schedule_.strategy, "How it is overlapped")->default_str("signal");
+  add_enumerator(command, "--layout", schedule_.layout, "Order of the result")->default_str("natural");
   const auto take_tile_text = [this](const std::string& text) { take_tile(text, schedule_); };
-  group(add_text(command, "--tile", take_tile_text, "Part of C that one thread block computes"))
+  add_text(command, "--tile", take_tile_text, "Part of C that one thread block computes")
       ->type_name("ROWSxCOLS")
       ->default_str("128x256");
-  group(add_integer(command, "--cluster", schedule_.cluster_rows, "Tiles of a cluster, one below the other",
-                    1, 2))
+  add_integer(command, "--cluster", schedule_.cluster_rows, "Tiles of a cluster, one below the other", 1, 2)
       ->default_str("1");
-  group(add_integer(command, "--multiprocessors", multiprocessors_,
-                    "Multiprocessors of the GEMM; by default the machine's, less what communication occupies",
-                    1, max_multiprocessors));
-  group(add_integer(command, "--first-multiprocessors", schedule_.first_multiprocessors,
-                    "Multiprocessors that compute the first group (--strategy signal)", 1,
-                    max_multiprocessors));
-  group(add_integer(command, "--comm-multiprocessors", comm_multiprocessors_,
-                    "Most multiprocessors that communication occupies; by default the machine's", 0,
-                    max_multiprocessors));
-  group(add_integer(command, "--raster", schedule_.raster, "Row blocks computed together, column by column",
-                    1, 1 << 20))
+  add_integer(command, "--multiprocessors", multiprocessors_,
+              "Multiprocessors of the GEMM; by default the machine's, less what communication occupies", 1,
+              max_multiprocessors);
+  add_integer(command, "--first-multiprocessors", schedule_.first_multiprocessors,
+              "Multiprocessors that compute the first group (--strategy signal)", 1, max_multiprocessors);
+  add_integer(command, "--comm-multiprocessors", comm_multiprocessors_,
+              "Most multiprocessors that communication occupies; by default the machine's", 0,
+              max_multiprocessors);
+  add_integer(command, "--raster", schedule_.raster, "Row blocks computed together, column by column", 1,
+              1 << 20)
       ->default_str("8");
-  group(
-      add_integer(command, "--waves-per-group", schedule_.waves_per_group, "Size of every group", 1, 1 << 20))
+  add_integer(command, "--waves-per-group", schedule_.waves_per_group, "Size of every group", 1, 1 << 20)
       ->default_str("1");
-  group(add_integers(command, "--groups", schedule_.groups,
-                     "Sizes of the groups in waves, instead of --waves-per-group", 1, 1 << 20));
-  group(add_integer(command, "--rounds", schedule_.rounds,
-                    "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, 1024))
+  add_integers(command, "--groups", schedule_.groups,
+               "Sizes of the groups in waves, instead of --waves-per-group", 1, 1 << 20);
+  add_integer(command, "--rounds", schedule_.rounds,
+              "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, 1024)
       ->default_str("1");
-  group(command.add_flag("--search", search_,
-                         "Use the groups that are predicted to be fastest (--strategy signal)"));
+  command.add_flag("--search", search_,
+                   "Use the groups that are predicted to be fastest (--strategy signal)");
 }
 
 Machine PlanOptions::machine() const {

@@ -5,12 +5,47 @@
 #include <optional>
 
 #include "cuda/random_fill.hpp"
+#include "cuda/timer.hpp"
 #include "exec/cuda/plan_needs.hpp"
-#include "measure/background_gemm.hpp"
-#include "measure/gpu_baseline.hpp"
+#include "flashoverlap/planner.hpp"
+#include "measure/lone_gemm.hpp"
+#include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
 namespace {
+
+/// The GEMM that runs concurrently with the communication of an overlap: keeps some of a GPU's
+/// multiprocessors busy, on a stream of its own.
+class BackgroundGemm {
+ public:
+  BackgroundGemm(const KernelFamily& family, int multiprocessors)
+      : kernel_(make_plan(problem(),
+                          kernel_schedule(family, problem(), Strategy::sequential, Layout::natural,
+                                          multiprocessors, /*comm_multiprocessors=*/0),
+                          0),
+                stream_) {
+    operands_.fill(/*seed=*/0, /*rank=*/0, stream_);
+    kernel_.launch(operands_, stream_);
+    once_us_ = CudaTimer().microseconds(stream_, [this] { kernel_.launch(operands_, stream_); });
+  }
+  ~BackgroundGemm() { cudaStreamSynchronize(stream_); }
+  BackgroundGemm(const BackgroundGemm&) = delete;
+  BackgroundGemm& operator=(const BackgroundGemm&) = delete;
+
+  /// Enqueues GEMMs that take at least this long.
+  void keep_busy(double microseconds) {
+    for (double us = 0; us < microseconds; us += once_us_) kernel_.launch(operands_, stream_);
+  }
+  void wait() const { FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_)); }
+
+ private:
+  static Problem problem() { return {.m = 4096, .n = 4096, .k = 4096}; }  // a few waves
+
+  CudaStream stream_;
+  GpuOperands operands_{problem()};
+  LoneGemm kernel_;
+  double once_us_ = 0;
+};
 
 /// One collective of `count` elements of the whole matrix.
 void communicate(const Communicator& communicator, Operation operation, void* data, void* result,
@@ -48,7 +83,7 @@ CollectiveCosts CollectiveCurves::measure(int thread_blocks) {
   fill_random(source.data.get(), largest / sizeof(Element), DataType::bf16,
               static_cast<std::uint64_t>(gpu_.rank()), gpu_.stream());
   std::optional<BackgroundGemm> gemm;
-  if (thread_blocks > 0) gemm.emplace(gpu_.multiprocessors() - thread_blocks);
+  if (thread_blocks > 0) gemm.emplace(gpu_.family(), gpu_.multiprocessors() - thread_blocks);
   gpu_.barrier();
   const auto least_us = [&](std::int64_t bytes, const std::function<void()>& prepare) {
     constexpr int repetitions = 3;

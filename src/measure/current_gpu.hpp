@@ -1,14 +1,19 @@
 /// The GPUs that measurements run on.
 #pragma once
 
-#include "flashoverlap/kernels.hpp"
+#include "cuda/properties.hpp"
+#include "gemm/requirements.hpp"
 
 namespace flashoverlap {
 
 /// The number of this machine's GPUs. Throws `Error` where none can be used.
-int count_gpus();
+inline int count_gpus() {
+  int present = 0;
+  if (cudaGetDeviceCount(&present) != cudaSuccess || present == 0) throw Error("no GPU can be used here");
+  return present;
+}
 
 /// The kernels that the current GPU runs. Throws `InvalidArgument` where there are none.
-const KernelFamily& current_kernel_family();
+inline const KernelFamily& current_kernel_family() { return require_family(current_compute_capability()); }
 
 }  // namespace flashoverlap

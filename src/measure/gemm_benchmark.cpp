@@ -15,7 +15,6 @@
 #include "gemm/gemm_kernel.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/interleave.hpp"
-#include "measure/quantile.hpp"
 
 namespace flashoverlap {
 
@@ -23,11 +22,11 @@ namespace {
 
 using Element = std::uint16_t;  // bits of a 16-bit element
 
+constexpr DataType data_type = DataType::bf16;
 constexpr int row_blocks_per_counter = 8;
 
 /// C by one rank, with one counter per 8 row blocks.
-Plan single_rank_plan(DataType data_type, const Shape& c, std::int64_t k, const KernelTile& tile,
-                      int multiprocessors) {
+Plan single_rank_plan(const Shape& c, std::int64_t k, const KernelTile& tile, int multiprocessors) {
   const int used = even_multiprocessors(tile, c, multiprocessors);
   Plan plan = make_plan({.m = c.rows, .n = c.cols, .k = k, .data_type = data_type},
                         kernel_schedule(current_kernel_family(), Strategy::sequential, tile, used), 0);
@@ -61,9 +60,9 @@ double median_quotient(const std::vector<double>& of, const std::vector<double>&
 
 }  // namespace
 
-GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int64_t k) {
+GemmTimes measure_gemm(const Shape& c, std::int64_t k, const std::vector<int>& limits, int repetitions) {
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
-  GemmTimes times{.c = c, .k = k, .tile = choose_kernel_tile(current_kernel_family(), c, k, all)};
+  GemmTimes times{.tile = choose_kernel_tile(current_kernel_family(), c, k, all)};
   const cudaStream_t stream = nullptr;
   const std::int64_t set_bytes = (c.rows * k + c.cols * k + c.rows * c.cols) * 2;
   constexpr std::int64_t rotated_bytes = std::int64_t{400} << 20;  // several times the L2 cache
@@ -74,13 +73,13 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
     operands.push_back({DeviceArray<Element>(static_cast<std::size_t>(c.rows * k)),
                         DeviceArray<Element>(static_cast<std::size_t>(c.cols * k)),
                         DeviceArray<Element>(static_cast<std::size_t>(c.rows * c.cols))});
-    fill_random(operands[set].a.data(), operands[set].a.size(), benchmark.data_type, 2 * set, stream);
-    fill_random(operands[set].b.data(), operands[set].b.size(), benchmark.data_type, 2 * set + 1, stream);
+    fill_random(operands[set].a.data(), operands[set].a.size(), data_type, 2 * set, stream);
+    fill_random(operands[set].b.data(), operands[set].b.size(), data_type, 2 * set + 1, stream);
   }
   DeviceArray<std::uint32_t> counters(static_cast<std::size_t>(c.rows / 128) + 1);
   counters.set_bytes(0);
 
-  CublasGemm cublas(benchmark.data_type, c, k, benchmark.a_layout, benchmark.b_layout);
+  CublasGemm cublas(data_type, c, k, OperandLayout::k_contiguous, OperandLayout::k_contiguous);
   cublas.choose_algorithm(operands[0].a.data(), operands[0].b.data(), operands[0].c.data(), stream);
 
   std::vector<std::function<void(std::size_t)>> variants;
@@ -88,45 +87,41 @@ GemmTimes measure_gemm(const GemmBenchmark& benchmark, const Shape& c, std::int6
     cublas.launch(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), stream);
   });
   const auto add_kernel = [&](int multiprocessors, bool raise_counters) {
-    const Plan plan = single_rank_plan(benchmark.data_type, c, k, times.tile, multiprocessors);
+    const Plan plan = single_rank_plan(c, k, times.tile, multiprocessors);
     auto bound = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
     for (OperandSet& set : operands) {
       GemmMemory memory{.buffers = {{}}, .counters = {counters.data()}};
       memory.buffers[0] = {
           {{set.a.data(), c.rows, k}, {set.b.data(), c.cols, k}, {set.c.data(), c.rows, c.cols}}};
-      bound->push_back(make_gemm_kernel(plan, memory,
-                                        {.a_layout = benchmark.a_layout,
-                                         .b_layout = benchmark.b_layout,
-                                         .raise_counters = raise_counters}));
+      bound->push_back(make_gemm_kernel(plan, memory, {.raise_counters = raise_counters}));
     }
     variants.emplace_back([bound, stream](std::size_t set) { (*bound)[set]->launch(stream); });
   };
-  for (const int limit : benchmark.limits) add_kernel(limit, true);
+  for (const int limit : limits) add_kernel(limit, true);
   add_kernel(all, false);
   add_kernel(all, true);
 
   CudaTimer timer;
-  const auto samples =
-      interleave(variants.size(), benchmark.repetitions, [&](std::size_t variant, std::size_t launch) {
-        // After one that does not count, so that every kernel finds its instructions in the cache.
-        variants[variant](2 * launch % sets);
-        return timer.microseconds(stream, [&] { variants[variant]((2 * launch + 1) % sets); });
-      });
+  const auto samples = interleave(variants.size(), repetitions, [&](std::size_t variant, std::size_t launch) {
+    // After one that does not count, so that every kernel finds its instructions in the cache.
+    variants[variant](2 * launch % sets);
+    return timer.microseconds(stream, [&] { variants[variant]((2 * launch + 1) % sets); });
+  });
   times.cublas_us = median(samples.front());
   times.kernel_us = median(samples.back());
   const std::vector<double>& silent = samples[samples.size() - 2];
   times.silent_us = median(silent);
   times.signal_cost = median_quotient(samples.back(), silent);
-  for (std::size_t limit = 0; limit < benchmark.limits.size(); ++limit) {
+  for (std::size_t limit = 0; limit < limits.size(); ++limit) {
     times.limited_us.push_back(median(samples[1 + limit]));
     times.limited_cost.push_back(median_quotient(samples[1 + limit], samples.back()));
   }
 
   variants.front()(0);
-  const Matrix expected = download(benchmark.data_type, c.rows, c.cols, operands[0].c.data());
+  const Matrix expected = download(data_type, c.rows, c.cols, operands[0].c.data());
   operands[0].c.set_bytes(0xFF);  // NaN
   variants.back()(0);
-  times.error = difference(download(benchmark.data_type, c.rows, c.cols, operands[0].c.data()), expected);
+  times.error = difference(download(data_type, c.rows, c.cols, operands[0].c.data()), expected);
   return times;
 }
 

@@ -7,7 +7,7 @@
 namespace flashoverlap {
 namespace {
 
-std::size_t elements(std::int64_t rows, std::int64_t cols) { return static_cast<std::size_t>(rows * cols); }
+std::size_t elements(const Shape& shape) { return static_cast<std::size_t>(shape.rows * shape.cols); }
 
 std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int rank) {
   const Problem& problem = plans.front().problem;
@@ -23,8 +23,6 @@ std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int ran
   }
   return order;
 }
-
-std::size_t elements(const Shape& shape) { return elements(shape.rows, shape.cols); }
 
 }  // namespace
 
@@ -46,7 +44,7 @@ GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)
       c_(elements(gemm_shape(problem, gpu.rank()))) {
   if (gathers_) {
     const Shape gemm = gemm_shape(problem, gpu.rank());
-    gathered_ = DeviceArray<Element>(elements(gathers_b() ? gemm.cols : gemm.rows, problem.k));
+    gathered_ = DeviceArray<Element>(elements({gathers_b() ? gemm.cols : gemm.rows, problem.k}));
   }
   if (!in_place()) result_ = DeviceArray<Element>(elements(out_shape(problem, gpu.rank())));
 }

@@ -115,6 +115,16 @@ void run_in_this_process(const std::function<void(const GpuRank&)>& work,
   }
 }
 
+void check_gpus(int gpus) {
+  if (const auto launched = launched_world()) {
+    require(gpus == launched->count, "--gpus", gpus,
+            fmt::format("must be {}, the {} of the launcher", launched->count, launched->variable));
+    return;
+  }
+  const int present = count_gpus();
+  require(gpus <= present, "--gpus", gpus, fmt::format("this machine has {} GPUs that can be used", present));
+}
+
 }  // namespace
 
 GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
@@ -179,16 +189,6 @@ std::vector<double> GpuRank::maxima(std::span<const double> values) const {
       most[index] = std::max(most[index], rank[index]);
   }
   return most;
-}
-
-void check_gpus(int gpus) {
-  if (const auto launched = launched_world()) {
-    require(gpus == launched->count, "--gpus", gpus,
-            fmt::format("must be {}, the {} of the launcher", launched->count, launched->variable));
-    return;
-  }
-  const int present = count_gpus();
-  require(gpus <= present, "--gpus", gpus, fmt::format("this machine has {} GPUs that can be used", present));
 }
 
 void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,

@@ -65,12 +65,10 @@ class GpuRank {
   const KernelFamily& family_;
 };
 
-/// Throws `InvalidArgument` unless `run_on_gpus` finds this many GPUs, `Error` where there is none.
-void check_gpus(int gpus);
-
 /// Runs `work` on every rank: in a thread for each of this machine's first GPUs, or, where the environment
 /// says that a launcher started a process for each, in this process for its own rank. The first
-/// error of any thread is rethrown once all have ended; it aborts the communicators of the others.
+/// error of any thread is rethrown once all have ended; it aborts the communicators of the others. Throws
+/// `InvalidArgument` unless there are this many GPUs, `Error` where there is none.
 void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
                  const CommunicatorOptions& options = {});
 

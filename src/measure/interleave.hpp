@@ -1,6 +1,8 @@
+/// Timing several variants against each other.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <random>
@@ -30,5 +32,14 @@ auto interleave(std::size_t variants, int repetitions, Measure&& measure) {
   }
   return samples;
 }
+
+/// The value below which `share` of the values lie; there is at least one.
+inline double quantile(std::vector<double> values, double share) {
+  const auto place = values.begin() + std::lround(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
+inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
 }  // namespace flashoverlap

@@ -14,10 +14,9 @@
 #include "measure/gpu_baseline.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
-#include "measure/quantile.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
-#include "search/kernel_schedules.hpp"
+#include "search/kernel_choice.hpp"
 #include "search/sliced_schedules.hpp"
 
 namespace flashoverlap {

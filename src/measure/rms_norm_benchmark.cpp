@@ -7,7 +7,6 @@
 #include "cuda/timer.hpp"
 #include "flashoverlap/result_reader.hpp"
 #include "measure/interleave.hpp"
-#include "measure/quantile.hpp"
 
 namespace flashoverlap {
 
@@ -30,7 +29,7 @@ DeviceArray<Element> random_elements(std::size_t count, DataType data_type, std:
 
 }  // namespace
 
-std::vector<double> measure_rms_norm(const RmsNormBenchmark& benchmark, const std::vector<Plan>& plans) {
+std::vector<double> measure_rms_norm(const std::vector<Plan>& plans, bool with_residual, int repetitions) {
   const DataType data_type = plans.front().problem.data_type;
   const Output& output = plans.front().output;
   const auto count = static_cast<std::size_t>(output.rows * output.cols);
@@ -40,12 +39,12 @@ std::vector<double> measure_rms_norm(const RmsNormBenchmark& benchmark, const st
     out_count = std::max(out_count, static_cast<std::size_t>(out.rows * out.cols));
   }
   constexpr std::size_t rotated_bytes = std::size_t{400} << 20;  // several times the L2 cache
-  const std::size_t set_bytes = count * sizeof(Element) * (benchmark.residual ? 3 : 2);
+  const std::size_t set_bytes = count * sizeof(Element) * (with_residual ? 3 : 2);
   std::vector<OperandSet> sets(rotated_bytes / set_bytes + 1);
   for (std::size_t set = 0; set < sets.size(); ++set) {
     for (const Plan& plan : plans) sets[set].readers.emplace_back(plan);
     sets[set].out = random_elements(out_count, data_type, 2 * set);
-    sets[set].residual = random_elements(benchmark.residual ? count : 0, data_type, 2 * set + 1);
+    sets[set].residual = random_elements(with_residual ? count : 0, data_type, 2 * set + 1);
     sets[set].normalized = DeviceArray<Element>(count);
   }
   const DeviceArray<Element> weight =
@@ -64,7 +63,7 @@ std::vector<double> measure_rms_norm(const RmsNormBenchmark& benchmark, const st
     });
   };
   std::vector<double> medians;
-  for (const auto& samples : interleave(plans.size(), benchmark.repetitions, all_sets_us))
+  for (const auto& samples : interleave(plans.size(), repetitions, all_sets_us))
     medians.push_back(median(samples) / static_cast<double>(sets.size()));
   return medians;
 }

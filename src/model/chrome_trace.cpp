@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "flashoverlap/simulate.hpp"
-#include "model/caption.hpp"
-#include "model/tracks.hpp"
+#include "model/pictures.hpp"
 
 namespace flashoverlap {
 

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +14,26 @@ namespace {
 constexpr std::size_t most_points = 4096;
 constexpr std::size_t most_sources = 256;
 
+/// The keys of a machine document, listed once for the writer and the reader.
+void visit_keys(const auto& visit, auto& machine) {
+  visit("name", machine.name);
+  visit("sources", machine.sources);
+  visit("compute_capability", machine.compute_capability);
+  visit("multiprocessors", machine.multiprocessors);
+  visit("teraflops", machine.teraflops);
+  visit("tile_microseconds", machine.tile_microseconds);
+  visit("launch_microseconds", machine.launch_microseconds);
+  visit("signal_microseconds", machine.signal_microseconds);
+  visit("memory_gigabytes_per_second", machine.memory_gigabytes_per_second);
+  visit("comm_multiprocessors", machine.comm_multiprocessors);
+  visit("peer_access", machine.peer_access);
+  visit("collectives", machine.collectives);
+  visit("copy_engine", machine.copy_engine);
+  visit("store", machine.store);
+}
+
+nlohmann::ordered_json to_json(const auto& field) { return field; }
+
 nlohmann::ordered_json to_json(const CurvesByRanks& curves) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [ranks, curve] : curves) {
@@ -23,6 +45,12 @@ nlohmann::ordered_json to_json(const CurvesByRanks& curves) {
   return json;
 }
 
+nlohmann::ordered_json to_json(const std::map<MessageKind, CurvesByRanks>& collectives) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [kind, curves] : collectives) json[std::string(name(kind))] = to_json(curves);
+  return json;
+}
+
 Curve::Point point_from_json(const JsonValue& value) {
   JsonObject object(value);
   const Curve::Point point{object["bytes"].number(), object["microseconds"].number()};
@@ -30,8 +58,16 @@ Curve::Point point_from_json(const JsonValue& value) {
   return point;
 }
 
-CurvesByRanks curves_from_json(const JsonValue& value) {
-  CurvesByRanks curves;
+void read(const JsonValue& value, std::string& field) { field = value.string(); }
+void read(const JsonValue& value, int& field) { field = value.integer<int>(); }
+void read(const JsonValue& value, double& field) { field = value.number(); }
+void read(const JsonValue& value, bool& field) { field = value.boolean(); }
+
+void read(const JsonValue& value, std::vector<std::string>& sources) {
+  sources = value.array([](const JsonValue& source) { return source.string(); }, most_sources);
+}
+
+void read(const JsonValue& value, CurvesByRanks& curves) {
   JsonObject(value).for_each([&](std::string_view key, const JsonValue& points) {
     int ranks = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), ranks);
@@ -40,42 +76,35 @@ CurvesByRanks curves_from_json(const JsonValue& value) {
     }
     curves[ranks].points = points.array(point_from_json, most_points);
   });
-  return curves;
 }
 
-std::map<MessageKind, CurvesByRanks> collectives_from_json(const JsonValue& value) {
-  std::map<MessageKind, CurvesByRanks> collectives;
+void read(const JsonValue& value, std::map<MessageKind, CurvesByRanks>& collectives) {
   JsonObject(value).for_each([&](std::string_view key, const JsonValue& curves) {
     const auto kind = from_name<MessageKind>(key);
     if (!kind) curves.refuse("is not a known key");
-    collectives[*kind] = curves_from_json(curves);
+    read(curves, collectives[*kind]);
   });
-  return collectives;
+}
+
+/// The files of machines/, embedded by CMake.
+constexpr std::string_view documents[] = {
+#include "presets.inc"
+};
+
+const std::vector<Machine>& presets() {
+  static const std::vector<Machine> machines = [] {
+    std::vector<Machine> read;
+    for (const std::string_view document : documents) read.push_back(machine_from_json(document));
+    return read;
+  }();
+  return machines;
 }
 
 }  // namespace
 
 std::string machine_to_json(const Machine& machine) {
-  nlohmann::ordered_json collectives = nlohmann::ordered_json::object();
-  for (const auto& [kind, curves] : machine.collectives)
-    collectives[std::string(name(kind))] = to_json(curves);
-  const nlohmann::ordered_json document = {
-      {"schema_version", machine_schema_version},
-      {"name", machine.name},
-      {"sources", machine.sources},
-      {"compute_capability", machine.compute_capability},
-      {"multiprocessors", machine.multiprocessors},
-      {"teraflops", machine.teraflops},
-      {"tile_microseconds", machine.tile_microseconds},
-      {"launch_microseconds", machine.launch_microseconds},
-      {"signal_microseconds", machine.signal_microseconds},
-      {"memory_gigabytes_per_second", machine.memory_gigabytes_per_second},
-      {"comm_multiprocessors", machine.comm_multiprocessors},
-      {"peer_access", machine.peer_access},
-      {"collectives", collectives},
-      {"copy_engine", to_json(machine.copy_engine)},
-      {"store", to_json(machine.store)},
-  };
+  nlohmann::ordered_json document{{"schema_version", machine_schema_version}};
+  visit_keys([&](const char* key, const auto& field) { document[key] = to_json(field); }, machine);
   return document.dump(2) + "\n";
 }
 
@@ -88,24 +117,24 @@ Machine machine_from_json(std::string_view text) {
     version.refuse(fmt::format("must be {}, the version that this program reads", machine_schema_version));
   }
   Machine machine;
-  machine.name = document["name"].string();
-  machine.sources =
-      document["sources"].array([](const JsonValue& source) { return source.string(); }, most_sources);
-  machine.compute_capability = document["compute_capability"].integer<int>();
-  machine.multiprocessors = document["multiprocessors"].integer<int>();
-  machine.teraflops = document["teraflops"].number();
-  machine.tile_microseconds = document["tile_microseconds"].number();
-  machine.launch_microseconds = document["launch_microseconds"].number();
-  machine.signal_microseconds = document["signal_microseconds"].number();
-  machine.memory_gigabytes_per_second = document["memory_gigabytes_per_second"].number();
-  machine.comm_multiprocessors = document["comm_multiprocessors"].integer<int>();
-  machine.peer_access = document["peer_access"].boolean();
-  machine.collectives = collectives_from_json(document["collectives"]);
-  machine.copy_engine = curves_from_json(document["copy_engine"]);
-  machine.store = curves_from_json(document["store"]);
+  visit_keys([&](const char* key, auto& field) { read(document[key], field); }, machine);
   document.finish();
   validate(machine);
   return machine;
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Machine& machine : presets()) names.push_back(machine.name);
+  return names;
+}
+
+Machine preset(std::string_view name) {
+  for (const Machine& machine : presets()) {
+    if (machine.name == name) return machine;
+  }
+  throw InvalidArgument("machine", fmt::format("\"{}\"", name),
+                        fmt::format("must be one of {}", fmt::join(preset_names(), ", ")));
 }
 
 }  // namespace flashoverlap

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "flashoverlap/simulate.hpp"
-#include "model/rendezvous.hpp"
 
 namespace flashoverlap {
 
@@ -34,7 +33,16 @@ struct CounterProgress {
   std::vector<SimulationEvent> waiting;
 };
 
+/// A message by its rank and its place in the message list.
+struct MessagePlace {
+  std::int32_t rank = 0;
+  std::int32_t index = 0;
+};
+
 struct MessageProgress {
+  /// The messages of other ranks without which this one cannot run: the same collective on every other rank
+  /// or the other sides of an exchange. Partners are mutual; a message that meets another in both directions
+  /// lists it twice.
   std::vector<MessagePlace> partners;
   std::size_t missing = 0;  ///< partners that have not arrived
   bool arrived = false;

@@ -8,8 +8,8 @@
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
 #include "model/rank_progress.hpp"
-#include "model/rendezvous.hpp"
 #include "plan/grouping.hpp"
+#include "plan/matching.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/readable.hpp"
@@ -42,8 +42,8 @@ class Simulator {
         schedule_(plans.front().schedule),
         tile_us_(tile_entry_microseconds(plans.front().problem, schedule_, machine)),
         first_entries_(entries_in(schedule_, first_waves(schedule_))) {
-    auto partners = find_partners(plans);
-    for (std::size_t rank = 0; rank < plans.size(); ++rank) add_rank(plans[rank], partners[rank]);
+    for (const Plan& plan : plans) add_rank(plan);
+    find_partners(plans);
   }
 
   Simulation run() {
@@ -63,15 +63,46 @@ class Simulator {
   }
 
  private:
-  void add_rank(const Plan& plan, std::vector<std::vector<MessagePlace>>& partners) {
+  void add_rank(const Plan& plan) {
     RankProgress& rank = ranks_.emplace_back();
     rank.plan = &plan;
     rank.counters.resize(plan.counters.size());
-    for (auto& places : partners) rank.messages.push_back({places, places.size(), false});
+    rank.messages.resize(plan.messages.size());
     const std::int64_t blocks =
         std::min<std::int64_t>(present(workers(schedule_)), std::ssize(plan.tiles)) * schedule_.cluster_rows;
     rank.room_for_collectives =
         blocks + collective_multiprocessors(schedule_, machine_) <= machine_.multiprocessors;
+  }
+
+  void find_partners(std::span<const Plan> plans) {
+    const Matching matching = match_messages(plans);
+    if (!matching.differences.empty()) throw InvalidPlan(matching.differences.front());
+    const auto join = [this](const MessagePlace& one, const MessagePlace& other) {
+      MessageProgress& joined = progress_of(one);
+      joined.partners.push_back(other);
+      ++joined.missing;
+    };
+    for (const auto& members : matching.collectives) {
+      std::vector<MessagePlace> places;
+      for (const std::int32_t message : members)
+        places.push_back({static_cast<std::int32_t>(places.size()), message});
+      for (const MessagePlace& one : places) {
+        for (const MessagePlace& other : places) {
+          if (other.rank != one.rank) join(one, other);
+        }
+      }
+    }
+    for (const Transfer& transfer : matching.transfers) {
+      if (transfer.source == transfer.target) continue;
+      const MessagePlace send{transfer.source, transfer.send_message};
+      const MessagePlace receive{transfer.target, transfer.receive_message};
+      join(send, receive);
+      join(receive, send);
+    }
+  }
+
+  MessageProgress& progress_of(const MessagePlace& message) {
+    return ranks_[static_cast<std::size_t>(message.rank)].messages[static_cast<std::size_t>(message.index)];
   }
 
   /// Workers for which the machine has multiprocessors.
@@ -233,10 +264,10 @@ class Simulator {
     MessageProgress& own = rank.messages[rank.next_message];
     own.arrived = true;
     for (const MessagePlace& place : own.partners) {
-      RankProgress& partner = ranks_[static_cast<std::size_t>(place.rank)];
-      MessageProgress& theirs = partner.messages[place.index];
+      MessageProgress& theirs = progress_of(place);
       --theirs.missing;
-      if (theirs.arrived && theirs.missing == 0) transfer(partner, time_us);
+      if (theirs.arrived && theirs.missing == 0)
+        transfer(ranks_[static_cast<std::size_t>(place.rank)], time_us);
     }
     if (own.missing == 0) transfer(rank, time_us);
   }

@@ -7,9 +7,7 @@
 #include <iterator>
 
 #include "flashoverlap/simulate.hpp"
-#include "model/caption.hpp"
-#include "model/group_colours.hpp"
-#include "model/tracks.hpp"
+#include "model/pictures.hpp"
 
 namespace flashoverlap {
 
@@ -29,13 +27,51 @@ constexpr double title_font_size = 20;
 constexpr double character_width = 0.56;       ///< on average, of the font size
 constexpr double bold_character_width = 0.65;  ///< the same in the title
 
-struct Fill {
-  std::string_view fill;
-  std::string_view text;
+using Rgb = std::array<double, 3>;  // from 0 to 255
+
+/// Okabe and Ito's palette without black, in an order that keeps similar hues apart.
+constexpr std::array<Rgb, 7> hues{{{0x56, 0xb4, 0xe9},
+                                   {0xd5, 0x5e, 0x00},
+                                   {0xcc, 0x79, 0xa7},
+                                   {0xe6, 0x9f, 0x00},
+                                   {0x00, 0x72, 0xb2},
+                                   {0xf0, 0xe4, 0x42},
+                                   {0x00, 0x9e, 0x73}}};
+
+/// Shares of white (or, where negative, of black) that are mixed into a hue. As 5 and 7 have no common
+/// factor, 35 groups in turn have 35 pairs of hue and share.
+constexpr std::array<double, 5> shares{0, 0.25, 0.5, -0.5, -0.3};
+
+constexpr double grey = 0xbb;
+
+double mixed(double channel, double share) {
+  return std::round(share < 0 ? channel * (1 + share) : channel + (255 - channel) * share);
+}
+
+/// From 0 to 1, near enough to the relative luminance of WCAG 2.
+double luminance(const Rgb& rgb) {
+  return (0.2126 * rgb[0] * rgb[0] + 0.7152 * rgb[1] * rgb[1] + 0.0722 * rgb[2] * rgb[2]) / (255 * 255);
+}
+
+struct Colour {
+  std::string fill;       ///< "#56b4e9"
+  std::string_view text;  ///< black or white, whichever contrasts more with the fill
 };
 
-constexpr Fill sequential_gemm{"#666666", "#ffffff"};
-constexpr Fill sequential_communication{"#cccccc", "#000000"};
+/// 35 colours before one repeats. Groups next to each other differ in hue and in lightness, so that
+/// colour-blind readers tell them apart too. Grey where the group is `none`.
+Colour colour_of_group(int group) {
+  Rgb rgb{grey, grey, grey};
+  if (group >= 0) {
+    const auto index = static_cast<std::size_t>(group);
+    rgb = hues[index % hues.size()];
+    for (double& channel : rgb) channel = mixed(channel, shares[index % shares.size()]);
+  }
+  constexpr double equal_contrast = 0.2;  // of black and of white text
+  return {fmt::format("#{:02x}{:02x}{:02x}", static_cast<int>(rgb[0]), static_cast<int>(rgb[1]),
+                      static_cast<int>(rgb[2])),
+          luminance(rgb) > equal_contrast ? "#000000" : "#ffffff"};
+}
 
 std::string escaped(std::string_view text) {
   std::string xml;
@@ -177,11 +213,10 @@ class Picture {
   void block(const Interval& interval, int track) {
     const double track_upper =
         strip(interval.rank, interval.lane).upper + track * height_of_track(interval.lane);
-    const Colour colour = colour_of_group(interval.group);
     const bool grouped = interval.group != none;
     const std::string where =
         fmt::format("rank {}{}", interval.rank, grouped ? fmt::format(", group {}", interval.group) : "");
-    draw(interval, where, {track_upper, height_of_track(interval.lane)}, {colour.fill, colour.text},
+    draw(interval, where, {track_upper, height_of_track(interval.lane)}, colour_of_group(interval.group),
          {interval.label, grouped ? std::to_string(interval.group) : ""});
   }
 
@@ -191,7 +226,7 @@ class Picture {
     for (const Interval& interval : intervals(run, ranks_)) {
       const std::string time = fmt::format("{:.1f} µs", interval.end_us - interval.start_us);
       draw(interval, "sequential", bar,
-           interval.lane == Lane::gemm ? sequential_gemm : sequential_communication,
+           interval.lane == Lane::gemm ? Colour{"#666666", "#ffffff"} : Colour{"#cccccc", "#000000"},
            {interval.label + " " + time, interval.label, time});
     }
     add("<text x=\"{:.1f}\" y=\"{:.1f}\">{:.1f} µs</text>\n", x(run.total_us) + 6, bar.base_line(),
@@ -208,7 +243,7 @@ class Picture {
   }
 
   /// A block with its times as tooltip and the first of the labels for which it has room.
-  void draw(const Interval& interval, std::string_view where, const Strip& track, const Fill& colour,
+  void draw(const Interval& interval, std::string_view where, const Strip& track, const Colour& colour,
             std::initializer_list<std::string> labels) {
     const double from = x(interval.start_us);
     const double width = std::max(x(interval.end_us) - from, 0.5);

@@ -2,7 +2,7 @@
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
 #include "plan/strategies.hpp"
-#include "search/kernel_schedules.hpp"
+#include "search/kernel_choice.hpp"
 #include "search/sliced_schedules.hpp"
 
 namespace flashoverlap {

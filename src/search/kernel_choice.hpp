@@ -1,6 +1,8 @@
+/// Which of the kernels that there are suits a GEMM.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "flashoverlap/kernels.hpp"
 #include "flashoverlap/problem.hpp"
@@ -23,5 +25,15 @@ KernelTile choose_kernel_tile(const KernelFamily& family, const Shape& gemm, std
 /// The fewest of `multiprocessors` that take as many waves as all. The others could only idle at the end, and
 /// waves of a power of two tiles hold whole bands of row blocks, which share what they read from L2.
 int even_multiprocessors(const KernelTile& tile, const Shape& gemm, int multiprocessors);
+
+/// One wave per group, with each kernel of a family whose expected time on these multiprocessors is at most
+/// `near` times the least; the fastest first.
+std::vector<Schedule> kernel_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
+                                       Layout layout, int multiprocessors, int comm_multiprocessors,
+                                       double near);
+
+/// The first of them.
+Schedule kernel_schedule(const KernelFamily& family, const Problem& problem, Strategy strategy, Layout layout,
+                         int multiprocessors, int comm_multiprocessors);
 
 }  // namespace flashoverlap

@@ -9,7 +9,6 @@
 #include "plan/grouping.hpp"
 #include "plan/planners/operations.hpp"
 #include "search/kernel_choice.hpp"
-#include "search/kernel_schedules.hpp"
 
 namespace flashoverlap {
 namespace {

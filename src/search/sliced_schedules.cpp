@@ -6,7 +6,7 @@
 #include "flashoverlap/planner.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
-#include "search/kernel_schedules.hpp"
+#include "search/kernel_choice.hpp"
 #include "search/prediction.hpp"
 
 namespace flashoverlap {
@@ -24,9 +24,6 @@ std::vector<int> useful_counts(const KernelFamily& family, const Problem& proble
   return {0};
 }
 
-/// Whether slices of an operand are gathered, so that rounds are parts of k.
-bool gathers_slices(const Problem& problem) { return communicates_first(problem.operation); }
-
 /// Whether a good part of the GEMM would wait for what is gathered.
 bool has_few_waves(const Problem& problem, const Schedule& schedule) {
   constexpr int many_waves = 8;
@@ -36,44 +33,25 @@ bool has_few_waves(const Problem& problem, const Schedule& schedule) {
 /// Of what is grouped: a slice, or for `signal` the whole GEMM.
 int waves(const Problem& problem, const Schedule& schedule) {
   if (schedule.strategy == Strategy::signal) return grouped_waves(problem, schedule);
-  const std::int64_t parts = std::int64_t{problem.ranks} * (gathers_slices(problem) ? 1 : schedule.rounds);
+  const std::int64_t parts =
+      std::int64_t{problem.ranks} * (communicates_first(problem.operation) ? 1 : schedule.rounds);
   const bool by_cols = gathers(problem, Operand::b);
   const std::int64_t entries = by_cols ? entry_count(schedule, problem.m, divide_up(problem.n, parts))
                                        : entry_count(schedule, divide_up(problem.m, parts), problem.n);
   return wave_count(schedule, entries);
 }
 
-/// More would leave some empty, or make parts of k that are too small for the links. Parts of k are for tiles
-/// that would wait for whole rows, which those after the first waves do not.
+/// More would leave some empty, or, where an operand is gathered, make parts of k that are too small for the
+/// links. Parts of k are for tiles that would wait for whole rows, which those after the first waves do not.
 std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   constexpr std::int64_t least_depth = 256;
   if (!works_in_rounds(problem, schedule.strategy)) return 1;
-  if (gathers_slices(problem)) {
+  if (communicates_first(problem.operation)) {
     return has_few_waves(problem, schedule) ? std::max<std::int64_t>(1, problem.k / least_depth) : 1;
   }
   if (problem.operation == Operation::gemm_all_reduce)
     return most_shared_rounds(schedule, problem.m, problem.ranks);
   return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
-}
-
-/// Whether tiles are stored to peers.
-bool stores_tiles(const Problem& problem, Strategy strategy) {
-  return strategy == Strategy::store && !communicates_first(problem.operation);
-}
-
-/// Kernels from which one is chosen, the one that is expected to be fastest first. What tiles store to peers
-/// travels in lines of 128 bytes, so a tile that begins between two takes a quarter more of the link.
-std::vector<Schedule> eligible_kernels(const KernelFamily& family, const Problem& problem, Strategy strategy,
-                                       int multiprocessors) {
-  constexpr double near = 1.15;
-  constexpr double any = 100;
-  constexpr int line_elements = 64;
-  const bool in_lines = stores_tiles(problem, strategy);
-  std::vector<Schedule> kernels =
-      kernel_schedules(family, problem, strategy, Layout::natural, multiprocessors, 0, in_lines ? any : near);
-  if (in_lines)
-    std::erase_if(kernels, [](const Schedule& each) { return each.tile_cols % line_elements != 0; });
-  return kernels;
 }
 
 /// The kernel that is expected to be fastest; where peers write what tiles read, or tiles what peers read,
@@ -82,10 +60,19 @@ std::vector<Schedule> eligible_kernels(const KernelFamily& family, const Problem
 std::vector<Schedule> kernels(const KernelFamily& family, const Problem& problem, Strategy strategy,
                               int multiprocessors, int left_free) {
   const int few_waves = strategy == Strategy::p2p ? 4 : 2;
-  const bool meets_peers =
-      stores_tiles(problem, strategy) || (gathers_slices(problem) && strategy != Strategy::signal);
-  std::vector<Schedule> all = eligible_kernels(family, problem, strategy, multiprocessors - left_free);
-  for (Schedule& schedule : all) schedule.comm_multiprocessors = left_free;
+  const bool gathers_slices = communicates_first(problem.operation);
+  const bool stores_tiles = strategy == Strategy::store && !gathers_slices;
+  const bool meets_peers = stores_tiles || (gathers_slices && strategy != Strategy::signal);
+  constexpr double near = 1.15;
+  constexpr double any = 100;
+  std::vector<Schedule> all =
+      kernel_schedules(family, problem, strategy, Layout::natural, multiprocessors - left_free, left_free,
+                       stores_tiles ? any : near);
+  // What tiles store to peers travels in lines of 128 bytes, so a tile that begins between two takes a
+  // quarter more of the link.
+  constexpr int line_elements = 64;
+  if (stores_tiles)
+    std::erase_if(all, [](const Schedule& each) { return each.tile_cols % line_elements != 0; });
   std::vector<Schedule> chosen{all.front()};
   if (meets_peers && all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
@@ -136,7 +123,7 @@ std::vector<Schedule> sliced_schedules(const KernelFamily& family, const Problem
   std::vector<int> counts = useful_counts(family, problem, strategy, multiprocessors, comm_multiprocessors);
   // With many waves a few multiprocessors have enough time.
   constexpr std::size_t few_counts = 2;
-  if (gathers_slices(problem) && strategy == Strategy::store && counts.size() > few_counts &&
+  if (communicates_first(problem.operation) && strategy == Strategy::store && counts.size() > few_counts &&
       !has_few_waves(problem, kernels(family, problem, strategy, multiprocessors, counts.front()).front())) {
     std::ranges::sort(counts);
     counts.resize(few_counts);

@@ -7,7 +7,7 @@
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
-#include "cli/gpu/module.hpp"
+#include "cli/gpu/commands.hpp"
 #include "measure/gemm_benchmark.hpp"
 #include "measure/gpu_record.hpp"
 
@@ -31,9 +31,9 @@ std::vector<GemmShape> model_shapes(std::int64_t m, int ranks) {
 int bench_gemm(const GemmBench& bench) {
   nlohmann::ordered_json document{
       {"command", command_line()}, {"machine", gpu_machine()}, {"rows", nlohmann::ordered_json::array()}};
-  GemmBenchmark benchmark{.repetitions = bench.repetitions};
   const int all = document["machine"]["multiprocessors"];
-  for (const int free : bench.leave_free) benchmark.limits.push_back(all - free);
+  std::vector<int> limits;
+  for (const int free : bench.leave_free) limits.push_back(all - free);
 
   fmt::print("{:>6} {:>6} {:>6}  {:>9} {:>7}  {:>9} {:>9} {:>8}  {:>6} {:>7}", "m", "n", "k", "cublas us",
              "TFLOP/s", "kernel us", "tile", "signal", "speed", "error");
@@ -45,7 +45,7 @@ int bench_gemm(const GemmBench& bench) {
   for (const int ranks : bench.ranks) {
     for (const std::int64_t m : bench.m) {
       for (const auto& [c, k] : model_shapes(m, ranks)) {
-        const GemmTimes times = measure_gemm(benchmark, c, k);
+        const GemmTimes times = measure_gemm(c, k, limits, bench.repetitions);
         const double speed = times.cublas_us / times.kernel_us;
         log_sum += std::log(speed);
         least = std::min(least, speed);

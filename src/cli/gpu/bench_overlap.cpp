@@ -16,7 +16,7 @@
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
-#include "cli/gpu/module.hpp"
+#include "cli/gpu/commands.hpp"
 #include "cli/plan_summary.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"

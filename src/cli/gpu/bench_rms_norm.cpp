@@ -7,7 +7,7 @@
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
-#include "cli/gpu/module.hpp"
+#include "cli/gpu/commands.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/gpu_record.hpp"
 #include "measure/rms_norm_benchmark.hpp"
@@ -51,7 +51,7 @@ int bench_rms_norm(const RmsNormBench& bench) {
       std::vector<Plan> plans{plan_of(Operation::gemm_all_reduce, Layout::natural, m, cols)};
       for (const Operation operation : tiled_operations)
         plans.push_back(plan_of(operation, Layout::tiled, m, cols));
-      const std::vector<double> times = measure_rms_norm({bench.residual, bench.repetitions}, plans);
+      const std::vector<double> times = measure_rms_norm(plans, bench.residual, bench.repetitions);
       const double bytes = static_cast<double>(m * cols) * 2 * (bench.residual ? 4 : 2);
       const double natural_us = times.front();
       fmt::print("{:>6} {:>6}  {:>10.2f} {:>5.0f} {:>5.0f}%", m, cols, natural_us, bytes / natural_us / 1e3,

@@ -6,13 +6,13 @@
 #include <cstdio>
 
 #include "cli/command.hpp"
-#include "cli/gpu/module.hpp"
+#include "cli/gpu/commands.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/host_comparison.hpp"
 #include "measure/plan_check.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
-#include "search/kernel_schedules.hpp"
+#include "search/kernel_choice.hpp"
 
 namespace flashoverlap::cli {
 namespace {

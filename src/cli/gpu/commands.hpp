@@ -73,6 +73,12 @@ struct GpuCommands {
   int (*check)(const GpuCheck&) = nullptr;
 };
 
+// Within the module.
+int bench_gemm(const GemmBench& bench);
+int bench_rms_norm(const RmsNormBench& bench);
+int bench_overlap(const OverlapBench& bench);
+int check_on_gpus(const GpuCheck& check);
+
 }  // namespace flashoverlap::cli
 
 /// The module's only symbol.

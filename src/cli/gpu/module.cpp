@@ -1,4 +1,4 @@
-#include "cli/gpu/module.hpp"
+#include "cli/gpu/commands.hpp"
 
 const flashoverlap::cli::GpuCommands* flashoverlap_gpu_commands() {
   using namespace flashoverlap::cli;
