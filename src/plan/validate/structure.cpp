@@ -166,16 +166,13 @@ class StructureCheck {
     }
     if (tile.store_row < 0) return fail("it is stored outside the buffer");
     for_each_stored_piece(
-        plan_, tile, [&](std::int32_t, std::int32_t rank, std::int32_t row, std::int32_t rows) {
-          for (const Plan& target : plans_) {
-            if (rank != every_rank && rank != target.rank) continue;
-            const Buffer& buffer = target.buffer(tile.buffer);
-            if (!within(row, rows, buffer.rows) || !within(tile.store_col, tile.cols, buffer.cols)) {
-              fail(fmt::format("it is stored outside rank {}'s {}", target.rank, name(tile.buffer)));
-            } else if (target.rank != plan_.rank && !buffer.peer_written) {
-              fail(fmt::format("it is stored to rank {}'s {}, which is not peer memory", target.rank,
-                               name(tile.buffer)));
-            }
+        plans_, plan_, tile, [&](std::int32_t, const Plan& target, std::int32_t row, std::int32_t rows) {
+          const Buffer& buffer = target.buffer(tile.buffer);
+          if (!within(row, rows, buffer.rows) || !within(tile.store_col, tile.cols, buffer.cols)) {
+            fail(fmt::format("it is stored outside rank {}'s {}", target.rank, name(tile.buffer)));
+          } else if (target.rank != plan_.rank && !buffer.peer_written) {
+            fail(fmt::format("it is stored to rank {}'s {}, which is not peer memory", target.rank,
+                             name(tile.buffer)));
           }
         });
   }
