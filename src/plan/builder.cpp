@@ -143,6 +143,7 @@ void PlanBuilder::add_entry(const Tile& tile) {
 }
 
 void PlanBuilder::add_message(Message message) {
+  if (message.kind == MessageKind::exchange && message.sends.empty() && message.receives.empty()) return;
   for (const Wait& wait : message.waits) {
     if (wait.reset) at(reset_, wait.counter) = true;
   }

@@ -70,6 +70,7 @@ class PlanBuilder {
   /// Appends one entry unchanged.
   void add_entry(const Tile& tile);
 
+  /// Appends it, unless it is an exchange of nothing.
   void add_message(Message message);
 
   /// Appends the message that waits for all tiles and resets every counter that is not reset yet.

@@ -125,8 +125,6 @@ class GatherGroups : private GatherRows {
       const Range rows = at(sent_, rank_)[index];
       message.source = {operand_, rows.first, rows.count};
       message.destination = {BufferRole::gathered, rows.first * ranks, rows.count * ranks};
-    } else if (message.sends.empty() && areas.empty()) {
-      return;
     }
     if (collective_ || !areas.empty()) message.raises = {{rank_, arrival}};
     if (!areas.empty()) builder_.add_tiles(areas);

@@ -275,7 +275,7 @@ class ReduceSlices {
       message.receives = {{source, {BufferRole::inbox, row, rows.count}}};
       message.raises = {{rank_, layout_.arrival(rank_, own, group, source)}};
     }
-    if (!message.sends.empty() || !message.receives.empty()) builder_.add_message(std::move(message));
+    builder_.add_message(std::move(message));
   }
 
   void reduce_own(std::size_t round) {
@@ -351,7 +351,7 @@ class ReduceSlices {
       const Range rows = theirs.groups[group];
       message.receives.push_back({peer, {BufferRole::out, theirs.rows.first + rows.first, rows.count}});
     }
-    if (!message.sends.empty() || !message.receives.empty()) builder_.add_message(std::move(message));
+    builder_.add_message(std::move(message));
   }
 
   PlanBuilder& builder_;

@@ -126,7 +126,7 @@ class SendPieces {
       }
       if (!areas.empty()) builder_.add_tiles(areas);
       if (!message.sends.empty()) message.waits = {{done, true}};
-      if (!message.sends.empty() || !message.receives.empty()) builder_.add_message(std::move(message));
+      builder_.add_message(std::move(message));
     }
   }
 

@@ -96,9 +96,7 @@ class Cuts {
   }
 
   const CutList& columns(std::int64_t width) const { return columns_.at(width); }
-  CutList& rows(std::int32_t rank, BufferRole role) {
-    return at(rows_, rank)[static_cast<std::size_t>(role)];
-  }
+  CutList& rows(std::int32_t rank, BufferRole role) { return at(at(rows_, rank), role); }
 
   void cut_tile(const Plan& plan, const Tile& tile) {
     for_each_stored_piece(plans_, plan, tile,

@@ -76,7 +76,7 @@ class SymbolicMemory {
     const std::vector<OperandRun>& runs;
   };
 
-  Grid& grid(std::int32_t rank, BufferRole role) { return at(grids_, rank)[static_cast<std::size_t>(role)]; }
+  Grid& grid(std::int32_t rank, BufferRole role) { return at(at(grids_, rank), role); }
   const Plan& plan_of(std::int32_t rank) const { return at(plans_, rank); }
   const Message& message(std::int32_t rank, std::int32_t index) const {
     return at(plan_of(rank).messages, index);
