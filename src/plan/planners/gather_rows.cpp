@@ -9,23 +9,21 @@ namespace {
 
 /// Every rank receives a slice of an operand from each rank: rows of A, or of B, which are columns of C. Both
 /// are called rows here.
-class GatherRows {
+class Slices {
  public:
-  explicit GatherRows(PlanBuilder& builder)
+  explicit Slices(PlanBuilder& builder)
       : builder_(builder),
         rank_(builder.rank()),
-        strategy_(builder.schedule().strategy),
         by_rows_(!gathers(builder.problem(), Operand::b)),
         operand_(by_rows_ ? BufferRole::a : BufferRole::b) {}
 
- protected:
   /// What one rank sends to another, or keeps.
   struct Slice {
     Range from;  ///< rows of the source's operand
     Range to;    ///< rows of the target's gathered operand
   };
 
-  Slice slice(std::int32_t source, std::int32_t target) const {
+  Slice between(std::int32_t source, std::int32_t target) const {
     const Problem& problem = builder_.problem();
     if (problem.operation == Operation::all_gather_gemm) {
       const auto shard = static_cast<std::int32_t>((by_rows_ ? problem.m : problem.n) / problem.ranks);
@@ -35,6 +33,13 @@ class GatherRows {
     return {{run.first, run.rows}, {run.out_row, run.rows}};
   }
 
+  /// The tile entries that are computed from a slice.
+  std::int64_t entries(const Slice& slice) const {
+    const Problem& problem = builder_.problem();
+    return entry_count(builder_.schedule(), by_rows_ ? slice.to.count : problem.m,
+                       by_rows_ ? problem.n : slice.to.count);
+  }
+
   /// A slice's rows, counted from its first, in groups.
   std::vector<Range> cut(const Slice& slice, const Grouping& grouping) const {
     const Schedule& schedule = builder_.schedule();
@@ -42,10 +47,10 @@ class GatherRows {
   }
 
   Part sent(std::int32_t target, Range rows) const {
-    return {target, {operand_, slice(rank_, target).from.first + rows.first, rows.count}};
+    return {target, {operand_, between(rank_, target).from.first + rows.first, rows.count}};
   }
   Part received(std::int32_t source, Range rows) const {
-    return {source, {BufferRole::gathered, slice(source, rank_).to.first + rows.first, rows.count}};
+    return {source, {BufferRole::gathered, between(source, rank_).to.first + rows.first, rows.count}};
   }
 
   /// The C that is computed from `rows` of the gathered operand, which are read at `row` of `buffer`.
@@ -63,39 +68,41 @@ class GatherRows {
                         peer_written);
   }
 
-  /// This rank's own slice is read in place, before anything arrives.
+  /// Appends the tiles of this rank's own slice, which is read in place, before anything arrives.
   void compute_own() {
-    const Slice own = slice(rank_, rank_);
+    const Slice own = between(rank_, rank_);
     builder_.add_tiles({area(own.to, operand_, own.from.first)});
   }
 
+ private:
   PlanBuilder& builder_;
   std::int32_t rank_;
-  Strategy strategy_;
-  bool by_rows_;
+  bool by_rows_;  // of C
   BufferRole operand_;
 };
 
 /// One AllGather or exchange for each group, which is a part of every slice. AllGather stores the groups in
 /// order, and of each group the ranks' parts in rank order. With `sequential` the GEMM is one call, so it
 /// reads this rank's own slice from the gathered operand too.
-class GatherGroups : private GatherRows {
+class GatherGroups {
  public:
   explicit GatherGroups(PlanBuilder& builder)
-      : GatherRows(builder),
+      : builder_(builder),
+        rank_(builder.rank()),
+        slices_(builder),
         collective_(builder.problem().operation == Operation::all_gather_gemm),
-        own_first_(strategy_ == Strategy::signal) {}
+        own_first_(builder.schedule().strategy == Strategy::signal) {}
 
   void plan() {
     const Grouping grouping(builder_.schedule(), signalled_entries(builder_.problem(), builder_.schedule()));
     std::size_t groups = 0;
     for (std::int32_t peer = 0; peer < builder_.ranks(); ++peer) {
-      sent_.push_back(cut(slice(rank_, peer), grouping));
-      received_.push_back(cut(slice(peer, rank_), grouping));
+      sent_.push_back(slices_.cut(slices_.between(rank_, peer), grouping));
+      received_.push_back(slices_.cut(slices_.between(peer, rank_), grouping));
       groups = std::max({groups, sent_.back().size(), received_.back().size()});
     }
-    set_gathered(/*peer_written=*/false);
-    if (own_first_) compute_own();
+    slices_.set_gathered(/*peer_written=*/false);
+    if (own_first_) slices_.compute_own();
     for (std::size_t group = 0; group < groups; ++group) plan_group(group);
     builder_.reset_counters();
   }
@@ -110,20 +117,21 @@ class GatherGroups : private GatherRows {
     for (int distance = own_first_ ? 1 : 0; distance < ranks; ++distance) {
       const std::int32_t target = builder_.neighbour(distance);
       if (!collective_ && index < at(sent_, target).size())
-        message.sends.push_back(sent(target, at(sent_, target)[index]));
+        message.sends.push_back(slices_.sent(target, at(sent_, target)[index]));
       const std::int32_t source = builder_.neighbour(-distance);
       if (index >= at(received_, source).size()) continue;
       const Range rows = at(received_, source)[index];
-      const Part part = received(source, rows);
+      const Part part = slices_.received(source, rows);
       if (!collective_) message.receives.push_back(part);
       const std::int32_t row = collective_ ? rows.first * ranks + source * rows.count : part.region.row;
-      Tile& computed = areas.emplace_back(area({part.region.row, rows.count}, BufferRole::gathered, row));
+      Tile& computed =
+          areas.emplace_back(slices_.area({part.region.row, rows.count}, BufferRole::gathered, row));
       computed.start_wait = arrival;
       computed.group = group;
     }
     if (collective_) {
       const Range rows = at(sent_, rank_)[index];
-      message.source = {operand_, rows.first, rows.count};
+      message.source = slices_.sent(rank_, rows).region;
       message.destination = {BufferRole::gathered, rows.first * ranks, rows.count * ranks};
     }
     if (collective_ || !areas.empty()) message.raises = {{rank_, arrival}};
@@ -131,7 +139,10 @@ class GatherGroups : private GatherRows {
     builder_.add_message(std::move(message));
   }
 
-  bool collective_;
+  PlanBuilder& builder_;
+  std::int32_t rank_;
+  Slices slices_;
+  bool collective_;  // AllGather; otherwise exchanges
   bool own_first_;
   std::vector<std::vector<Range>> sent_;      // [target]
   std::vector<std::vector<Range>> received_;  // [source]
@@ -139,30 +150,30 @@ class GatherGroups : private GatherRows {
 
 /// Tail-free: after the own slice, one group of every slice, then the next group, in the order in which they
 /// arrive. In rounds, a group's rows are sent in parts of k: one part to all ranks, then the next part.
-class GatherSlices : private GatherRows {
+class GatherSlices {
  public:
   explicit GatherSlices(PlanBuilder& builder)
-      : GatherRows(builder), pushes_(pushes_to_peers(strategy_)), parts_(parts_of_k()) {
-    const Schedule& schedule = builder.schedule();
-    const Shape gemm{builder.problem().m, builder.problem().n};
+      : builder_(builder),
+        rank_(builder.rank()),
+        slices_(builder),
+        pushes_(pushes_to_peers(builder.schedule().strategy)),
+        parts_(parts_of_k()) {
     for (std::int32_t source = 0; source < builder.ranks(); ++source) {
       std::vector<std::vector<Range>>& groups = groups_.emplace_back();
       for (std::int32_t target = 0; target < builder.ranks(); ++target) {
-        const Slice sent = slice(source, target);
-        groups.push_back(
-            cut(sent, Grouping(schedule, by_rows_ ? entry_count(schedule, sent.to.count, gemm.cols)
-                                                  : entry_count(schedule, gemm.rows, sent.to.count))));
+        const Slices::Slice slice = slices_.between(source, target);
+        groups.push_back(slices_.cut(slice, Grouping(builder.schedule(), slices_.entries(slice))));
       }
     }
   }
 
   void plan() {
-    set_gathered(pushes_ && builder_.ranks() > 1);
+    slices_.set_gathered(pushes_ && builder_.ranks() > 1);
     if (parts_.size() > 1) builder_.plan().wait_depth = parts_.front().count;
     add_arrivals();
     if (pushes_) builder_.give_credits([&](std::int32_t peer) { return !groups(peer, rank_).empty(); });
-    compute_own();
-    std::int32_t next_group = slice(rank_, rank_).to.count > 0 ? 1 : 0;
+    slices_.compute_own();
+    std::int32_t next_group = slices_.between(rank_, rank_).to.count > 0 ? 1 : 0;
     for (std::size_t group = 0; group < most_groups(); ++group) {
       for (const std::int32_t source : builder_.sources()) compute_from(source, group, next_group);
       pushes_ ? push(group) : exchange(group);
@@ -216,8 +227,8 @@ class GatherSlices : private GatherRows {
 
   void compute_from(std::int32_t source, std::size_t index, std::int32_t& next_group) {
     if (index >= groups(source, rank_).size()) return;
-    const Region gathered = received(source, groups(source, rank_)[index]).region;
-    Tile part = area({gathered.row, gathered.rows}, BufferRole::gathered, gathered.row);
+    const Region gathered = slices_.received(source, groups(source, rank_)[index]).region;
+    Tile part = slices_.area({gathered.row, gathered.rows}, BufferRole::gathered, gathered.row);
     part.start_wait = arrival(source, rank_, index);
     part.group = next_group++;
     builder_.add_tiles({part});
@@ -233,10 +244,11 @@ class GatherSlices : private GatherRows {
       if (index >= groups(rank_, target).size()) continue;
       const Range rows = groups(rank_, target)[index];
       messages.push_back(
-          {.kind = strategy_ == Strategy::copy ? MessageKind::copy : MessageKind::store,
+          {.kind = builder_.schedule().strategy == Strategy::copy ? MessageKind::copy : MessageKind::store,
            .group = next_message_group_++,
-           .source = sent(target, rows).region,
-           .destination = {BufferRole::gathered, slice(rank_, target).to.first + rows.first, rows.count},
+           .source = slices_.sent(target, rows).region,
+           .destination = {BufferRole::gathered, slices_.between(rank_, target).to.first + rows.first,
+                           rows.count},
            .peer = target,
            .raises = {{target, arrival(rank_, target, index)}}});
     }
@@ -259,9 +271,10 @@ class GatherSlices : private GatherRows {
       const std::int32_t target = builder_.neighbour(distance);
       const std::int32_t source = builder_.neighbour(-distance);
       Message message{.kind = MessageKind::exchange};
-      if (index < groups(rank_, target).size()) message.sends = {sent(target, groups(rank_, target)[index])};
+      if (index < groups(rank_, target).size())
+        message.sends = {slices_.sent(target, groups(rank_, target)[index])};
       if (index < groups(source, rank_).size()) {
-        message.receives = {received(source, groups(source, rank_)[index])};
+        message.receives = {slices_.received(source, groups(source, rank_)[index])};
         message.raises = {{rank_, arrival(source, rank_, index)}};
       }
       if (message.sends.empty() && message.receives.empty()) continue;
@@ -270,7 +283,10 @@ class GatherSlices : private GatherRows {
     }
   }
 
-  bool pushes_;
+  PlanBuilder& builder_;
+  std::int32_t rank_;
+  Slices slices_;
+  bool pushes_;  // to peers; otherwise by exchanges
   std::vector<Range> parts_;
   std::vector<std::vector<std::vector<Range>>> groups_;  // [source][target]
   std::int32_t next_message_group_ = 1;  // the receiver's number of it: its own slice is group 0

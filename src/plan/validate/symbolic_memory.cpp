@@ -69,9 +69,9 @@ std::vector<RowLink> SymbolicMemory::all_links() const {
 
 void SymbolicMemory::fill_operands() {
   for (const Plan& plan : plans_) {
-    for (const auto& [role, content] :
-         {std::pair{BufferRole::a, Content::operand_a}, {BufferRole::b, Content::operand_b}}) {
+    for (const BufferRole role : {BufferRole::a, BufferRole::b}) {
       const Region all{role, 0, static_cast<std::int32_t>(plan.buffer(role).rows)};
+      const Content content = role == BufferRole::a ? Content::operand_a : Content::operand_b;
       for_each_cell(area(plan.rank, all), [&](Cell& cell, const Area& place) {
         cell.value = {bit(plan.rank), place.rows.first, place.cols.first, content};
       });
@@ -201,27 +201,27 @@ void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, std::span<c
 
 void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand,
                                    std::span<const Knowledge> knowledge) {
-  const auto& [content, buffer, row, part, runs] = operand;
   // The caller's operands are never written, so who reads them does not matter.
-  const bool remember = buffer == BufferRole::gathered;
+  const bool remember = operand.buffer == BufferRole::gathered;
   const auto expected = [&](std::int32_t position) {
-    const auto after = std::ranges::upper_bound(runs, position, {}, &OperandRun::first);
+    const auto after = std::ranges::upper_bound(operand.runs, position, {}, &OperandRun::first);
     const OperandRun& run = *(after - 1);
     return std::pair{run.rank, run.row + position - run.first};
   };
-  for_each_cell(area(tile.rank, {buffer, row, part.count}), [&](Cell& cell, const Area& place) {
+  const Region region{operand.buffer, operand.row, operand.part.count};
+  for_each_cell(area(tile.rank, region), [&](Cell& cell, const Area& place) {
     const std::int32_t waited_for =
         knowledge.size() == 1 ? 0 : place.cols.first / plan_of(tile.rank).wait_depth;
     read(cell, place, {tile, at(knowledge, waited_for)}, remember);
-    const std::int32_t first = part.first + place.rows.first - row;
+    const std::int32_t first = operand.part.first + place.rows.first - operand.row;
     const std::int32_t more = place.rows.count - 1;
     const auto [source, source_row] = expected(first);
-    const bool right = cell.value == Value{bit(source), source_row, place.cols.first, content} &&
+    const bool right = cell.value == Value{bit(source), source_row, place.cols.first, operand.content} &&
                        expected(first + more) == std::pair{source, source_row + more};
     if (right || cell.value.content == Content::garbage) return;
     findings_.add(Violation::wrong_value, "{} reads {}, which does not hold rows {} to {} of {} of rank {}",
                   describe(tile, plans_), described(place), source_row, source_row + more,
-                  content == Content::operand_a ? "A" : "B", source);
+                  operand.content == Content::operand_a ? "A" : "B", source);
   });
 }
 
