@@ -4,26 +4,34 @@
 #include <limits>
 
 #include "flashoverlap/error.hpp"
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 
-PlanBuilder::PlanBuilder(const Problem& problem, const Schedule& schedule, int rank)
-    : plan_{.problem = problem, .schedule = schedule, .rank = rank}, gemm_(gemm_shape(problem, rank)) {
+PlanBuilder::PlanBuilder(const Problem& problem, const Schedule& schedule, int rank, const RowRoutes& routes)
+    : plan_{.problem = problem, .schedule = schedule, .rank = rank},
+      gemm_(gemm_shape(problem, rank)),
+      routes_(routes) {
   const Shape a = a_shape(problem, rank);
   const Shape b = b_shape(problem, rank);
   const Shape out = out_shape(problem, rank);
   set_buffer(BufferRole::a, a.rows, a.cols);
   set_buffer(BufferRole::b, b.rows, b.cols);
   set_buffer(BufferRole::out, out.rows, out.cols);
-  plan_.output.rows = out.rows;
-  plan_.output.cols = out.cols;
-  if (problem.operation != Operation::gemm_all_to_all) {
-    const bool scatters = problem.operation == Operation::gemm_reduce_scatter;
-    const bool sums = scatters || problem.operation == Operation::gemm_all_reduce;
-    const auto rows = static_cast<std::int32_t>(out.rows);
-    plan_.output.origins = {{sums ? none : plan_.rank, scatters ? plan_.rank * rows : 0, rows, 0}};
-  }
+  plan_.output = {.rows = out.rows, .cols = out.cols, .origins = natural_origins(problem, routes, rank)};
   for (std::int32_t peer = 0; peer < problem.ranks; ++peer) add_counter(CounterRole::credit, none, peer);
+}
+
+std::vector<std::int32_t> PlanBuilder::targets() const {
+  std::vector<std::int32_t> targets;
+  for (int distance = 1; distance < ranks(); ++distance) targets.push_back(neighbour(distance));
+  return targets;
+}
+
+std::vector<std::int32_t> PlanBuilder::sources() const {
+  std::vector<std::int32_t> sources = targets();
+  std::ranges::reverse(sources);
+  return sources;
 }
 
 void PlanBuilder::set_buffer(BufferRole role, std::int64_t rows, std::int64_t cols, bool peer_written) {
@@ -41,8 +49,7 @@ std::int32_t PlanBuilder::add_counter(CounterRole role, std::int32_t group, std:
 
 void PlanBuilder::give_credits(const std::function<bool(std::int32_t)>& writes_here) {
   Message message{.kind = MessageKind::signal};
-  for (int distance = 1; distance < ranks(); ++distance) {
-    const std::int32_t peer = neighbour(-distance);
+  for (const std::int32_t peer : sources()) {
     if (writes_here(peer)) message.raises.push_back({peer, rank()});
   }
   if (!message.raises.empty()) add_message(std::move(message));
@@ -55,16 +62,11 @@ std::int32_t PlanBuilder::add_arrivals(const std::function<std::int64_t(std::int
   return first;
 }
 
-std::vector<Wait> PlanBuilder::take_credit(std::int32_t peer) {
-  if (reset_[static_cast<std::size_t>(peer)]) return {};
-  plan_.counters[static_cast<std::size_t>(peer)].target = 1;
-  return {{.counter = peer, .reset = true}};
-}
-
-std::vector<Wait> PlanBuilder::take_credits(const std::vector<std::int32_t>& peers) {
-  std::vector<Wait> waits;
+std::vector<Wait> PlanBuilder::take_credits(const std::vector<std::int32_t>& peers, std::vector<Wait> waits) {
   for (const std::int32_t peer : peers) {
-    for (const Wait& credit : take_credit(peer)) waits.push_back(credit);
+    if (peer == rank() || at(reset_, peer)) continue;
+    at(plan_.counters, peer).target = 1;
+    waits.push_back({.counter = peer, .reset = true});
   }
   return waits;
 }
@@ -86,6 +88,8 @@ Tile PlanBuilder::area(Range rows, Range cols) const {
           .store_row = rows.first,
           .store_col = cols.first};
 }
+
+Tile PlanBuilder::area(Range rows) const { return area(rows, {0, static_cast<std::int32_t>(gemm_.cols)}); }
 
 void PlanBuilder::add_tiles(std::span<const Tile> areas) {
   struct RowBlock {
@@ -139,8 +143,9 @@ void PlanBuilder::add_entry(const Tile& tile) {
 }
 
 void PlanBuilder::add_message(Message message) {
+  if (message.kind == MessageKind::exchange && message.sends.empty() && message.receives.empty()) return;
   for (const Wait& wait : message.waits) {
-    if (wait.reset) reset_[static_cast<std::size_t>(wait.counter)] = true;
+    if (wait.reset) at(reset_, wait.counter) = true;
   }
   for (const Raise& raise : message.raises) count_raise(raise, 1);
   plan_.messages.push_back(std::move(message));
@@ -157,7 +162,7 @@ void PlanBuilder::reset_counters() {
 }
 
 void PlanBuilder::count_raise(const Raise& raise, int times) {
-  if (raise.rank == rank()) plan_.counters[static_cast<std::size_t>(raise.counter)].target += times;
+  if (raise.rank == rank()) at(plan_.counters, raise.counter).target += times;
 }
 
 }  // namespace flashoverlap

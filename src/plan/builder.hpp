@@ -6,6 +6,7 @@
 
 #include "flashoverlap/plan.hpp"
 #include "plan/grouping.hpp"
+#include "plan/row_routes.hpp"
 
 namespace flashoverlap {
 
@@ -16,9 +17,8 @@ namespace flashoverlap {
 /// the counters that peers raise so that the peers can compute the numbers too.
 class PlanBuilder {
  public:
-  /// Fills in the caller's buffers, the credits, and the output for layout natural; for gemm_all_to_all its
-  /// planner fills in the origins.
-  PlanBuilder(const Problem& problem, const Schedule& schedule, int rank);
+  /// Fills in the caller's buffers, the credits, and the output for layout natural. `routes`: the problem's.
+  PlanBuilder(const Problem& problem, const Schedule& schedule, int rank, const RowRoutes& routes);
 
   const Problem& problem() const { return plan_.problem; }
   const Schedule& schedule() const { return plan_.schedule; }
@@ -26,6 +26,11 @@ class PlanBuilder {
   std::int32_t ranks() const { return plan_.problem.ranks; }
   /// The rank `distance` places after this one in the ring; before it if negative.
   std::int32_t neighbour(int distance) const { return (rank() + distance + ranks()) % ranks(); }
+  /// The other ranks, in the order in which this one sends to them: first those after it.
+  std::vector<std::int32_t> targets() const;
+  /// The same for receiving: the nearest before this one comes first.
+  std::vector<std::int32_t> sources() const;
+  const RowRoutes& routes() const { return routes_; }
   /// C as this rank computes it.
   Shape gemm() const { return gemm_; }
 
@@ -44,11 +49,9 @@ class PlanBuilder {
   /// messages raise needs no multiprocessor. Returns the first; rank p's is p further.
   std::int32_t add_arrivals(const std::function<std::int64_t(std::int32_t source)>& targets);
 
-  /// The wait for a peer's credit, for the first message that writes its buffers. Empty the next time, as
-  /// messages run in order.
-  std::vector<Wait> take_credit(std::int32_t peer);
-  /// The same for several peers at once.
-  std::vector<Wait> take_credits(const std::vector<std::int32_t>& peers);
+  /// Adds the waits for peers' credits to those of the first message that writes their buffers. Nothing is
+  /// added for this rank, or the next time, as messages run in order.
+  std::vector<Wait> take_credits(const std::vector<std::int32_t>& peers, std::vector<Wait> waits = {});
   /// Adds a counter that is raised when the peers' credits have arrived, for tiles that write the peers'
   /// buffers. Tiles cannot wait for the credit itself: it must be reset before the peer can begin its next
   /// run, which is as soon as it has what these tiles store.
@@ -56,6 +59,7 @@ class PlanBuilder {
 
   /// An area of C that is read from a and b and stored to out, each at its own rows and columns.
   Tile area(Range rows, Range cols) const;
+  Tile area(Range rows) const;  ///< over all columns
 
   /// Cuts areas (oversized tiles, all with the same number of columns) into tile entries and appends them: in
   /// bands of `raster` row blocks over all areas, column by column in each band.
@@ -66,6 +70,7 @@ class PlanBuilder {
   /// Appends one entry unchanged.
   void add_entry(const Tile& tile);
 
+  /// Appends it, unless it is an exchange of nothing.
   void add_message(Message message);
 
   /// Appends the message that waits for all tiles and resets every counter that is not reset yet.
@@ -78,6 +83,7 @@ class PlanBuilder {
 
   Plan plan_;
   Shape gemm_;
+  const RowRoutes& routes_;
   std::vector<bool> reset_;
 };
 

@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "plan/at.hpp"
+
 namespace flashoverlap {
 
 namespace {
@@ -35,8 +37,8 @@ void match_collectives(std::span<const Plan> plans, Matching& matching) {
     std::vector<std::int32_t>& members = matching.collectives.emplace_back();
     for (std::size_t rank = 0; rank < plans.size(); ++rank) {
       members.push_back(by_rank[rank][call]);
-      const Message& first = plans[0].messages[static_cast<std::size_t>(members[0])];
-      const Message& mine = plans[rank].messages[static_cast<std::size_t>(members[rank])];
+      const Message& first = at(plans[0].messages, members[0]);
+      const Message& mine = at(plans[rank].messages, members[rank]);
       const std::int64_t expected = elements(plans[0], first.source);
       const std::int64_t actual = elements(plans[rank], mine.source);
       if (mine.kind != first.kind || actual != expected || mine.source.rows != first.source.rows) {
@@ -58,7 +60,7 @@ void match_exchanges(std::span<const Plan> plans, Matching& matching) {
   for (const Plan& plan : plans) {
     matching.transfers_of.emplace_back(plan.messages.size());
     for (std::int32_t index = 0; index < std::ssize(plan.messages); ++index) {
-      const Message& message = plan.messages[static_cast<std::size_t>(index)];
+      const Message& message = at(plan.messages, index);
       for (const Part& part : message.sends)
         pairs[{plan.rank, part.peer}].first.push_back({index, part.region});
       for (const Part& part : message.receives)
@@ -74,25 +76,22 @@ void match_exchanges(std::span<const Plan> plans, Matching& matching) {
       continue;
     }
     for (std::size_t index = 0; index < sends.size(); ++index) {
-      const std::int64_t sent = elements(plans[static_cast<std::size_t>(source)], sends[index].region);
-      const std::int64_t received = elements(plans[static_cast<std::size_t>(target)], receives[index].region);
-      if (sent != received || sends[index].region.rows != receives[index].region.rows) {
+      const auto& [send, from] = sends[index];
+      const auto& [receive, to] = receives[index];
+      const std::int64_t sent = elements(at(plans, source), from);
+      const std::int64_t received = elements(at(plans, target), to);
+      if (sent != received || from.rows != to.rows) {
         matching.differences.push_back(fmt::format(
             "transfer {} from rank {} (message {}) to rank {} (message {}): {} rows, {} elements sent, {} "
             "rows, {} elements received",
-            index, source, sends[index].message, target, receives[index].message, sends[index].region.rows,
-            sent, receives[index].region.rows, received));
+            index, source, send, target, receive, from.rows, sent, to.rows, received));
         continue;
       }
       const std::size_t transfer = matching.transfers.size();
-      matching.transfers.push_back({source, target, sends[index].message, receives[index].message,
-                                    sends[index].region, receives[index].region});
-      auto& of = matching.transfers_of;
-      of[static_cast<std::size_t>(source)][static_cast<std::size_t>(sends[index].message)].push_back(
-          transfer);
-      if (source == target && sends[index].message == receives[index].message) continue;
-      of[static_cast<std::size_t>(target)][static_cast<std::size_t>(receives[index].message)].push_back(
-          transfer);
+      matching.transfers.push_back({source, target, send, receive, from, to});
+      at(at(matching.transfers_of, source), send).push_back(transfer);
+      if (source != target || send != receive)
+        at(at(matching.transfers_of, target), receive).push_back(transfer);
     }
   }
 }

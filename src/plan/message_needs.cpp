@@ -2,22 +2,13 @@
 
 #include <algorithm>
 
+#include "plan/at.hpp"
+#include "plan/matching.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
 
-bool is_made_by_nccl(MessageKind kind) {
-  switch (kind) {
-    case MessageKind::all_reduce:
-    case MessageKind::reduce_scatter:
-    case MessageKind::all_gather:
-    case MessageKind::exchange: return true;
-    case MessageKind::copy:
-    case MessageKind::store:
-    case MessageKind::signal: return false;
-  }
-  return false;
-}
+bool is_made_by_nccl(MessageKind kind) { return is_collective(kind) || kind == MessageKind::exchange; }
 
 bool needs_nccl(std::span<const Plan> plans) {
   return std::ranges::any_of(plans, [](const Plan& plan) {
@@ -26,13 +17,13 @@ bool needs_nccl(std::span<const Plan> plans) {
 }
 
 bool raised_in_order(std::span<const Plan> plans, std::int32_t rank, const Raise& raise) {
-  const Plan& plan = plans[static_cast<std::size_t>(rank)];
-  const Plan& owner = plans[static_cast<std::size_t>(raise.rank)];
+  const Plan& plan = at(plans, rank);
+  const Plan& owner = at(plans, raise.rank);
   std::ptrdiff_t in_order = 0;
   std::ptrdiff_t concurrently = 0;
   for (const Message& message : plan.messages)
     (runs_concurrently(plan, message) ? concurrently : in_order) += std::ranges::count(message.raises, raise);
-  return std::max(in_order, concurrently) == owner.counters[static_cast<std::size_t>(raise.counter)].target;
+  return std::max(in_order, concurrently) == at(owner.counters, raise.counter).target;
 }
 
 bool transfers_by_multiprocessors(const Plan& plan, const Message& message) {
@@ -41,8 +32,7 @@ bool transfers_by_multiprocessors(const Plan& plan, const Message& message) {
 }
 
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank, const Message& message) {
-  if (transfers_by_multiprocessors(plans[static_cast<std::size_t>(rank)], message))
-    return MultiprocessorUse::transfers;
+  if (transfers_by_multiprocessors(at(plans, rank), message)) return MultiprocessorUse::transfers;
   const auto in_order = [&](const Raise& raise) { return raised_in_order(plans, rank, raise); };
   return std::ranges::all_of(message.raises, in_order) ? MultiprocessorUse::nothing
                                                        : MultiprocessorUse::raises;
@@ -50,7 +40,7 @@ MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t r
 
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank) {
   MultiprocessorUse most = MultiprocessorUse::nothing;
-  for (const Message& message : plans[static_cast<std::size_t>(rank)].messages)
+  for (const Message& message : at(plans, rank).messages)
     most = std::max(most, multiprocessor_use(plans, rank, message));
   return most;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/at.hpp"
 
 /// How the executors, the simulator and the validator interpret a plan's lists.
 namespace flashoverlap {
@@ -23,7 +24,7 @@ inline std::int64_t moved_cols(const Plan& plan, const Message& message) {
 /// Whether a message waits for tiles of its own rank.
 inline bool waits_for_tiles(const Plan& plan, const Message& message) {
   return std::any_of(message.waits.begin(), message.waits.end(), [&](const Wait& wait) {
-    return plan.counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::tiles;
+    return at(plan.counters, wait.counter).role == CounterRole::tiles;
   });
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 
@@ -70,7 +71,7 @@ std::string describe_counter(const Plan& plan, std::int32_t counter) {
   if (counter < 0 || counter >= static_cast<std::int64_t>(plan.counters.size())) {
     return fmt::format("counter {} (not in the plan)", counter);
   }
-  const Counter& entry = plan.counters[static_cast<std::size_t>(counter)];
+  const Counter& entry = at(plan.counters, counter);
   std::string text = fmt::format("counter {} ({}", counter, name(entry.role));
   if (entry.peer != none) text += fmt::format(" from rank {}", entry.peer);
   if (entry.group != none) text += fmt::format(", group {}", entry.group);

@@ -5,6 +5,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/schedule.hpp"
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 
@@ -31,21 +32,22 @@ bool routes_rows(const Problem& problem) {
   return is_all_to_all(problem.operation) && problem.exchange == Exchange::rows;
 }
 
-void check_divisible(std::int64_t value, int ranks, std::string_view field, std::string_view why) {
-  require(value % ranks == 0, field, value, fmt::format("must be a multiple of ranks = {} {}", ranks, why));
+void check_divisible(const Problem& problem, std::int64_t value, std::string_view field,
+                     std::string_view why) {
+  require(value % problem.ranks == 0, field, value,
+          fmt::format("must be a multiple of ranks = {} {}", problem.ranks, why));
 }
 
 void check_destinations(const Problem& problem) {
   if (problem.destinations.empty()) {
-    check_divisible(problem.m, problem.ranks, "m",
-                    "where every rank sends equal parts (no destinations given)");
+    check_divisible(problem, problem.m, "m", "where every rank sends equal parts (no destinations given)");
     return;
   }
   require(std::ssize(problem.destinations) == problem.ranks, "destinations",
           fmt::format("{} lists", problem.destinations.size()),
           fmt::format("must have one list for each of ranks = {}", problem.ranks));
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    const auto& rows = problem.destinations[static_cast<std::size_t>(rank)];
+    const auto& rows = at(problem.destinations, rank);
     const std::string field = fmt::format("destinations[{}]", rank);
     require(std::ssize(rows) == problem.m, field, fmt::format("{} entries", rows.size()),
             fmt::format("must have one entry for each of m = {} rows", problem.m));
@@ -74,43 +76,30 @@ void validate(const Problem& problem) {
   check_extent(problem.k, "k");
   require(problem.destinations.empty() || routes_rows(problem), "destinations",
           fmt::format("{} lists", problem.destinations.size()), "only all-to-all by rows takes destinations");
+  if (routes_rows(problem)) return check_destinations(problem);
   switch (problem.operation) {
     case Operation::gemm_all_reduce: break;
     case Operation::gemm_reduce_scatter:
-      check_divisible(problem.m, problem.ranks, "m", "as every rank keeps the same number of rows");
-      break;
+      return check_divisible(problem, problem.m, "m", "as every rank keeps the same number of rows");
     case Operation::all_gather_gemm:
-      if (problem.gathered == Operand::a) {
-        check_divisible(problem.m, problem.ranks, "m", "as every rank holds the same number of rows of A");
-      } else {
-        check_divisible(problem.n, problem.ranks, "n", "as every rank holds the same number of rows of B");
-      }
-      break;
+      if (problem.gathered == Operand::a)
+        return check_divisible(problem, problem.m, "m", "as every rank holds the same number of rows of A");
+      return check_divisible(problem, problem.n, "n", "as every rank holds the same number of rows of B");
     case Operation::gemm_all_to_all:
-      if (problem.exchange == Exchange::rows) {
-        check_destinations(problem);
-      } else {
-        check_divisible(problem.n, problem.ranks, "n", "as every rank receives the same number of columns");
-      }
-      break;
+      return check_divisible(problem, problem.n, "n", "as every rank receives the same number of columns");
     case Operation::all_to_all_gemm:
-      if (problem.exchange == Exchange::rows) {
-        check_destinations(problem);
-      } else {
-        check_divisible(problem.k, problem.ranks, "k", "as every rank holds the same number of columns of A");
-      }
-      break;
+      return check_divisible(problem, problem.k, "k", "as every rank holds the same number of columns of A");
   }
 }
 
 std::int32_t destination(const Problem& problem, int source, std::int64_t row) {
   if (problem.destinations.empty()) return static_cast<std::int32_t>(row / (problem.m / problem.ranks));
-  return problem.destinations[static_cast<std::size_t>(source)][static_cast<std::size_t>(row)];
+  return at(at(problem.destinations, source), row);
 }
 
 std::int64_t rows_between(const Problem& problem, int source, int target) {
   if (problem.destinations.empty()) return problem.m / problem.ranks;
-  const auto& rows = problem.destinations[static_cast<std::size_t>(source)];
+  const auto& rows = at(problem.destinations, source);
   return std::count(rows.begin(), rows.end(), target);
 }
 
@@ -121,8 +110,7 @@ std::vector<std::vector<std::int64_t>> count_rows_between(const Problem& problem
     if (problem.destinations.empty()) {
       counts[source].assign(ranks, problem.m / problem.ranks);
     } else {
-      for (const std::int32_t target : problem.destinations[source])
-        ++counts[source][static_cast<std::size_t>(target)];
+      for (const std::int32_t target : problem.destinations[source]) ++at(counts[source], target);
     }
   }
   return counts;

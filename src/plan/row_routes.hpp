@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "flashoverlap/problem.hpp"
-#include "plan/grouping.hpp"
+#include "flashoverlap/plan.hpp"
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 
@@ -22,7 +22,7 @@ class RowRoutes {
   };
 
   /// All rows of a source in order, in the longest possible runs.
-  const std::vector<Run>& runs(std::int32_t source) const { return runs_[static_cast<std::size_t>(source)]; }
+  const std::vector<Run>& runs(std::int32_t source) const { return at(runs_, source); }
 
   /// The parts of the runs that lie within rows [first, first + rows) of a source.
   std::vector<Run> runs_within(std::int32_t source, std::int32_t first, std::int32_t rows) const;
@@ -35,7 +35,7 @@ class RowRoutes {
 
   /// Row of the target's result for the first row that `source` sends there.
   std::int32_t first_out_row(std::int32_t source, std::int32_t target) const {
-    return first_out_rows_[static_cast<std::size_t>(source)][static_cast<std::size_t>(target)];
+    return at(at(first_out_rows_, source), target);
   }
 
  private:
@@ -43,5 +43,8 @@ class RowRoutes {
   std::vector<std::vector<std::int32_t>> first_out_rows_;  // [source][target]
   bool sorted_ = true;
 };
+
+/// The rows of the rank's result in natural order. `routes`: the problem's.
+std::vector<RowOrigin> natural_origins(const Problem& problem, const RowRoutes& routes, std::int32_t rank);
 
 }  // namespace flashoverlap

@@ -12,13 +12,6 @@ template <typename Struct>
 Struct read_struct(const JsonValue& value);
 
 template <typename Field>
-struct ElementOf;
-template <typename Element>
-struct ElementOf<std::vector<Element>> {
-  using type = Element;
-};
-
-template <typename Field>
 Field read(const JsonValue& value) {
   if constexpr (std::same_as<Field, bool>) {
     return value.boolean();
@@ -26,8 +19,8 @@ Field read(const JsonValue& value) {
     return value.enumerator<Field>();
   } else if constexpr (std::integral<Field>) {
     return value.integer<Field>();
-  } else if constexpr (requires { typename ElementOf<Field>::type; }) {
-    return value.array(read<typename ElementOf<Field>::type>);
+  } else if constexpr (requires { typename Field::allocator_type; }) {  // a vector
+    return value.array(read<typename Field::value_type>);
   } else {
     return read_struct<Field>(value);
   }

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/at.hpp"
 #include "plan/enumerators.hpp"
 
 namespace flashoverlap {
@@ -54,7 +55,7 @@ void visit_keys(auto& visit, Maybe<Buffer> auto& buffer) {
 
 void visit_keys(auto& visit, Maybe<std::array<Buffer, buffer_count>> auto& buffers) {
   for (const BufferRole role : enumerators<BufferRole>) {
-    visit.unless_none(name(role), buffers[static_cast<std::size_t>(role)]);
+    visit.unless_none(name(role), at(buffers, role));
   }
 }
 

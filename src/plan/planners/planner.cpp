@@ -35,28 +35,28 @@ Planners planners_of(const Problem& problem) {
   const Parts shards = problem.gathered == Operand::a ? Parts::of_rows : Parts::of_columns;
   switch (problem.operation) {
     case Operation::gemm_all_reduce:
-      return {.by_collectives = {plan_gemm_all_reduce_groups},
-              .by_slices = {plan_gemm_all_reduce_slices},
-              .tiled = {plan_gemm_all_reduce_tiles},
+      return {.by_collectives = {plan_reduce_groups},
+              .by_slices = {plan_reduce_slices},
+              .tiled = {plan_reduce_tiles},
               .in_rounds = works_by_slices};
     case Operation::gemm_reduce_scatter:
-      return {.by_collectives = {plan_gemm_reduce_scatter_groups, Parts::of_rows},
-              .by_slices = {plan_gemm_reduce_scatter_slices},
-              .tiled = {plan_gemm_reduce_scatter_tiles},
+      return {.by_collectives = {plan_reduce_groups, Parts::of_rows},
+              .by_slices = {plan_reduce_slices},
+              .tiled = {plan_reduce_tiles},
               .in_rounds = works_by_slices};
     case Operation::gemm_all_to_all:
-      return {.by_collectives = {plan_gemm_all_to_all_pieces, heads},
-              .by_slices = {plan_gemm_all_to_all_pieces},
-              .tiled = {plan_gemm_all_to_all_tiles, heads}};
+      return {.by_collectives = {plan_send_pieces, heads},
+              .by_slices = {plan_send_pieces},
+              .tiled = {plan_send_tiles, heads}};
     case Operation::all_gather_gemm:
-      return {.by_collectives = {plan_all_gather_gemm_groups, shards},
-              .by_slices = {plan_all_gather_gemm_slices},
+      return {.by_collectives = {plan_gather_groups, shards},
+              .by_slices = {plan_gather_slices},
               .in_rounds = pushes_to_peers};
     case Operation::all_to_all_gemm:
       if (problem.exchange == Exchange::heads)
-        return {.by_collectives = {plan_all_to_all_gemm_heads}, .by_slices = {plan_all_to_all_gemm_heads}};
-      return {.by_collectives = {plan_all_to_all_gemm_row_groups},
-              .by_slices = {plan_all_to_all_gemm_row_slices},
+        return {.by_collectives = {plan_gather_heads}, .by_slices = {plan_gather_heads}};
+      return {.by_collectives = {plan_gather_groups},
+              .by_slices = {plan_gather_slices},
               .in_rounds = pushes_to_peers};
   }
   return {};
@@ -97,8 +97,8 @@ void check_together(const Problem& problem, const Schedule& schedule) {
   }
 }
 
-Plan plan_checked(const Problem& problem, const Schedule& schedule, int rank) {
-  PlanBuilder builder(problem, schedule, rank);
+Plan plan_checked(const Problem& problem, const Schedule& schedule, int rank, const RowRoutes& routes) {
+  PlanBuilder builder(problem, schedule, rank, routes);
   planner_for(problem, schedule.strategy, schedule.layout).plan(builder);
   return builder.finish();
 }
@@ -131,8 +131,10 @@ bool works_in_rounds(const Problem& problem, Strategy strategy) {
 
 std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {
   check_all(problem, schedule);
+  const RowRoutes routes(problem);
   std::vector<Plan> plans;
-  for (int rank = 0; rank < problem.ranks; ++rank) plans.push_back(plan_checked(problem, schedule, rank));
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    plans.push_back(plan_checked(problem, schedule, rank, routes));
   return plans;
 }
 
@@ -145,7 +147,7 @@ Plan make_plan(const Problem& problem, const Schedule& schedule, int rank) {
   check_all(problem, schedule);
   require(rank >= 0 && rank < problem.ranks, "rank", rank,
           fmt::format("must be between 0 and {}", problem.ranks - 1));
-  return plan_checked(problem, schedule, rank);
+  return plan_checked(problem, schedule, rank, RowRoutes(problem));
 }
 
 }  // namespace flashoverlap

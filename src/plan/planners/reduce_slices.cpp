@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "plan/planners/operations.hpp"
 #include "plan/strategies.hpp"
@@ -7,6 +8,37 @@ namespace flashoverlap {
 
 namespace {
 
+/// rounds[round][rank]: the rows of C that the rank owns.
+using Rounds = std::vector<std::vector<Range>>;
+
+/// AllReduce divides the row blocks into rounds, and each round among the ranks.
+Rounds shared_rounds(const PlanBuilder& builder) {
+  const Schedule& schedule = builder.schedule();
+  const std::int64_t rows = builder.gemm().rows;
+  const std::int64_t count =
+      std::min<std::int64_t>(schedule.rounds, most_shared_rounds(schedule, rows, builder.ranks()));
+  const std::vector<Range> ranges = share_out(rows, entry_rows(schedule), count * builder.ranks());
+  Rounds rounds;
+  for (auto first = ranges.begin(); first != ranges.end(); first += builder.ranks())
+    rounds.emplace_back(first, first + builder.ranks());
+  return rounds;
+}
+
+/// ReduceScatter divides every rank's rows into rounds.
+Rounds scattered_rounds(const PlanBuilder& builder) {
+  const auto owned_rows = static_cast<std::int32_t>(builder.gemm().rows / builder.ranks());
+  Rounds rounds;
+  for (const Range rows : share_out(owned_rows, entry_rows(builder.schedule()), builder.schedule().rounds)) {
+    // There may be more rounds than row blocks. An empty round would put the own slices before and after it
+    // next to each other.
+    if (rows.count == 0) continue;
+    std::vector<Range>& owners = rounds.emplace_back();
+    for (std::int32_t owner = 0; owner < builder.ranks(); ++owner)
+      owners.push_back({owner * owned_rows + rows.first, rows.count});
+  }
+  return rounds;
+}
+
 /// Counters and buffer rows that peers use. Every rank computes the same.
 ///
 /// A counter that only one rank's messages raise needs no multiprocessor, so with `copy` there is one counter
@@ -14,15 +46,14 @@ namespace {
 /// for each group.
 class SliceLayout {
  public:
-  SliceLayout(const PlanBuilder& builder, const std::vector<std::vector<Range>>& slices)
-      : arrivals_(builder.schedule().strategy == Strategy::copy ? builder.ranks() - 1 : 1) {
+  SliceLayout(const PlanBuilder& builder, const Rounds& rounds)
+      : arrivals_(builder.schedule().strategy == Strategy::copy ? builder.ranks() - 1 : 1),
+        owned_rows_(static_cast<std::size_t>(builder.ranks()), 0),
+        counters_(owned_rows_.size(), builder.ranks()) {
     const Schedule& schedule = builder.schedule();
-    const auto ranks = static_cast<std::size_t>(builder.ranks());
-    owned_rows_.assign(ranks, 0);
-    counters_.assign(ranks, builder.ranks());  // after the credits
-    for (const auto& round : slices) {
+    for (const std::vector<Range>& round : rounds) {
       std::vector<Owned>& owned = rounds_.emplace_back();
-      for (std::size_t owner = 0; owner < ranks; ++owner) {
+      for (std::size_t owner = 0; owner < round.size(); ++owner) {
         const Range rows = round[owner];
         const Grouping grouping(schedule, entry_count(schedule, rows.count, builder.gemm().cols));
         owned.push_back(
@@ -42,10 +73,8 @@ class SliceLayout {
   };
 
   std::size_t rounds() const { return rounds_.size(); }
-  const Owned& owned(std::size_t round, std::int32_t owner) const {
-    return rounds_[round][static_cast<std::size_t>(owner)];
-  }
-  std::int32_t owned_rows(std::int32_t owner) const { return owned_rows_[static_cast<std::size_t>(owner)]; }
+  const Owned& owned(std::size_t round, std::int32_t owner) const { return at(rounds_[round], owner); }
+  std::int32_t owned_rows(std::int32_t owner) const { return at(owned_rows_, owner); }
   /// The number of arrival counters of a group.
   std::int32_t arrivals() const { return arrivals_; }
   /// The owner's counter for a group's partial results from `source`.
@@ -59,7 +88,7 @@ class SliceLayout {
   /// The owner's counter of finished rows that `source` has stored in its `out`; after the counters of
   /// arrivals.
   std::int32_t gathered_counter(std::int32_t owner, std::int32_t source) const {
-    return counters_[static_cast<std::size_t>(owner)] + source;
+    return at(counters_, owner) + source;
   }
   static std::int32_t place_among_peers(std::int32_t peer, std::int32_t owner) {
     return peer < owner ? peer : peer - 1;
@@ -76,20 +105,23 @@ class SliceLayout {
  private:
   std::int32_t arrivals_;
   std::vector<std::vector<Owned>> rounds_;  // [round][owner]
-  std::vector<std::int32_t> owned_rows_;
-  std::vector<std::int32_t> counters_;
+  std::vector<std::int32_t> owned_rows_;    // [owner]
+  std::vector<std::int32_t> counters_;      // [owner] the number of them; the credits come first
 };
 
-/// The plan of one rank.
+/// Tail-free sum over all ranks. In each round a rank computes the slices of the other ranks, one after the
+/// other, and with them its own slice of the round before, whose epilogue adds the partial results that have
+/// arrived. Its own slice of the last round comes last. For AllReduce, which gathers, the owner then sends
+/// its rows of the sum to all ranks.
 class ReduceSlices {
  public:
-  ReduceSlices(PlanBuilder& builder, const std::vector<std::vector<Range>>& slices, bool gather)
+  explicit ReduceSlices(PlanBuilder& builder)
       : builder_(builder),
-        layout_(builder, slices),
+        rank_(builder.rank()),
         strategy_(builder.schedule().strategy),
         pushes_(pushes_to_peers(strategy_)),
-        gather_(gather),
-        all_cols_{0, static_cast<std::int32_t>(builder.gemm().cols)} {}
+        gather_(builder.problem().operation == Operation::gemm_all_reduce),
+        layout_(builder, gather_ ? shared_rounds(builder) : scattered_rounds(builder)) {}
 
   void plan() {
     set_buffers();
@@ -118,11 +150,11 @@ class ReduceSlices {
   }
 
   void set_buffers() {
+    const Shape gemm = builder_.gemm();
     const std::int64_t peers = builder_.ranks() - 1;
-    const std::int32_t owned_rows = layout_.owned_rows(builder_.rank());
-    builder_.set_buffer(BufferRole::inbox, peers * owned_rows, all_cols_.count, pushes_ && peers > 0);
-    if (strategy_ != Strategy::store)
-      builder_.set_buffer(BufferRole::staging, builder_.gemm().rows, all_cols_.count);
+    const std::int32_t owned_rows = layout_.owned_rows(rank_);
+    builder_.set_buffer(BufferRole::inbox, peers * owned_rows, gemm.cols, pushes_ && peers > 0);
+    if (strategy_ != Strategy::store) builder_.set_buffer(BufferRole::staging, gemm.rows, gemm.cols);
     if (gather_ && pushes_ && peers > 0) builder_.plan().buffer(BufferRole::out).peer_written = true;
     builder_.plan().addends = {static_cast<std::int32_t>(peers), owned_rows};
   }
@@ -131,11 +163,11 @@ class ReduceSlices {
   void add_shared_counters() {
     const std::int32_t peers = builder_.ranks() - 1;
     for (std::size_t round = 0; round < layout_.rounds(); ++round) {
-      for (const Range group : layout_.owned(round, builder_.rank()).groups) {
+      for (const Range group : layout_.owned(round, rank_).groups) {
         std::int64_t target = strategy_ == Strategy::copy ? 1 : 0;
         if (strategy_ == Strategy::store) {
           target = std::int64_t{peers} * builder_.schedule().cluster_rows *
-                   entry_count(builder_.schedule(), group.count, all_cols_.count);
+                   entry_count(builder_.schedule(), group.count, builder_.gemm().cols);
         }
         for (std::int32_t arrival = 0; arrival < layout_.arrivals(); ++arrival)
           builder_.add_counter(CounterRole::arrival, next_arrival_group_, source_of(arrival), target);
@@ -153,27 +185,26 @@ class ReduceSlices {
 
   /// The rank whose partial results an arrival counter counts; `none`: all of them.
   std::int32_t source_of(std::int32_t arrival) const {
-    return strategy_ == Strategy::copy ? SliceLayout::peer_at(arrival, builder_.rank()) : none;
+    return strategy_ == Strategy::copy ? SliceLayout::peer_at(arrival, rank_) : none;
   }
 
   void exchange_credits() {
-    builder_.give_credits([&](std::int32_t peer) { return writes(peer, builder_.rank()); });
+    builder_.give_credits([&](std::int32_t peer) { return writes(peer, rank_); });
     if (strategy_ != Strategy::store) return;
     gates_.assign(static_cast<std::size_t>(builder_.ranks()), none);
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      const std::int32_t peer = builder_.neighbour(distance);
-      if (writes(builder_.rank(), peer)) gates_[static_cast<std::size_t>(peer)] = builder_.add_gate({peer});
+    for (const std::int32_t peer : builder_.targets()) {
+      if (writes(rank_, peer)) at(gates_, peer) = builder_.add_gate({peer});
     }
   }
 
   /// Row of this rank's partial result in the owner's inbox.
   std::int32_t inbox_row(std::int32_t owner, const Owned& slice, Range group) const {
-    return SliceLayout::place_among_peers(builder_.rank(), owner) * layout_.owned_rows(owner) +
-           slice.local_row + group.first;
+    return SliceLayout::place_among_peers(rank_, owner) * layout_.owned_rows(owner) + slice.local_row +
+           group.first;
   }
 
   Tile group_area(const Owned& slice, Range group) {
-    Tile area = builder_.area({slice.rows.first + group.first, group.count}, all_cols_);
+    Tile area = builder_.area({slice.rows.first + group.first, group.count});
     area.group = next_group_++;
     return area;
   }
@@ -182,7 +213,7 @@ class ReduceSlices {
   std::int32_t stage(Tile area) {
     const std::int32_t done = builder_.add_counter(CounterRole::tiles, area.group);
     area.buffer = BufferRole::staging;
-    area.raise = {builder_.rank(), done};
+    area.raise = {rank_, done};
     builder_.add_tiles({area});
     return done;
   }
@@ -192,17 +223,17 @@ class ReduceSlices {
     if (index >= slice.groups.size()) return;
     Tile area = group_area(slice, slice.groups[index]);
     const std::int32_t row = inbox_row(owner, slice, slice.groups[index]);
-    const Raise arrived{owner, layout_.arrival(owner, slice, index, builder_.rank())};
+    const Raise arrived{owner, layout_.arrival(owner, slice, index, rank_)};
     if (strategy_ == Strategy::store) {
       area.buffer = BufferRole::inbox;
       area.rank = owner;
       area.store_row = row;
-      area.store_wait = gates_[static_cast<std::size_t>(owner)];
+      area.store_wait = at(gates_, owner);
       area.raise = arrived;
       builder_.add_tiles({area});
       return;
     }
-    std::vector<Wait> waits = builder_.take_credit(owner);
+    std::vector<Wait> waits = builder_.take_credits({owner});
     waits.push_back({stage(area), true});
     builder_.add_message({.kind = MessageKind::copy,
                           .group = area.group,
@@ -228,9 +259,9 @@ class ReduceSlices {
   void exchange_partials(std::size_t round, std::size_t group, int distance) {
     const std::int32_t owner = builder_.neighbour(distance);
     const std::int32_t source = builder_.neighbour(-distance);
-    const std::int32_t partial = SliceLayout::place_among_peers(source, builder_.rank());
+    const std::int32_t partial = SliceLayout::place_among_peers(source, rank_);
     const Owned& sent = layout_.owned(round, owner);
-    const Owned& own = layout_.owned(round, builder_.rank());
+    const Owned& own = layout_.owned(round, rank_);
     Message message{.kind = MessageKind::exchange};
     if (group < sent.groups.size()) {
       const Tile area = group_area(sent, sent.groups[group]);
@@ -240,15 +271,15 @@ class ReduceSlices {
     }
     if (group < own.groups.size()) {
       const Range rows = own.groups[group];
-      const std::int32_t row = partial * layout_.owned_rows(builder_.rank()) + own.local_row + rows.first;
+      const std::int32_t row = partial * layout_.owned_rows(rank_) + own.local_row + rows.first;
       message.receives = {{source, {BufferRole::inbox, row, rows.count}}};
-      message.raises = {{builder_.rank(), layout_.arrival(builder_.rank(), own, group, source)}};
+      message.raises = {{rank_, layout_.arrival(rank_, own, group, source)}};
     }
-    if (!message.sends.empty() || !message.receives.empty()) builder_.add_message(std::move(message));
+    builder_.add_message(std::move(message));
   }
 
   void reduce_own(std::size_t round) {
-    const Owned& own = layout_.owned(round, builder_.rank());
+    const Owned& own = layout_.owned(round, rank_);
     const std::size_t groups = gather_ && !pushes_ ? layout_.most_groups(round) : own.groups.size();
     for (std::size_t group = 0; group < groups; ++group) {
       Message message{.kind = MessageKind::exchange};
@@ -271,7 +302,7 @@ class ReduceSlices {
     const std::int32_t first = layout_.first_arrival(own, index);
     if (layout_.arrivals() == 1) return first;
     const std::int32_t all = builder_.add_counter(CounterRole::arrival, group);
-    Message message{.kind = MessageKind::signal, .group = group, .raises = {{builder_.rank(), all}}};
+    Message message{.kind = MessageKind::signal, .group = group, .raises = {{rank_, all}}};
     for (std::int32_t arrival = first; arrival < first + layout_.arrivals(); ++arrival)
       message.waits.push_back({arrival, true});
     builder_.add_message(std::move(message));
@@ -285,55 +316,50 @@ class ReduceSlices {
       builder_.add_tiles({area});
       return;
     }
-    if (strategy_ == Strategy::store) area.rank = builder_.ranks() > 1 ? every_rank : builder_.rank();
-    area.raise = {builder_.rank(), message.waits.front().counter};
+    if (strategy_ == Strategy::store) area.rank = builder_.ranks() > 1 ? every_rank : rank_;
+    area.raise = {rank_, message.waits.front().counter};
     builder_.add_tiles({area});
     const Region region{BufferRole::out, area.row, area.rows};
     message.group = area.group;
     if (strategy_ == Strategy::store) {
       message.kind = MessageKind::signal;
-      for (int distance = 1; distance < builder_.ranks(); ++distance) {
-        const std::int32_t peer = builder_.neighbour(distance);
-        message.raises.push_back({peer, layout_.gathered_counter(peer, builder_.rank())});
-      }
+      for (const std::int32_t peer : builder_.targets())
+        message.raises.push_back({peer, layout_.gathered_counter(peer, rank_)});
       builder_.add_message(message);
       return;
     }
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      const std::int32_t peer = builder_.neighbour(distance);
+    for (const std::int32_t peer : builder_.targets()) {
       if (!pushes_) {
         message.sends.push_back({peer, region});
         continue;
       }
-      std::vector<Wait> waits = distance == 1 ? message.waits : std::vector<Wait>{};
-      for (const Wait& credit : builder_.take_credit(peer)) waits.push_back(credit);
+      // Only the first copy waits for the tiles.
       builder_.add_message({.kind = MessageKind::copy,
                             .group = area.group,
-                            .waits = std::move(waits),
+                            .waits = builder_.take_credits({peer}, std::exchange(message.waits, {})),
                             .source = region,
                             .destination = region,
                             .peer = peer,
-                            .raises = {{peer, layout_.gathered_counter(peer, builder_.rank())}}});
+                            .raises = {{peer, layout_.gathered_counter(peer, rank_)}}});
     }
   }
 
   void receive_reduced(std::size_t round, std::size_t group, Message message) {
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
-      const std::int32_t peer = builder_.neighbour(-distance);
+    for (const std::int32_t peer : builder_.sources()) {
       const Owned& theirs = layout_.owned(round, peer);
       if (group >= theirs.groups.size()) continue;
       const Range rows = theirs.groups[group];
       message.receives.push_back({peer, {BufferRole::out, theirs.rows.first + rows.first, rows.count}});
     }
-    if (!message.sends.empty() || !message.receives.empty()) builder_.add_message(std::move(message));
+    builder_.add_message(std::move(message));
   }
 
   PlanBuilder& builder_;
-  SliceLayout layout_;
+  std::int32_t rank_;
   Strategy strategy_;
   bool pushes_;  // to peers; otherwise by exchanges
   bool gather_;
-  Range all_cols_;
+  SliceLayout layout_;
   std::vector<std::int32_t> gates_;  // [peer], strategy store
   std::int32_t next_arrival_group_ = 0;
   std::int32_t next_group_ = 0;
@@ -341,13 +367,6 @@ class ReduceSlices {
 
 }  // namespace
 
-void plan_reduce_slices(PlanBuilder& builder, std::vector<std::vector<Range>> slices, bool gather) {
-  // There may be more rounds than row blocks. An empty round would put the own slices before and after it
-  // next to each other.
-  std::erase_if(slices, [](const std::vector<Range>& round) {
-    return std::ranges::all_of(round, [](const Range& rows) { return rows.count == 0; });
-  });
-  ReduceSlices(builder, slices, gather).plan();
-}
+void plan_reduce_slices(PlanBuilder& builder) { ReduceSlices(builder).plan(); }
 
 }  // namespace flashoverlap

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/at.hpp"
+
 namespace flashoverlap {
 
 std::vector<Tile> raster_order(const PlanBuilder& builder, std::int32_t col_period) {
@@ -33,7 +35,7 @@ Reorder tile_reorder(const Schedule& schedule, const Shape& shape, std::int32_t 
 
 std::int32_t& reorder_entry(Reorder& reorder, const Shape& shape, std::int64_t row_block, std::int64_t col) {
   const std::int64_t column_blocks = divide_up(shape.cols, reorder.block_cols);
-  return reorder.first_row[static_cast<std::size_t>(row_block * column_blocks + col / reorder.block_cols)];
+  return at(reorder.first_row, row_block * column_blocks + col / reorder.block_cols);
 }
 
 }  // namespace flashoverlap

@@ -10,6 +10,12 @@ namespace flashoverlap {
 /// multiple of `col_period` columns.
 std::vector<Tile> raster_order(const PlanBuilder& builder, std::int32_t col_period = 0);
 
+/// A group of tiles.
+inline std::span<const Tile> tiles_in(const std::vector<Tile>& tiles, Range entries) {
+  return std::span(tiles).subspan(static_cast<std::size_t>(entries.first),
+                                  static_cast<std::size_t>(entries.count));
+}
+
 /// Columns of a buffer that holds tiles one below the other.
 std::int32_t tile_pitch(const Schedule& schedule, std::int64_t cols);
 

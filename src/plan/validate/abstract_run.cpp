@@ -1,9 +1,9 @@
-#include "plan/validate/abstract_run.hpp"
-
 #include <map>
 
+#include "plan/at.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/validate/credits.hpp"
+#include "plan/validate/findings.hpp"
 #include "plan/validate/knowledge.hpp"
 #include "plan/validate/symbolic_memory.hpp"
 
@@ -30,7 +30,7 @@ class AbstractRun {
       rank.tiles.learn_begun(plan.rank);
       rank.tiles.learn_all_tiles(plan.rank);
       for (std::int32_t index = 0; index < std::ssize(plan.tiles); ++index) {
-        const Tile& tile = plan.tiles[static_cast<std::size_t>(index)];
+        const Tile& tile = at(plan.tiles, index);
         for_each_awaited(plan, tile, [&](std::int32_t counter) {
           counted(plan.rank, counter).waiting_tiles.push_back(index);
         });
@@ -111,14 +111,14 @@ class AbstractRun {
         tile_knowledge{};  // by start_wait, store_wait
   };
 
-  Rank& state(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  const Plan& plan_of(std::int32_t rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  Rank& state(std::int32_t rank) { return at(ranks_, rank); }
+  const Plan& plan_of(std::int32_t rank) const { return at(plans_, rank); }
   Counted& counted(std::int32_t rank, std::int32_t counter) { return counters_[numbers_.of(rank, counter)]; }
   bool tiles_done(std::int32_t rank) { return state(rank).next_tile == plan_of(rank).tiles.size(); }
   bool messages_done(std::int32_t rank) { return state(rank).next_message == plan_of(rank).messages.size(); }
 
   bool reached(std::int32_t rank, std::int32_t counter) {
-    return counted(rank, counter).value == plan_of(rank).counters[static_cast<std::size_t>(counter)].target;
+    return counted(rank, counter).value == at(plan_of(rank).counters, counter).target;
   }
 
   /// The first counter that a tile waits for and that has not been reached; `none`: it can run.
@@ -242,7 +242,7 @@ class AbstractRun {
   // messages after this one only, as the transfers of one message are concurrent.
   void begin_exchange(std::int32_t rank) {
     Rank& mine = state(rank);
-    const auto& transfers = matching_.transfers_of[static_cast<std::size_t>(rank)][mine.next_message];
+    const auto& transfers = at(matching_.transfers_of, rank)[mine.next_message];
     mine.open_transfers = transfers.size();
     mine.start = mine.stream;
     if (transfers.empty()) complete(rank);
@@ -268,8 +268,7 @@ class AbstractRun {
   }
 
   void begin_collective(std::int32_t rank) {
-    const auto call = static_cast<std::size_t>(
-        matching_.collective_of[static_cast<std::size_t>(rank)][state(rank).next_message]);
+    const auto call = static_cast<std::size_t>(at(matching_.collective_of, rank)[state(rank).next_message]);
     if (++collectives_begun_[call] < plans_.size()) return;
     std::vector<Knowledge> starts;
     for (const Rank& member : ranks_) starts.push_back(member.stream);
@@ -297,7 +296,7 @@ class AbstractRun {
 
   std::string progress_of(const Plan& plan, std::int32_t counter) {
     return fmt::format("{} is {} of {}", describe_counter(plan, counter), counted(plan.rank, counter).value,
-                       plan.counters[static_cast<std::size_t>(counter)].target);
+                       at(plan.counters, counter).target);
   }
 
   std::string obstacle(const Plan& plan, const Rank& rank) {

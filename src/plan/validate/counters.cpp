@@ -1,3 +1,4 @@
+#include "plan/at.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/knowledge.hpp"
@@ -27,7 +28,7 @@ void find_counter_violations(std::span<const Plan> plans, Findings& findings) {
   for (const Plan& plan : plans) {
     for (std::int32_t counter = 0; counter < std::ssize(plan.counters); ++counter) {
       const std::size_t id = numbers.of(plan.rank, counter);
-      const std::int32_t target = plan.counters[static_cast<std::size_t>(counter)].target;
+      const std::int32_t target = at(plan.counters, counter).target;
       const std::string which = fmt::format("rank {}'s {}", plan.rank, describe_counter(plan, counter));
       if (raised[id] != target) {
         findings.add(Violation::counter, "{} is raised {} times, its target is {}", which, raised[id],

@@ -4,6 +4,7 @@
 #include <span>
 #include <tuple>
 
+#include "plan/at.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/knowledge.hpp"
 
@@ -36,11 +37,11 @@ class Credits {
   template <typename ResetBy>
   void check_resets(std::span<const Knowledge> ends, const ResetBy& reset_by) const {
     for (const auto& [raiser, owner, counter] : early_) {
-      const Knowledge& end = ends[static_cast<std::size_t>(raiser)];
+      const Knowledge& end = at(ends, raiser);
       if (is_known({owner, reset_by(owner, counter)}, end, plans_, numbers_)) continue;
       findings_.add(Violation::credit,
                     "rank {} may raise rank {}'s {} in the next run before it is reset in this one", raiser,
-                    owner, describe_counter(plans_[static_cast<std::size_t>(owner)], counter));
+                    owner, describe_counter(at(plans_, owner), counter));
     }
   }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "flashoverlap/error.hpp"
-#include "plan/grouping.hpp"
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 
@@ -18,8 +18,11 @@ class CutList {
  public:
   void add(std::int32_t position) { added_.push_back(position); }
 
-  /// Settles if the list has become long, as tiles add the same columns many times.
-  void keep_short() {
+  /// Adds both ends of a range. Settles if the list has become long, as tiles add the same columns many
+  /// times.
+  void add_range(std::int32_t first, std::int32_t count) {
+    add(first);
+    add(first + count);
     if (added_.size() > 1024 && added_.size() > 2 * positions_.size()) settle();
   }
 
@@ -62,19 +65,13 @@ class Cuts {
   }
 
   void cut_rows(std::int32_t rank, BufferRole role, std::int32_t first, std::int32_t count) {
-    CutList& cuts = rows(rank, role);
-    cuts.add(first);
-    cuts.add(first + count);
-    cuts.keep_short();
+    rows(rank, role).add_range(first, count);
   }
   void cut_region(std::int32_t rank, const Region& region) {
     cut_rows(rank, region.buffer, region.row, region.rows);
   }
   void cut_columns(std::int64_t width, std::int32_t first, std::int32_t count) {
-    CutList& cuts = columns_[width];
-    cuts.add(first);
-    cuts.add(first + count);
-    cuts.keep_short();
+    columns_[width].add_range(first, count);
   }
 
   void settle() {
@@ -99,18 +96,13 @@ class Cuts {
   }
 
   const CutList& columns(std::int64_t width) const { return columns_.at(width); }
-  CutList& rows(std::int32_t rank, BufferRole role) {
-    return rows_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
-  }
+  CutList& rows(std::int32_t rank, BufferRole role) { return at(at(rows_, rank), role); }
 
   void cut_tile(const Plan& plan, const Tile& tile) {
-    for_each_stored_piece(plan, tile,
-                          [&](std::int32_t, std::int32_t rank, std::int32_t row, std::int32_t count) {
-                            for (const Plan& target : plans_) {
-                              if (rank != every_rank && rank != target.rank) continue;
-                              cut_rows(target.rank, tile.buffer, row, count);
-                              cut_columns(target.buffer(tile.buffer).cols, tile.store_col, tile.cols);
-                            }
+    for_each_stored_piece(plans_, plan, tile,
+                          [&](std::int32_t, const Plan& target, std::int32_t row, std::int32_t count) {
+                            cut_rows(target.rank, tile.buffer, row, count);
+                            cut_columns(target.buffer(tile.buffer).cols, tile.store_col, tile.cols);
                           });
     for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
       cut_rows(plan.rank, tile.a_buffer, tile.a_row + block * plan.a_blocks.row_stride, tile.rows);
@@ -137,22 +129,16 @@ class Cuts {
   }
 
   void cut_output(const Plan& plan) {
-    const Output& output = plan.output;
-    const Reorder& reorder = output.reorder;
-    const std::int64_t width = plan.buffer(BufferRole::out).cols;
+    for_each_block(plan.output, [&](std::int32_t row, Range rows, Range cols) {
+      cut_rows(plan.rank, BufferRole::out, row, rows.count);
+      cut_columns(plan.buffer(BufferRole::out).cols, 0, cols.count);
+    });
+    if (!plan.output.reorder.first_row.empty()) return;
     std::int32_t row = 0;
-    for (const RowOrigin& origin : output.origins) {
-      if (reorder.first_row.empty()) cut_rows(plan.rank, BufferRole::out, row, origin.rows);
+    for (const RowOrigin& origin : plan.output.origins) {
+      cut_rows(plan.rank, BufferRole::out, row, origin.rows);
       row += origin.rows;
     }
-    if (reorder.first_row.empty()) return;
-    const std::int64_t column_blocks = divide_up(output.cols, reorder.block_cols);
-    for (std::size_t block = 0; block < reorder.first_row.size(); ++block) {
-      const auto done = static_cast<std::int64_t>(block) / column_blocks * reorder.block_rows;
-      cut_rows(plan.rank, BufferRole::out, reorder.first_row[block],
-               static_cast<std::int32_t>(std::min<std::int64_t>(reorder.block_rows, output.rows - done)));
-    }
-    cut_columns(width, 0, static_cast<std::int32_t>(output.cols - (column_blocks - 1) * reorder.block_cols));
   }
 
  private:

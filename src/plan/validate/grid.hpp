@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/grouping.hpp"
 #include "plan/validate/knowledge.hpp"
 
 namespace flashoverlap {
@@ -66,15 +67,19 @@ using RankGrids = std::array<Grid, buffer_count>;  // by role
 /// too many cells for memory.
 std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links);
 
-/// Calls visit(first row in the tile, target rank, row of the buffer, rows) for each run of a tile's rows
-/// that is stored contiguously. The target rank may be `every_rank`.
+/// Calls visit(first row in the tile, plan of the rank that stores them, row of its buffer, rows) for each
+/// run of a tile's rows that is stored contiguously, on every rank that stores it.
 template <typename Visit>
-void for_each_stored_piece(const Plan& plan, const Tile& tile, Visit&& visit) {
+void for_each_stored_piece(std::span<const Plan> plans, const Plan& plan, const Tile& tile, Visit&& visit) {
+  const auto visit_targets = [&](std::int32_t first, const RowTarget& start, std::int32_t rows) {
+    for (const Plan& target : plans) {
+      if (start.rank == every_rank || start.rank == target.rank) visit(first, target, start.row, rows);
+    }
+  };
   if (tile.row_map == none) {
     const std::int32_t piece = tile.part_rows == none ? tile.rows : tile.part_rows;
-    for (std::int32_t first = 0; first < tile.rows; first += piece) {
-      visit(first, tile.rank, stored_at(plan, tile, first).row, std::min(piece, tile.rows - first));
-    }
+    for (std::int32_t first = 0; first < tile.rows; first += piece)
+      visit_targets(first, stored_at(plan, tile, first), std::min(piece, tile.rows - first));
     return;
   }
   std::int32_t first = 0;
@@ -82,8 +87,26 @@ void for_each_stored_piece(const Plan& plan, const Tile& tile, Visit&& visit) {
     const RowTarget start = stored_at(plan, tile, first);
     if (row < tile.rows && stored_at(plan, tile, row) == RowTarget{start.rank, start.row + row - first})
       continue;
-    visit(first, start.rank, start.row, row - first);
+    visit_targets(first, start, row - first);
     first = row;
+  }
+}
+
+/// Calls visit(row of `out`, rows, columns) for each block of a result, which is one block if it is natural.
+template <typename Visit>
+void for_each_block(const Output& output, Visit&& visit) {
+  const auto rows = static_cast<std::int32_t>(output.rows);
+  const auto cols = static_cast<std::int32_t>(output.cols);
+  const Reorder& reorder = output.reorder;
+  if (reorder.first_row.empty()) return visit(0, Range{0, rows}, Range{0, cols});
+  auto first_row = reorder.first_row.begin();
+  for (std::int64_t row = 0; row < rows; row += reorder.block_rows) {
+    const auto first = static_cast<std::int32_t>(row);
+    const Range block{first, std::min(reorder.block_rows, rows - first)};
+    for (std::int64_t col = 0; col < cols; col += reorder.block_cols) {
+      const auto left = static_cast<std::int32_t>(col);
+      visit(*first_row++, block, Range{left, std::min(reorder.block_cols, cols - left)});
+    }
   }
 }
 

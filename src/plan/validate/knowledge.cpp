@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/at.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
@@ -40,7 +41,7 @@ void Knowledge::learn_message(std::int32_t rank, bool concurrent, std::int32_t i
 bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Plan> plans,
               const CounterNumbers& numbers) {
   if (event.rank == none) return true;
-  const Plan& plan = plans[static_cast<std::size_t>(event.rank)];
+  const Plan& plan = at(plans, event.rank);
   const auto index = static_cast<std::size_t>(event.index);
   if (!event.is_tile)
     return knowledge.message_done(event.rank, runs_concurrently(plan, plan.messages[index]), event.index);
@@ -51,9 +52,9 @@ bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Pl
 
 std::string describe(const Event& event, std::span<const Plan> plans) {
   if (event.rank == none) return "an earlier run";
-  const Plan& plan = plans[static_cast<std::size_t>(event.rank)];
+  const Plan& plan = at(plans, event.rank);
   if (event.is_tile) return fmt::format("rank {}'s tile {}", event.rank, event.index);
-  const Message& message = plan.messages[static_cast<std::size_t>(event.index)];
+  const Message& message = at(plan.messages, event.index);
   return fmt::format("rank {}'s message {} ({})", event.rank, event.index, name(message.kind));
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 
@@ -20,7 +21,7 @@ class CounterNumbers {
  public:
   explicit CounterNumbers(std::span<const Plan> plans);
   std::size_t of(std::int32_t rank, std::int32_t counter) const {
-    return first_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(counter);
+    return at(first_, rank) + static_cast<std::size_t>(counter);
   }
   std::size_t count() const { return first_.back(); }
 

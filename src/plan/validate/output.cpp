@@ -7,34 +7,6 @@ namespace flashoverlap {
 
 namespace {
 
-/// The rows that the result must have in natural order.
-std::vector<RowOrigin> natural_origins(const Problem& problem, std::int32_t rank) {
-  const auto rows = static_cast<std::int32_t>(gemm_shape(problem, rank).rows);
-  switch (problem.operation) {
-    case Operation::gemm_all_reduce: return {{none, 0, rows, 0}};
-    case Operation::gemm_reduce_scatter: {
-      const std::int32_t owned = rows / problem.ranks;
-      return {{none, rank * owned, owned, 0}};
-    }
-    case Operation::all_gather_gemm:
-    case Operation::all_to_all_gemm: return {{rank, 0, rows, 0}};
-    case Operation::gemm_all_to_all: break;
-  }
-  std::vector<RowOrigin> origins;
-  const RowRoutes routes(problem);
-  const auto width = static_cast<std::int32_t>(problem.n / problem.ranks);
-  for (std::int32_t source = 0; source < problem.ranks; ++source) {
-    if (problem.exchange == Exchange::heads) {
-      origins.push_back({source, 0, static_cast<std::int32_t>(problem.m), rank * width});
-    } else {
-      for (const RowRoutes::Run& run : routes.runs(source)) {
-        if (run.target == rank) origins.push_back({source, run.first, run.rows, 0});
-      }
-    }
-  }
-  return origins;
-}
-
 /// Joins adjacent runs and drops empty ones, so that the same rows compare equal.
 std::vector<RowOrigin> joined(const std::vector<RowOrigin>& origins) {
   std::vector<RowOrigin> runs;
@@ -71,8 +43,9 @@ void find_origin_violations(std::span<const Plan> plans, Findings& findings) {
     check_shared_out(plans, findings);
     return;
   }
+  const RowRoutes routes(first.problem);
   for (const Plan& plan : plans) {
-    if (joined(plan.output.origins) != joined(natural_origins(plan.problem, plan.rank))) {
+    if (joined(plan.output.origins) != joined(natural_origins(plan.problem, routes, plan.rank))) {
       findings.add(Violation::wrong_value,
                    "rank {}: the plan's output rows are not the ones that {} delivers", plan.rank,
                    name(plan.problem.operation));

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "flashoverlap/error.hpp"
+#include "plan/at.hpp"
 #include "plan/grouping.hpp"
 #include "plan/matching.hpp"
 #include "plan/validate/findings.hpp"
@@ -43,7 +44,7 @@ class StructureCheck {
   }
 
   bool is_rank(std::int32_t rank) const { return rank >= 0 && rank < std::ssize(plans_); }
-  const Plan& plan_of(std::int32_t rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  const Plan& plan_of(std::int32_t rank) const { return at(plans_, rank); }
   static bool is_counter(const Plan& plan, std::int32_t counter) {
     return counter >= 0 && counter < std::ssize(plan.counters);
   }
@@ -126,9 +127,7 @@ class StructureCheck {
       return fail(fmt::format("it waits for {} counters from counter {} on, which do not all exist", starts,
                               tile.start_wait));
     }
-    const auto target = [&](std::int32_t part) {
-      return plan_.counters[static_cast<std::size_t>(tile.start_wait + part)].target;
-    };
+    const auto target = [&](std::int32_t part) { return at(plan_.counters, tile.start_wait + part).target; };
     for (std::int32_t part = 1; part < starts; ++part) {
       if (target(part) != target(0)) return fail("the counters that it starts with have different targets");
     }
@@ -166,16 +165,13 @@ class StructureCheck {
     }
     if (tile.store_row < 0) return fail("it is stored outside the buffer");
     for_each_stored_piece(
-        plan_, tile, [&](std::int32_t, std::int32_t rank, std::int32_t row, std::int32_t rows) {
-          for (const Plan& target : plans_) {
-            if (rank != every_rank && rank != target.rank) continue;
-            const Buffer& buffer = target.buffer(tile.buffer);
-            if (!within(row, rows, buffer.rows) || !within(tile.store_col, tile.cols, buffer.cols)) {
-              fail(fmt::format("it is stored outside rank {}'s {}", target.rank, name(tile.buffer)));
-            } else if (target.rank != plan_.rank && !buffer.peer_written) {
-              fail(fmt::format("it is stored to rank {}'s {}, which is not peer memory", target.rank,
-                               name(tile.buffer)));
-            }
+        plans_, plan_, tile, [&](std::int32_t, const Plan& target, std::int32_t row, std::int32_t rows) {
+          const Buffer& buffer = target.buffer(tile.buffer);
+          if (!within(row, rows, buffer.rows) || !within(tile.store_col, tile.cols, buffer.cols)) {
+            fail(fmt::format("it is stored outside rank {}'s {}", target.rank, name(tile.buffer)));
+          } else if (target.rank != plan_.rank && !buffer.peer_written) {
+            fail(fmt::format("it is stored to rank {}'s {}, which is not peer memory", target.rank,
+                             name(tile.buffer)));
           }
         });
   }
@@ -282,7 +278,7 @@ class StructureCheck {
       const std::int64_t done = block / column_blocks * reorder.block_rows;
       const std::int64_t height = std::min<std::int64_t>(reorder.block_rows, output.rows - done);
       const Buffer& out = plan_.buffer(BufferRole::out);
-      if (!within(reorder.first_row[static_cast<std::size_t>(block)], height, out.rows) ||
+      if (!within(at(reorder.first_row, block), height, out.rows) ||
           out.cols < std::min<std::int64_t>(reorder.block_cols, output.cols)) {
         return report("output: entry {} of the reorder lies outside the buffer", block);
       }

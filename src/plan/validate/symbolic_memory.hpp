@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/at.hpp"
 #include "plan/matching.hpp"
 #include "plan/validate/credits.hpp"
 #include "plan/validate/findings.hpp"
@@ -52,53 +53,70 @@ class SymbolicMemory {
     std::int32_t earlier;
   };
 
-  Grid& grid(std::int32_t rank, BufferRole role) {
-    return grids_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
-  }
-  const Plan& plan_of(std::int32_t rank) const { return plans_[static_cast<std::size_t>(rank)]; }
+  /// Some columns of some rows of a buffer.
+  struct Area {
+    std::int32_t rank;
+    BufferRole buffer;
+    Range rows;
+    Range cols;
+  };
+
+  /// Who reads or writes, and what is known then.
+  struct Access {
+    Event event;
+    const Knowledge& knowledge;
+  };
+
+  /// An operand of a tile: from `row` of `buffer` on, `part` of the GEMM's operand, which `runs` describe.
+  struct TileOperand {
+    Content content;
+    BufferRole buffer;
+    std::int32_t row;
+    Range part;
+    const std::vector<OperandRun>& runs;
+  };
+
+  Grid& grid(std::int32_t rank, BufferRole role) { return at(at(grids_, rank), role); }
+  const Plan& plan_of(std::int32_t rank) const { return at(plans_, rank); }
   const Message& message(std::int32_t rank, std::int32_t index) const {
-    return plan_of(rank).messages[static_cast<std::size_t>(index)];
+    return at(plan_of(rank).messages, index);
   }
+  /// A region of a rank; all of its columns, or those that a copy or store moves.
+  Area area(std::int32_t rank, const Region& region) const;
+  Area area(std::int32_t rank, const Region& region, const Message& moving) const;
+
+  static std::string described(const Area& area);
 
   std::vector<RowLink> all_links() const;
   void fill_operands();
   void find_operand_runs();
 
-  void check_operand(std::int32_t rank, std::int32_t index, const Tile& tile,
-                     std::span<const Knowledge> knowledge, BufferRole buffer, Content content,
-                     std::int32_t block, std::int32_t row);
-  std::uint64_t add_partials(std::int32_t rank, std::int32_t index, const Tile& tile,
-                             const Knowledge& knowledge);
-  void store_tile(std::int32_t rank, std::int32_t index, const Tile& tile, std::uint64_t ranks,
-                  const Knowledge& knowledge);
+  void check_operand(const Event& tile, const TileOperand& operand, std::span<const Knowledge> knowledge);
+  /// Reads the partial results that a tile adds. Returns a bit for each rank whose result it then has.
+  std::uint64_t add_partials(const Tile& tile, const Access& access);
 
-  /// Visits the cells of all columns, or of those that `moving` moves.
+  /// Calls visit(cell, the area that is this cell).
   template <typename Visit>
-  void for_each_cell(std::int32_t rank, const Region& region, const Message* moving, Visit&& visit);
+  void for_each_cell(const Area& area, Visit&& visit);
 
-  void read(Cell& cell, const Event& reader, const Knowledge& knowledge, std::int32_t rank, BufferRole buffer,
-            std::int32_t row, bool remember = true);
-  void write(Cell& cell, const Value& value, const Event& writer, const Knowledge& knowledge,
-             std::int32_t rank, BufferRole buffer, std::int32_t row);
-  /// `moving`: as above.
-  void move(const Region& from, std::int32_t from_rank, const Event& reader,
-            const Knowledge& reader_knowledge, const Region& to, std::int32_t to_rank, const Event& writer,
-            const Knowledge& writer_knowledge, const Message* moving = nullptr);
+  void read(Cell& cell, const Area& place, const Access& access, bool remember = true);
+  void write(Cell& cell, const Area& place, const Access& access, const Value& value);
+  void move(const Area& from, const Access& reader, const Area& to, const Access& writer);
   /// The sum of several cells; garbage if one of them is.
-  Value sum(std::span<Cell* const> cells, std::int32_t rank, std::int32_t index);
-  void check_output(std::int32_t rank, std::int64_t out_row, std::int32_t rows, std::int32_t col,
-                    std::int32_t cols, std::int32_t buffer_row);
+  Value sum(std::span<Cell* const> cells, const Event& collective);
+  /// Compares a block of the result, from `row` of `out` on. `run_rows`: the first row of each origin.
+  void check_block(const Plan& plan, std::span<const std::int32_t> run_rows, std::int32_t row, Range rows,
+                   Range cols);
 
   std::span<const Plan> plans_;
   const Matching& matching_;
   const CounterNumbers& numbers_;
   const Credits& credits_;
   Findings& findings_;
-  std::vector<std::array<Grid, buffer_count>> grids_;  // [rank][role]
+  std::vector<RankGrids> grids_;  // [rank][role]
   std::vector<Read> reads_;
   std::vector<std::vector<std::vector<OperandRun>>> a_runs_;  // [rank][block]
   std::vector<std::vector<OperandRun>> b_runs_;               // [rank]
-  std::vector<std::int64_t> first_rows_of_runs_;              // of the output being checked
 };
 
 }  // namespace flashoverlap

@@ -1,8 +1,6 @@
 #include "flashoverlap/validate.hpp"
 
 #include "flashoverlap/error.hpp"
-#include "plan/matching.hpp"
-#include "plan/validate/abstract_run.hpp"
 #include "plan/validate/findings.hpp"
 
 namespace flashoverlap {
