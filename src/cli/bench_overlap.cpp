@@ -12,8 +12,8 @@
 namespace flashoverlap::cli {
 namespace {
 
-struct Arguments {
-  explicit Arguments(Operation of) : operation(of) {
+struct BenchArguments {
+  explicit BenchArguments(Operation of) : operation(of) {
     bench.strategies = {Strategy::signal};
     bench.layouts = {Layout::natural};
   }
@@ -27,7 +27,7 @@ struct Arguments {
   OverlapBench bench;
 };
 
-std::vector<Problem> problems(const Arguments& arguments) {
+std::vector<Problem> problems(const BenchArguments& arguments) {
   struct Layer {
     int n;
     int k;
@@ -59,7 +59,7 @@ std::vector<Problem> problems(const Arguments& arguments) {
   return wanted;
 }
 
-void check_supported(const Arguments& arguments) {
+void check_supported(const BenchArguments& arguments) {
   const auto& [strategies, layouts] = std::tie(arguments.bench.strategies, arguments.bench.layouts);
   const bool supported = std::ranges::any_of(strategies, [&](Strategy strategy) {
     return std::ranges::any_of(
@@ -73,7 +73,7 @@ void check_files(const OverlapBench& bench, const std::string& plan = "") {
                 {{"--json", bench.json}, {"--timeline", bench.timeline}, {"--save", bench.save}});
 }
 
-int run(Arguments arguments) {
+int run(BenchArguments arguments) {
   OverlapBench& bench = arguments.bench;
   require(bench.gpus > 0, "--gpus", "(missing)", "must be given");
   require((arguments.n > 0) == (arguments.k > 0), arguments.n > 0 ? "--k" : "--n", "(missing)",
@@ -107,7 +107,7 @@ void add_measuring(CLI::App& parser, OverlapBench& bench) {
 }  // namespace
 
 Command bench_overlap_command(CLI::App& bench, Operation operation) {
-  auto arguments = std::make_shared<Arguments>(operation);
+  auto arguments = std::make_shared<BenchArguments>(operation);
   CLI::App* parser = bench.add_subcommand(std::string(name(operation)),
                                           "Overlapped against cuBLASLt and NCCL one after the other");
   add_integers(*parser, "--m", arguments->m, "Rows of A and C; by default 1024 to 16384", 1, 1 << 20);

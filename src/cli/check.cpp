@@ -21,8 +21,9 @@
 namespace flashoverlap::cli {
 namespace {
 
-struct Arguments {
-  explicit Arguments(CLI::App& parser) : command(parser), what(parser, /*reads_plans=*/true), gpus(parser) {
+struct CheckArguments {
+  explicit CheckArguments(CLI::App& parser)
+      : command(parser), what(parser, /*reads_plans=*/true), gpus(parser) {
     add_integer(parser, "--runs", runs, "Runs on fresh random operands", 1, 1'000'000)->default_str("1");
     add_integer(parser, "--delays", delays, "Longest random delay before each tile and message", 0, 1'000'000)
         ->type_name("MICROSECONDS")
@@ -57,7 +58,7 @@ struct Verdict {
   }
 };
 
-Verdict judge(const std::vector<Plan>& plans, const Arguments& arguments, Progress& progress) {
+Verdict judge(const std::vector<Plan>& plans, const CheckArguments& arguments, Progress& progress) {
   progress.step("proving");
   Verdict verdict{find_violations(plans), {}, error_limit(plans.front().problem.data_type)};
   if (!verdict.findings.empty()) return verdict;
@@ -108,7 +109,7 @@ void print_as_json(const std::vector<Plan>& plans, const Machine& machine, const
   print_json(json);
 }
 
-int run(const Arguments& arguments) {
+int run(const CheckArguments& arguments) {
   if (arguments.gpus.wanted()) {
     GpuCheck check = arguments.gpus.check(arguments.what, arguments.seed);
     check.runs = arguments.runs;
@@ -142,7 +143,7 @@ Command check_command(CLI::App& app) {
       "  flashoverlap check --plan plans.json --runs 10 --delays 200\n"
       "  flashoverlap check --gpus 8 --runs 100 --delays 200 --graph\n"
       "Exit status: 0 if every run is within its limit, 1 if not, 2 for wrong input.");
-  const auto arguments = std::make_shared<Arguments>(*parser);
+  const auto arguments = std::make_shared<CheckArguments>(*parser);
   return {parser, [arguments] { return run(*arguments); }};
 }
 

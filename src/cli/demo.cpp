@@ -26,8 +26,8 @@
 namespace flashoverlap::cli {
 namespace {
 
-struct Arguments {
-  explicit Arguments(CLI::App& parser) {
+struct DemoArguments {
+  explicit DemoArguments(CLI::App& parser) {
     add_path(parser, "--output", output, "Folder for the timelines")->type_name("DIR")->default_str(output);
     add_integer(parser, "--seed", seed, "Seed of operands and of the rows' destinations", std::int64_t{0})
         ->default_str("0");
@@ -70,7 +70,7 @@ std::vector<Plan> fastest_plans(const DemoCase& demo_case, const Problem& proble
   return fastest;
 }
 
-Result demonstrate(const DemoCase& demo_case, const Arguments& arguments) {
+Result demonstrate(const DemoCase& demo_case, const DemoArguments& arguments) {
   Result result{.demo_case = demo_case};
   const auto plans = make_plans(demo_case.small_problem(arguments.seed), demo_case.small_schedule());
   result.groups = group_count(plans.front());
@@ -103,7 +103,7 @@ bool within(const std::vector<Result>& results, double limit) {
   return std::ranges::all_of(results, [limit](const Result& result) { return result.error < limit; });
 }
 
-void print_text(const std::vector<Result>& results, const Arguments& arguments, double limit) {
+void print_text(const std::vector<Result>& results, const DemoArguments& arguments, double limit) {
   std::vector<std::string> headers{"operation", "form", "strategy", "layout", "error", "groups"};
   for (const std::string& preset_name : preset_names()) headers.push_back(preset_name);
   Table table(headers);
@@ -150,7 +150,7 @@ void print_as_json(const std::vector<Result>& results, double limit) {
   print_json(json);
 }
 
-int run(const Arguments& arguments) {
+int run(const DemoArguments& arguments) {
   make_folder("--output", arguments.output);
   const auto cases = demo_cases();
   std::vector<Result> results;
@@ -180,7 +180,7 @@ Command demo_command(CLI::App& app) {
       "  flashoverlap demo\n"
       "  flashoverlap demo --output timelines --seed 7 --json\n"
       "Exit status: 0 if every result is within its limit, 1 if not.");
-  const auto arguments = std::make_shared<Arguments>(*parser);
+  const auto arguments = std::make_shared<DemoArguments>(*parser);
   return {parser, [arguments] { return run(*arguments); }};
 }
 

@@ -2,7 +2,6 @@
 #include "cuda/random_fill.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 __device__ std::uint64_t mixed(std::uint64_t value) {

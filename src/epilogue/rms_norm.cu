@@ -3,7 +3,6 @@
 #include "epilogue/row_chunks.cuh"
 
 namespace flashoverlap {
-
 namespace {
 
 struct Operands {

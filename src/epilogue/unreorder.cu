@@ -2,7 +2,6 @@
 #include "epilogue/row_chunks.cuh"
 
 namespace flashoverlap {
-
 namespace {
 
 /// One block for each row.

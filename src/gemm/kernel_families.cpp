@@ -4,7 +4,6 @@
 #include "flashoverlap/kernels.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr std::array sm90_tiles{

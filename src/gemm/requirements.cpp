@@ -7,7 +7,6 @@
 #include "flashoverlap/error.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Elements of 16 bytes, which the TMA and 16-byte loads move at a time.

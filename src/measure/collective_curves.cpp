@@ -111,7 +111,7 @@ CollectiveCosts CollectiveCurves::measure(int thread_blocks) {
       constexpr double meeting_us = 500;  // until all ranks have begun
       constexpr double worst_slowdown = 5;
       const auto keep_busy = [&] { gemm->keep_busy(meeting_us + worst_slowdown * alone_us); };
-      add(costs.beside_gemm, bytes, std::max(alone_us, least_us(bytes, keep_busy)));
+      add(costs.during_gemm, bytes, std::max(alone_us, least_us(bytes, keep_busy)));
       gemm->wait();
     }
   }

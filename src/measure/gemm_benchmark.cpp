@@ -17,7 +17,6 @@
 #include "measure/interleave.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 using Element = std::uint16_t;  // bits of a 16-bit element

@@ -4,7 +4,6 @@
 #include "measure/gpu_compare_kernels.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr int threads = 256;

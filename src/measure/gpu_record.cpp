@@ -14,7 +14,6 @@
 #include "measure/current_gpu.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Driver, clock, temperature and power as nvidia-smi shows them; empty where there is none.

@@ -11,7 +11,6 @@
 #include "model/pictures.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

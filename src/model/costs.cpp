@@ -5,7 +5,6 @@
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 double bytes_between_ranks(const Plan& plan, const std::vector<Part>& parts) {

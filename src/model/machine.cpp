@@ -7,7 +7,6 @@
 #include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Bytes that each rank must move for one byte of the matrix.

@@ -8,7 +8,6 @@
 #include "plan/json/json_reader.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr std::size_t most_points = 4096;

@@ -15,7 +15,6 @@
 #include "plan/readable.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 using Step = SimulationStep;

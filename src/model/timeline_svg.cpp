@@ -10,7 +10,6 @@
 #include "model/pictures.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr double picture_width = 1200;

@@ -8,7 +8,6 @@
 #include "plan/at.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 std::int64_t elements(const Plan& plan, const Region& region) {

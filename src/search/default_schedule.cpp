@@ -6,7 +6,6 @@
 #include "search/sliced_schedules.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Stands for the kernels of GPUs that there are none for: their schedules can be predicted all the same.

@@ -10,7 +10,6 @@
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 MessageKind collective_after_gemm(Operation operation) {

@@ -5,7 +5,6 @@
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 std::int64_t entries(const KernelTile& tile, const Shape& gemm) {

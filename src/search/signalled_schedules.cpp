@@ -30,7 +30,7 @@ GroupingCosts measured_costs(const Problem& problem, const Schedule& schedule, d
   costs.communication_us = [=, waves = costs.waves, &collective](int first, int count) {
     const std::int64_t begin = std::min(entries, entries_in(schedule, first));
     const std::int64_t end = std::min(entries, entries_in(schedule, first + count));
-    const Curve& curve = first + count == waves ? collective.alone : collective.beside_gemm;
+    const Curve& curve = first + count == waves ? collective.alone : collective.during_gemm;
     return signal_us + curve.microseconds(static_cast<double>(end - begin) * entry_bytes);
   };
   return costs;

@@ -13,7 +13,7 @@ namespace flashoverlap {
 /// A collective's time against the bytes of the whole matrix.
 struct CollectiveCosts {
   Curve alone;  ///< with the GPU to itself
-  Curve beside_gemm;
+  Curve during_gemm;
 
   /// By the thread blocks that it is limited to.
   using ByThreadBlocks = std::function<const CollectiveCosts&(int thread_blocks)>;

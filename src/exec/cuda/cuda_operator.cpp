@@ -24,7 +24,6 @@
 #include "plan/message_needs.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -9,7 +9,6 @@
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Tiles that wait for what messages bring occupy their multiprocessors meanwhile, so the messages must find

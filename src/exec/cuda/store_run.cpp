@@ -9,7 +9,6 @@
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr int default_blocks = 8;

@@ -7,7 +7,6 @@
 #include "data_type/gpu_types.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 void check_cublas(cublasStatus_t status, std::string_view call) {

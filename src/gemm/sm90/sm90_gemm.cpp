@@ -11,7 +11,6 @@
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 using sm90::Destination;

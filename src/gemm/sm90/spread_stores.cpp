@@ -6,7 +6,6 @@
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr std::int64_t least_steps = 3;  // what is stored at once holds up the loads

@@ -4,7 +4,6 @@
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Every rank receives a slice of an operand from each rank: rows of A, or of B, which are columns of C. Both

@@ -8,7 +8,6 @@
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr std::int64_t max_entries = std::int64_t{1} << 22;

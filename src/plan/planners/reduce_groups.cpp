@@ -3,7 +3,6 @@
 #include "plan/planners/tile_order.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// What the collective of gemm_all_reduce or gemm_reduce_scatter does. AllReduce works in place, and its rows

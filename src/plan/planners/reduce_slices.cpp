@@ -5,7 +5,6 @@
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// rounds[round][rank]: the rows of C that the rank owns.

@@ -4,7 +4,6 @@
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Each rank sends one rectangle of C to each other rank: a column block, or a run of rows that are sorted by

@@ -7,7 +7,6 @@
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// The first rows of one pool of rows for each target, in rank order from `first` on. `counts`: their rows.

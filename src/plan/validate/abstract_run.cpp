@@ -8,7 +8,6 @@
 #include "plan/validate/symbolic_memory.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 class AbstractRun {

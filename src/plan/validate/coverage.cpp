@@ -4,7 +4,6 @@
 #include "plan/validate/findings.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Two tiles of a plan that overlap; null if there are none. Sweeps over the rows with the tiles at the

@@ -8,7 +8,6 @@
 #include "plan/at.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 constexpr std::size_t max_cells = 200'000'000;

@@ -4,7 +4,6 @@
 #include "plan/validate/findings.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Joins adjacent runs and drops empty ones, so that the same rows compare equal.

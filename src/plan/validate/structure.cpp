@@ -9,7 +9,6 @@
 #include "plan/validate/grid.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Checks one plan's indices, regions and shapes against its buffers and those of its peers.

@@ -5,7 +5,6 @@
 #include "plan/row_routes.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 using Content = Grid::Content;

@@ -2,7 +2,6 @@
 #include "gemm/sm90/observer.hpp"
 
 namespace flashoverlap::testing {
-
 namespace {
 
 constexpr int elements_per_load = 8;
