@@ -7,7 +7,7 @@
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "plan/grouping.hpp"
-#include "plan/planners/operations.hpp"
+#include "plan/planners/planners.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {

@@ -1,4 +1,4 @@
-#include "plan/planners/operations.hpp"
+#include "plan/planners/planners.hpp"
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "flashoverlap/error.hpp"
-#include "plan/planners/operations.hpp"
+#include "plan/planners/planners.hpp"
 #include "plan/readable.hpp"
 #include "plan/strategies.hpp"
 

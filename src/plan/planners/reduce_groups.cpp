@@ -1,5 +1,5 @@
 #include "flashoverlap/error.hpp"
-#include "plan/planners/operations.hpp"
+#include "plan/planners/planners.hpp"
 #include "plan/planners/tile_order.hpp"
 
 namespace flashoverlap {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/planners/operations.hpp"
+#include "plan/planners/planners.hpp"
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "plan/planners/operations.hpp"
+#include "plan/planners/planners.hpp"
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {

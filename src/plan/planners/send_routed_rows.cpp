@@ -2,7 +2,7 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/planners/operations.hpp"
+#include "plan/planners/planners.hpp"
 #include "plan/planners/tile_order.hpp"
 #include "plan/strategies.hpp"
 
