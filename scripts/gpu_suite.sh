@@ -25,18 +25,20 @@ check() {
   run "$@" $command check --gpus "$gpus" --runs "$runs" --delays 200 --graph
 }
 
-# Eight ranks on fewer GPUs, where NCCL lets ranks share one
+# More ranks than GPUs, where NCCL lets ranks share one: 8 of one host, and 16 of two
 check_shared() {
   [ "$gpus" -lt 8 ] || return 0
-  shared="$ranks 8 --gpus $gpus $command check --gpus 8"
-  if ! answer=$($shared gemm_all_reduce --strategy sequential --m 128 --n 64 --k 64 --runs 1 2>&1); then
+  shared="check --m 528 --n 784 --k 264 --graph --wait-limit 120"
+  if ! answer=$($ranks 8 --gpus "$gpus" $command check --gpus 8 gemm_all_reduce --strategy sequential --m 128 --n 64 \
+      --k 64 --runs 1 2>&1); then
     case "$answer" in
       *"Duplicate GPU"*) echo "8 ranks on $gpus GPUs: skipped, as this NCCL gives each rank a GPU (2.30 does not)" ;;
       *) echo "$answer" >&2; exit 1 ;;
     esac
     return 0
   fi
-  run $shared --m 520 --n 776 --k 264 --runs "$runs" --delays 200 --graph --wait-limit 120
+  run $ranks 8 --gpus "$gpus" $command $shared --gpus 8 --runs "$runs" --delays 200
+  run $ranks 16 --gpus "$gpus" --hosts 2 $command $shared --gpus 16 --runs 3 --delays 200
 }
 
 # FABRIC STRATEGIES M LAUNCHER...: each operation, with a picture of the last shape

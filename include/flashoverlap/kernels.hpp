@@ -22,7 +22,6 @@ struct KernelFamily {
   std::string_view name{};     ///< "sm90"
   int compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
   int step_depth = 0;          ///< columns of k that a tile multiplies at a time
-  int most_ranks = 0;          ///< whose memory one launch can store to
   std::span<const KernelTile> tiles{};
 };
 

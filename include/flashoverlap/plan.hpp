@@ -75,7 +75,8 @@ struct Tile {
   std::int32_t rows = 0;
   std::int32_t cols = 0;
 
-  /// The operands: `rows` rows of A from a_row on, `cols` rows of B from b_row on.
+  /// The operands: `rows` rows of A from a_row on, `cols` rows of B from b_row on. They are columns of the
+  /// buffer where the operand is `row_contiguous`.
   BufferRole a_buffer = BufferRole::a;  ///< `a` or `gathered`
   BufferRole b_buffer = BufferRole::b;  ///< `b` or `gathered`
   std::int32_t a_row = 0;

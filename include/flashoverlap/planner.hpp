@@ -8,12 +8,14 @@
 
 namespace flashoverlap {
 
-/// Whether there is a planner for the operation by this strategy in this layout. `tiled` needs strategy
-/// `signal` and an operation that communicates after the GEMM.
-bool supports(Operation operation, Strategy strategy, Layout layout);
+/// Whether there is a planner for the problem's operation and layouts by this strategy in this layout of the
+/// result. `tiled` needs strategy `signal` and an operation that communicates after the GEMM; an operand that
+/// is gathered along k (`gathers_along_k`) needs `sequential`, `copy` or `store`. Shapes are not looked at.
+bool supports(const Problem& problem, Strategy strategy, Layout layout);
 
 /// Whether `Schedule::rounds` may be more than 1: for gemm_reduce_scatter and gemm_all_reduce by `copy`,
-/// `store` or `p2p`, and for all_gather_gemm and all_to_all_gemm by rows, by `copy` or `store`.
+/// `store` or `p2p`, and for all_gather_gemm (but not along k) and all_to_all_gemm by rows, by `copy` or
+/// `store`.
 bool works_in_rounds(const Problem& problem, Strategy strategy);
 
 /// The plans of all ranks, in rank order. Throws `InvalidArgument` with the field, its value and the rule

@@ -9,16 +9,26 @@
 
 namespace flashoverlap {
 
-/// Every rank r computes C_r[m,n] = A_r[m,k] · B_r[n,k]ᵀ. All matrices are row-major.
+/// Every rank r computes C_r[m,n] = A_r[m,k] · B_r[n,k]ᵀ. C is row-major; A and B as their `OperandLayout`
+/// says.
 enum class Operation {
   gemm_all_reduce,      ///< out[m,n] = Σ_r C_r, on every rank
   gemm_reduce_scatter,  ///< out[m/ranks,n] = the rank's rows of Σ_r C_r
   gemm_all_to_all,      ///< parts of C_r are sent to other ranks, see `Exchange`
-  all_gather_gemm,      ///< A (or B) is sharded by rows and gathered before the GEMM, see `Operand`
+  all_gather_gemm,      ///< A (or B) is sharded and gathered before the GEMM, see `Operand`
   all_to_all_gemm,      ///< parts of A are sent to other ranks before the GEMM, see `Exchange`
 };
 
-/// The operand that `all_gather_gemm` gathers: A (sequence parallelism) or B (sharded weights).
+/// How an operand lies in memory: as a row-major matrix [rows,k], in which k is contiguous, or as [k,rows],
+/// in which the operand's rows are. A layer Y = X·Wᵀ with X[m,k] and W[n,k] needs all of them:
+///   forward: A = X and B = W, both `k_contiguous`;
+///   gradient of the input, dX = dY·W: A = dY is `k_contiguous`, B = W is `row_contiguous`;
+///   gradient of the weights, dW = dYᵀ·X: A = dY and B = X, both `row_contiguous`.
+enum class OperandLayout : std::uint8_t { k_contiguous, row_contiguous };
+
+/// The operand that `all_gather_gemm` gathers: A (sequence parallelism) or B (sharded weights). Each rank
+/// holds the same number of rows of the operand's matrix in memory: rows of the operand where it is
+/// `k_contiguous`, and where it is `row_contiguous` a part of k.
 enum class Operand { a, b };
 
 /// How an all-to-all divides its matrix among the ranks.
@@ -43,8 +53,10 @@ struct Problem {
   std::int64_t k = 0;
   int ranks = 1;  ///< 1 to `max_ranks`
   DataType data_type = DataType::bf16;
-  Operand gathered = Operand::a;       ///< all_gather_gemm only
-  Exchange exchange = Exchange::rows;  ///< gemm_all_to_all and all_to_all_gemm only
+  Operand gathered = Operand::a;                         ///< all_gather_gemm only
+  Exchange exchange = Exchange::rows;                    ///< gemm_all_to_all and all_to_all_gemm only
+  OperandLayout a_layout = OperandLayout::k_contiguous;  ///< always `k_contiguous` for all_to_all_gemm
+  OperandLayout b_layout = OperandLayout::k_contiguous;
   /// destinations[r][i] is the rank that row i of rank r goes to; `Exchange::rows` only. Empty: every rank
   /// sends equal parts, row i goes to rank i / (m / ranks).
   std::vector<std::vector<std::int32_t>> destinations{};
@@ -75,7 +87,8 @@ std::int64_t rows_between(const Problem& problem, int source, int target);
 /// counts[source][target] = rows_between(source, target), in one pass over the destinations.
 std::vector<std::vector<std::int64_t>> count_rows_between(const Problem& problem);
 
-/// Shapes of the operands that the caller passes on `rank`; of the shard, where an operand is gathered.
+/// Shapes in memory of the operands that the caller passes on `rank`; of the shard, where an operand is
+/// gathered. Rows of the operand are columns where it is `row_contiguous`.
 Shape a_shape(const Problem& problem, int rank);
 Shape b_shape(const Problem& problem, int rank);
 
@@ -91,11 +104,18 @@ bool communicates_first(Operation operation);
 /// Whether the problem is an all_gather_gemm that gathers this operand.
 bool gathers(const Problem& problem, Operand operand);
 
+/// Whether each rank holds a part of k of the operand that is gathered, as it is `row_contiguous`.
+bool gathers_along_k(const Problem& problem);
+
+/// The layout of A or B.
+OperandLayout layout_of(const Problem& problem, Operand operand);
+
 /// gemm_all_to_all and all_to_all_gemm.
 bool is_all_to_all(Operation operation);
 
 std::string_view name(Operation operation);
 std::string_view name(Operand operand);
+std::string_view name(OperandLayout layout);
 std::string_view name(Exchange exchange);
 
 }  // namespace flashoverlap

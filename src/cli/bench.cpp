@@ -13,6 +13,7 @@ Command gemm_command(CLI::App& bench) {
   CLI::App* parser = bench.add_subcommand("gemm", "The kernels against cuBLASLt");
   add_integers(*parser, "--m", gemm->m, "Rows to measure", 1, 1 << 20);
   add_integers(*parser, "--ranks", gemm->ranks, "World sizes whose shards are measured: 1, 2, 4, 8", 1, 8);
+  add_enumerators(*parser, "--pass", gemm->passes, "GEMMs of a layer: " + names_of<LayerPass>());
   add_integers(*parser, "--leave-free", gemm->leave_free,
                "Also measure with this many multiprocessors left free", 1, 64);
   add_integer(*parser, "--repetitions", gemm->repetitions, "Launches of each variant", 1, 1000);

@@ -24,6 +24,7 @@ struct BenchArguments {
   int k = 0;
   DataType data_type = DataType::bf16;
   Operand gathered = Operand::a;
+  LayerPass pass = LayerPass::forward;
   OverlapBench bench;
 };
 
@@ -46,25 +47,37 @@ std::vector<Problem> problems(const BenchArguments& arguments) {
   std::vector<Problem> wanted;
   for (const Layer& layer : layers) {
     for (const int rows : arguments.m) {
-      wanted.push_back({.operation = arguments.operation,
-                        .m = rows,
-                        .n = layer.n,
-                        .k = layer.k,
-                        .ranks = gpus,
-                        .data_type = arguments.data_type,
-                        .gathered = arguments.gathered});
-      check_runs_on_gpus(wanted.back());
+      Problem& problem = wanted.emplace_back(Problem{.operation = arguments.operation,
+                                                     .m = rows,
+                                                     .n = layer.n,
+                                                     .k = layer.k,
+                                                     .ranks = gpus,
+                                                     .data_type = arguments.data_type,
+                                                     .gathered = arguments.gathered});
+      set_layouts(problem, arguments.pass);
+      // Of the models' layers, C is the gradient of the weights then, and --m are the tokens.
+      if (arguments.pass == LayerPass::weight_gradient && arguments.n == 0)
+        std::tie(problem.m, problem.n, problem.k) = std::tuple(layer.n, layer.k, rows);
+      check_runs_on_gpus(problem);
     }
   }
   return wanted;
 }
 
+Problem form_of(const BenchArguments& arguments) {
+  Problem problem{.operation = arguments.operation, .gathered = arguments.gathered};
+  set_layouts(problem, arguments.pass);
+  return problem;
+}
+
 void check_supported(const BenchArguments& arguments) {
   const auto& [strategies, layouts] = std::tie(arguments.bench.strategies, arguments.bench.layouts);
   const bool supported = std::ranges::any_of(strategies, [&](Strategy strategy) {
-    return std::ranges::any_of(
-        layouts, [&](Layout layout) { return supports(arguments.operation, strategy, layout); });
+    return std::ranges::any_of(layouts,
+                               [&](Layout layout) { return supports(form_of(arguments), strategy, layout); });
   });
+  require(supported || !gathers_along_k(form_of(arguments)), "--strategy", "signal",
+          "must be sequential, copy or store to gather an operand whose rows are contiguous");
   require(supported, "--layout", "tiled", "needs --strategy signal");
 }
 
@@ -116,6 +129,8 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   add_enumerator(*parser, "--dtype", arguments->data_type, "Data type, not fp32")->default_str("bf16");
   if (operation == Operation::all_gather_gemm)
     add_enumerator(*parser, "--gather", arguments->gathered, "Operand that is gathered")->default_str("a");
+  add_enumerator(*parser, "--pass", arguments->pass, "GEMM of a layer, which says how operands lie in memory")
+      ->default_str("forward");
   add_enumerators(*parser, "--strategy", arguments->bench.strategies,
                   "Strategies to measure: " + names_of<Strategy>());
   add_enumerators(*parser, "--layout", arguments->bench.layouts, "Layouts to measure: natural, tiled");

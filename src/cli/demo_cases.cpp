@@ -62,7 +62,7 @@ std::vector<DemoCase> demo_cases() {
     for (const DemoCase& form : forms(operation)) {
       for (const Strategy strategy : enumerators<Strategy>) {
         for (const Layout layout : enumerators<Layout>) {
-          if (!supports(operation, strategy, layout)) continue;
+          if (!supports({.operation = operation}, strategy, layout)) continue;
           cases.push_back(form);
           cases.back().strategy = strategy;
           cases.back().layout = layout;

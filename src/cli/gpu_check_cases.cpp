@@ -31,19 +31,53 @@ std::vector<Problem> shaped(const Problem& wanted) {
   return all;
 }
 
-/// All-to-alls have uneven destinations; of all_gather_gemm there are two, one for each operand.
-std::vector<Problem> forms(Problem problem, bool n_is_open, std::uint64_t seed) {
-  if (is_all_to_all(problem.operation)) problem.destinations = uneven_destinations(problem, seed);
-  if (problem.operation == Operation::all_to_all_gemm) {
-    for (auto& rows : problem.destinations) std::ranges::sort(rows);
+/// Rounds up what is not given, for slices of rows of 16 bytes, and parts of k of whole steps.
+void fit(Problem& problem, const Problem& wanted) {
+  const auto round_up = [&](std::int64_t& extent, std::int64_t given, std::int64_t multiple) {
+    if (given == 0) extent = divide_up(extent, multiple * problem.ranks) * multiple * problem.ranks;
+  };
+  if (problem.a_layout == OperandLayout::row_contiguous) round_up(problem.m, wanted.m, 8);
+  if (gathers(problem, Operand::b) || problem.exchange == Exchange::heads) round_up(problem.n, wanted.n, 8);
+  if (problem.exchange == Exchange::heads) round_up(problem.k, wanted.k, 8);
+  if (gathers_along_k(problem)) round_up(problem.k, wanted.k, 64);
+}
+
+/// An operation with every layout of its operands, either operand gathered, uneven destinations, and heads.
+std::vector<Problem> forms(const Problem& plain, const Problem& wanted, std::uint64_t seed) {
+  using enum OperandLayout;
+  std::vector<Problem> all{plain};
+  const auto add = [&](std::vector<Problem> more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (is_all_to_all(plain.operation)) {
+    all.push_back(plain);
+    all.back().exchange = Exchange::heads;
+    all.front().destinations = uneven_destinations(plain, seed);
+    if (communicates_first(plain.operation)) {
+      for (auto& rows : all.front().destinations) std::ranges::sort(rows);
+    }
   }
-  std::vector<Problem> all{problem};
-  if (problem.operation == Operation::all_gather_gemm) {
-    problem.gathered = Operand::b;
-    const std::int64_t multiple = std::int64_t{8} * problem.ranks;
-    if (n_is_open) problem.n = divide_up(problem.n, multiple) * multiple;
-    if (problem.n % problem.ranks == 0) all.push_back(problem);
+  if (plain.operation == Operation::all_gather_gemm) {
+    all.push_back(plain);
+    all.back().gathered = Operand::b;
   }
+  for (Problem problem : std::vector(all)) {
+    problem.b_layout = row_contiguous;
+    add({problem});
+    problem.a_layout = row_contiguous;
+    if (plain.operation != Operation::all_to_all_gemm) add({problem});
+  }
+  for (Problem& problem : all) {
+    const std::int64_t rows = problem.m;
+    fit(problem, wanted);
+    if (!problem.destinations.empty() && problem.m != rows)
+      problem.destinations = uneven_destinations(problem, seed);
+  }
+  // What a given shape does not divide into is left out.
+  std::erase_if(all, [&](const Problem& problem) {
+    const bool divides =
+        problem.m % problem.ranks == 0 && problem.n % problem.ranks == 0 && problem.k % problem.ranks == 0;
+    return !divides &&
+           (gathers(problem, Operand::b) || gathers_along_k(problem) || problem.exchange == Exchange::heads);
+  });
   return all;
 }
 
@@ -63,13 +97,13 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
     std::uint64_t seed = wanted.seed;
     for (Problem& shape : shaped(wanted.problem)) {
       shape.operation = operation;
-      for (const Problem& problem : forms(shape, wanted.problem.n == 0, ++seed)) {
+      for (const Problem& problem : forms(shape, wanted.problem, ++seed)) {
         check_runs_on_gpus(problem);
         for (const Strategy strategy : all_if_empty(
                  wanted.strategies,
                  {Strategy::signal, Strategy::sequential, Strategy::copy, Strategy::store, Strategy::p2p})) {
           for (const Layout layout : all_if_empty(wanted.layouts, {Layout::natural, Layout::tiled})) {
-            if (!supports(operation, strategy, layout)) continue;
+            if (!supports(problem, strategy, layout)) continue;
             const bool in_rounds = works_in_rounds(problem, strategy);
             const bool sums = sums_results(operation);
             if (!in_rounds || !sums) cases.push_back({problem, strategy, layout});

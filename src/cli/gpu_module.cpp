@@ -46,8 +46,8 @@ void check_runs_on_gpus(const Problem& problem) {
           "must be bf16 or fp16 on GPUs");
   for (const auto& [extent, value] : {std::pair{"n", problem.n}, {"k", problem.k}})
     require(value % 8 == 0, extent, value, "must be a multiple of 8 on GPUs, which move 16 bytes at a time");
-  require(problem.exchange == Exchange::rows, "exchange", name(problem.exchange),
-          "must be rows here: results are compared with one exchange of rows by NCCL");
+  require(problem.a_layout == OperandLayout::k_contiguous || problem.m % 8 == 0, "m", problem.m,
+          "must be a multiple of 8 on GPUs where the rows of A are contiguous");
 }
 
 void check_plans_for_gpus(const std::vector<Plan>& plans, int gpus) {

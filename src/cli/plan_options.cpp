@@ -106,6 +106,10 @@ void PlanOptions::add_problem(CLI::App& command) {
       ->default_str("a");
   add_enumerator(command, "--exchange", problem_.exchange, "How an all-to-all cuts its matrix")
       ->default_str("rows");
+  add_enumerator(command, "--a-layout", problem_.a_layout, "What is contiguous in A: k, or the rows of A")
+      ->default_str("k_contiguous");
+  add_enumerator(command, "--b-layout", problem_.b_layout, "What is contiguous in B: k, or the rows of B")
+      ->default_str("k_contiguous");
   add_path(command, "--destinations", destinations_file_,
            "Rank that each row goes to (--exchange rows): a JSON list per rank; otherwise equal parts");
   add_integer(command, "--random-destinations", destinations_seed_, "Random destinations from this seed",

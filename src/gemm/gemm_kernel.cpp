@@ -8,7 +8,7 @@ namespace flashoverlap {
 
 std::unique_ptr<GemmKernel> make_gemm_kernel(const Plan& plan, const GemmMemory& memory,
                                              const GemmOptions& options) {
-  require_kernel(plan, require_family(current_compute_capability()), options.a_layout, options.b_layout);
+  require_kernel(plan, require_family(current_compute_capability()));
   return std::make_unique<Sm90Gemm>(plan, memory, options);
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
-#include "gemm/operand_layout.hpp"
 
 /// The seam between plans and kernel families: what an operator knows of a GEMM kernel.
 namespace flashoverlap {
@@ -29,8 +28,6 @@ struct GemmMemory {
 };
 
 struct GemmOptions {
-  OperandLayout a_layout = OperandLayout::k_contiguous;
-  OperandLayout b_layout = OperandLayout::k_contiguous;
   bool raise_counters = true;  ///< off only to measure what raising costs
   std::uint64_t wait_limit_ns = 10'000'000'000;
   /// Counters of this rank that tiles wait for and that are zero again when a launch ends.

@@ -13,7 +13,7 @@ constexpr std::array sm90_tiles{
 };
 
 constexpr std::array families{KernelFamily{
-    .name = "sm90", .compute_capability = 90, .step_depth = 64, .most_ranks = 8, .tiles = sm90_tiles}};
+    .name = "sm90", .compute_capability = 90, .step_depth = 64, .tiles = sm90_tiles}};
 
 }  // namespace
 

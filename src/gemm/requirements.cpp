@@ -28,9 +28,8 @@ void require_tile(const Schedule& schedule, const KernelFamily& family) {
           fmt::format("has no {} kernel; there are {}", family.name, tiles_of(family)));
 }
 
-void require_operand(const Plan& plan, BufferRole role, OperandLayout layout) {
-  const Buffer& buffer = plan.buffer(role);
-  const std::int64_t contiguous = layout == OperandLayout::k_contiguous ? buffer.cols : buffer.rows;
+void require_operand(const Plan& plan, BufferRole role) {
+  const std::int64_t contiguous = plan.buffer(role).cols;
   require(contiguous % aligned_elements == 0, fmt::format("contiguous extent of {}", name(role)), contiguous,
           "must be a multiple of 8 elements on GPUs, which load rows of multiples of 16 bytes");
 }
@@ -75,18 +74,15 @@ const KernelFamily& require_family(int compute_capability) {
   return *family;
 }
 
-void require_kernel(const Plan& plan, const KernelFamily& family, OperandLayout a_layout,
-                    OperandLayout b_layout) {
+void require_kernel(const Plan& plan, const KernelFamily& family) {
   if (!runs_on_gpus(plan.problem.data_type)) refuse_on_gpus(plan.problem.data_type);
   require_tile(plan.schedule, family);
-  require(plan.problem.ranks <= family.most_ranks, "ranks", plan.problem.ranks,
-          fmt::format("must be at most {} on one node", family.most_ranks));
-  require_operand(plan, BufferRole::a, a_layout);
-  require_operand(plan, BufferRole::b, b_layout);
+  require_operand(plan, BufferRole::a);
+  require_operand(plan, BufferRole::b);
   require_steps(plan, family);
   for (const Tile& tile : plan.tiles) {
-    require_start("A", a_layout, tile.a_row);
-    require_start("B", b_layout, tile.b_row);
+    require_start("A", plan.problem.a_layout, tile.a_row);
+    require_start("B", plan.problem.b_layout, tile.b_row);
   }
   const auto waits = [](const Tile& tile) { return tile.start_wait != none; };
   const auto raises = [](const Tile& tile) { return tile.raise.rank != none; };

@@ -2,7 +2,6 @@
 
 #include "flashoverlap/kernels.hpp"
 #include "flashoverlap/plan.hpp"
-#include "gemm/operand_layout.hpp"
 
 namespace flashoverlap {
 
@@ -10,7 +9,6 @@ namespace flashoverlap {
 const KernelFamily& require_family(int compute_capability);
 
 /// Throws `InvalidArgument` for what kernels of a family cannot do with a plan's tile list.
-void require_kernel(const Plan& plan, const KernelFamily& family, OperandLayout a_layout,
-                    OperandLayout b_layout);
+void require_kernel(const Plan& plan, const KernelFamily& family);
 
 }  // namespace flashoverlap

@@ -21,14 +21,14 @@ namespace {
 
 using Element = std::uint16_t;  // bits of a 16-bit element
 
-constexpr DataType data_type = DataType::bf16;
 constexpr int row_blocks_per_counter = 8;
 
 /// C by one rank, with one counter per 8 row blocks.
-Plan single_rank_plan(const Shape& c, std::int64_t k, const KernelTile& tile, int multiprocessors) {
+Plan single_rank_plan(const Problem& problem, const KernelTile& tile, int multiprocessors) {
+  const Shape c = gemm_shape(problem, 0);
   const int used = even_multiprocessors(tile, c, multiprocessors);
-  Plan plan = make_plan({.m = c.rows, .n = c.cols, .k = k, .data_type = data_type},
-                        kernel_schedule(current_kernel_family(), Strategy::sequential, tile, used), 0);
+  Plan plan =
+      make_plan(problem, kernel_schedule(current_kernel_family(), Strategy::sequential, tile, used), 0);
   const int rows_per_counter = row_blocks_per_counter * entry_rows(plan.schedule);
   plan.counters.assign(static_cast<std::size_t>(c.rows / rows_per_counter) + 1, {});
   for (Tile& each : plan.tiles) each.raise = {0, each.row / rows_per_counter};
@@ -59,7 +59,10 @@ double median_quotient(const std::vector<double>& of, const std::vector<double>&
 
 }  // namespace
 
-GemmTimes measure_gemm(const Shape& c, std::int64_t k, const std::vector<int>& limits, int repetitions) {
+GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, int repetitions) {
+  const DataType data_type = problem.data_type;
+  const Shape c = gemm_shape(problem, 0);
+  const std::int64_t k = problem.k;
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
   GemmTimes times{.tile = choose_kernel_tile(current_kernel_family(), c, k, all)};
   const cudaStream_t stream = nullptr;
@@ -78,7 +81,7 @@ GemmTimes measure_gemm(const Shape& c, std::int64_t k, const std::vector<int>& l
   DeviceArray<std::uint32_t> counters(static_cast<std::size_t>(c.rows / 128) + 1);
   counters.set_bytes(0);
 
-  CublasGemm cublas(data_type, c, k, OperandLayout::k_contiguous, OperandLayout::k_contiguous);
+  CublasGemm cublas(data_type, c, k, problem.a_layout, problem.b_layout);
   cublas.choose_algorithm(operands[0].a.data(), operands[0].b.data(), operands[0].c.data(), stream);
 
   std::vector<std::function<void(std::size_t)>> variants;
@@ -86,12 +89,17 @@ GemmTimes measure_gemm(const Shape& c, std::int64_t k, const std::vector<int>& l
     cublas.launch(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), stream);
   });
   const auto add_kernel = [&](int multiprocessors, bool raise_counters) {
-    const Plan plan = single_rank_plan(c, k, times.tile, multiprocessors);
+    const Plan plan = single_rank_plan(problem, times.tile, multiprocessors);
     auto bound = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
     for (OperandSet& set : operands) {
       GemmMemory memory{.buffers = {{}}, .counters = {counters.data()}};
-      memory.buffers[0] = {
-          {{set.a.data(), c.rows, k}, {set.b.data(), c.cols, k}, {set.c.data(), c.rows, c.cols}}};
+      const auto bind = [&](BufferRole role, void* base) {
+        const Buffer& buffer = plan.buffer(role);
+        memory.buffers[0][static_cast<std::size_t>(role)] = {base, buffer.rows, buffer.cols};
+      };
+      bind(BufferRole::a, set.a.data());
+      bind(BufferRole::b, set.b.data());
+      bind(BufferRole::out, set.c.data());
       bound->push_back(make_gemm_kernel(plan, memory, {.raise_counters = raise_counters}));
     }
     variants.emplace_back([bound, stream](std::size_t set) { (*bound)[set]->launch(stream); });

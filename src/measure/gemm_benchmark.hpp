@@ -20,9 +20,10 @@ struct GemmTimes {
   double error = 0;                  ///< ‖kernel − cuBLASLt‖ / ‖cuBLASLt‖ on the last launch
 };
 
+/// `problem`: of one rank, on which nothing is communicated.
 /// Times the kernel and cuBLASLt alternately on the current GPU, by CUDA events. Operands are random and
 /// rotate among sets that together exceed the L2 cache. Every variant is timed once in each repetition, after
 /// a launch that does not count. `limits`: numbers of multiprocessors to try in addition to all of them.
-GemmTimes measure_gemm(const Shape& c, std::int64_t k, const std::vector<int>& limits, int repetitions);
+GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, int repetitions);
 
 }  // namespace flashoverlap

@@ -9,9 +9,13 @@ namespace {
 
 std::size_t elements(const Shape& shape) { return static_cast<std::size_t>(shape.rows * shape.cols); }
 
+bool exchanges_heads(const Problem& problem) {
+  return is_all_to_all(problem.operation) && problem.exchange == Exchange::heads;
+}
+
 std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int rank) {
   const Problem& problem = plans.front().problem;
-  if (communicates_first(problem.operation)) return {};
+  if (communicates_first(problem.operation) || exchanges_heads(problem)) return {};
   const bool to_all = problem.operation == Operation::gemm_all_reduce;
   std::vector<std::int32_t> order;
   for (const Plan& plan : std::span(plans).first(to_all ? 1 : plans.size())) {
@@ -39,13 +43,14 @@ GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)
     : gpu_(gpu),
       problem_(problem),
       gathers_(communicates_first(problem.operation)),
-      gemm_(problem.data_type, gemm_shape(problem, gpu.rank()), problem.k, OperandLayout::k_contiguous,
-            OperandLayout::k_contiguous),
+      gemm_(problem.data_type, gemm_shape(problem, gpu.rank()), problem.k, problem.a_layout,
+            problem.b_layout),
       c_(elements(gemm_shape(problem, gpu.rank()))) {
   if (gathers_) {
     const Shape gemm = gemm_shape(problem, gpu.rank());
     gathered_ = DeviceArray<Element>(elements({gathers_b() ? gemm.cols : gemm.rows, problem.k}));
   }
+  if (exchanges_heads(problem)) packed_ = DeviceArray<Element>(gathers_ ? gathered_.size() : c_.size());
   if (!in_place()) result_ = DeviceArray<Element>(elements(out_shape(problem, gpu.rank())));
 }
 
@@ -84,15 +89,45 @@ void GpuBaseline::communicate(const void* a, const void* b) {
                               problem_.data_type, gpu_.stream());
       break;
     }
-    case Operation::gemm_all_to_all: exchange(c_.data(), result_.data(), problem_.n); break;
+    case Operation::gemm_all_to_all:
+      if (exchanges_heads(problem_)) {
+        copy_columns(packed_.data(), c_.data(), problem_.n, /*packs=*/true);
+        exchange(packed_.data(), result_.data(), problem_.n / problem_.ranks);
+      } else {
+        exchange(c_.data(), result_.data(), problem_.n);
+      }
+      break;
     case Operation::all_to_all_gemm:
-      exchange(static_cast<const Element*>(a), gathered_.data(), problem_.k);
+      if (exchanges_heads(problem_)) {
+        exchange(static_cast<const Element*>(a), packed_.data(), problem_.k / problem_.ranks);
+        copy_columns(gathered_.data(), packed_.data(), problem_.k, /*packs=*/false);
+      } else {
+        exchange(static_cast<const Element*>(a), gathered_.data(), problem_.k);
+      }
       break;
   }
 }
 
+void GpuBaseline::copy_columns(Element* to, const Element* from, std::int64_t cols, bool packs) {
+  const auto rows = static_cast<std::size_t>(problem_.m);
+  const auto part = static_cast<std::size_t>(cols / problem_.ranks);
+  const std::size_t row_bytes = part * sizeof(Element);
+  const std::size_t pitch = static_cast<std::size_t>(cols) * sizeof(Element);
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(problem_.ranks); ++rank) {
+    const std::size_t packed = rank * rows * part;
+    const std::size_t column = rank * part;
+    FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(to + (packs ? packed : column), packs ? row_bytes : pitch,
+                                        from + (packs ? column : packed), packs ? pitch : row_bytes,
+                                        row_bytes, rows, cudaMemcpyDeviceToDevice, gpu_.stream()));
+  }
+}
+
 void GpuBaseline::exchange(const Element* sent, Element* received, std::int64_t row_elements) {
-  if (rows_.empty()) rows_ = count_rows_between(problem_);
+  if (rows_.empty()) {
+    const auto ranks = static_cast<std::size_t>(problem_.ranks);
+    rows_ = exchanges_heads(problem_) ? std::vector(ranks, std::vector(ranks, problem_.m))
+                                      : count_rows_between(problem_);
+  }
   const auto own = static_cast<std::size_t>(gpu_.rank());
   std::vector<Communicator::Part> sends;
   std::vector<Communicator::Part> receives;
@@ -112,11 +147,17 @@ void GpuBaseline::exchange(const Element* sent, Element* received, std::int64_t 
 DeliveryOrder::DeliveryOrder(const std::vector<Plan>& plans, int rank)
     : order_(std::span<const std::int32_t>(delivery_order(plans, rank))),
       k_(plans.front().problem.k),
+      layout_(plans.front().problem.a_layout),
       sorted_(order_.size() * static_cast<std::size_t>(k_)) {}
 
 const void* DeliveryOrder::sorted(const DeviceArray<Element>& a, cudaStream_t stream) const {
   if (order_.size() == 0) return a.data();
-  gather_rows(sorted_.data(), a.data(), order_.data(), static_cast<std::int64_t>(order_.size()), k_, stream);
+  const auto rows = static_cast<std::int64_t>(order_.size());
+  if (layout_ == OperandLayout::k_contiguous) {
+    gather_rows(sorted_.data(), a.data(), order_.data(), rows, k_, stream);
+  } else {
+    gather_columns(sorted_.data(), a.data(), order_.data(), k_, rows, stream);
+  }
   return sorted_.data();
 }
 

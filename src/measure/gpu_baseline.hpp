@@ -24,9 +24,9 @@ struct GpuOperands {
   DeviceArray<Element> b;
 };
 
-/// One rank's part of an operation (all-to-alls by rows), asynchronous on the rank's stream. NCCL sends
-/// consecutive rows only. Where each row of C has its own destination, the rows of A must therefore be in
-/// `DeliveryOrder`.
+/// One rank's part of an operation, asynchronous on the rank's stream. NCCL sends consecutive rows only.
+/// Where each row of C has its own destination, the rows of A must therefore be in `DeliveryOrder`; heads are
+/// packed before the exchange, or unpacked after it.
 class GpuBaseline {
  public:
   GpuBaseline(const GpuRank& gpu, const Problem& problem);
@@ -45,6 +45,8 @@ class GpuBaseline {
  private:
   bool in_place() const { return gathers_ || problem_.operation == Operation::gemm_all_reduce; }
   bool gathers_b() const { return gathers(problem_, Operand::b); }
+  /// Between a matrix of m rows and its equal parts by columns, which lie one after the other.
+  void copy_columns(Element* to, const Element* from, std::int64_t cols, bool packs);
   void exchange(const Element* sent, Element* received, std::int64_t row_elements);
 
   const GpuRank& gpu_;
@@ -52,6 +54,7 @@ class GpuBaseline {
   bool gathers_;  ///< communicates before the GEMM
   CublasGemm gemm_;
   DeviceArray<Element> gathered_;
+  DeviceArray<Element> packed_;  // heads
   DeviceArray<Element> c_;
   DeviceArray<Element> result_;
   std::vector<std::vector<std::int64_t>> rows_;  // [source][target], where rows are exchanged
@@ -69,6 +72,7 @@ class DeliveryOrder {
  private:
   DeviceArray<std::int32_t> order_;
   std::int64_t k_;
+  OperandLayout layout_;
   DeviceArray<Element> sorted_;
 };
 

@@ -62,6 +62,14 @@ __global__ void copy_rows(Element* to, const Element* from, const std::int32_t* 
   }
 }
 
+__global__ void copy_columns(Element* to, const Element* from, const std::int32_t* order, std::int64_t rows,
+                             std::int64_t cols) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    for (std::int64_t col = threadIdx.x; col < cols; col += blockDim.x)
+      to[row * cols + col] = from[row * cols + order[col]];
+  }
+}
+
 unsigned blocks_for(std::int64_t rows) { return static_cast<unsigned>(std::min(rows, most_blocks)); }
 
 }  // namespace
@@ -75,6 +83,11 @@ void add_differences(const Compared& compared, DataType data_type, DifferenceSum
 void gather_rows(Element* to, const Element* from, const std::int32_t* order, std::int64_t rows,
                  std::int64_t cols, cudaStream_t stream) {
   copy_rows<<<blocks_for(rows), threads, 0, stream>>>(to, from, order, rows, cols);
+}
+
+void gather_columns(Element* to, const Element* from, const std::int32_t* order, std::int64_t rows,
+                    std::int64_t cols, cudaStream_t stream) {
+  copy_columns<<<blocks_for(rows), threads, 0, stream>>>(to, from, order, rows, cols);
 }
 
 }  // namespace flashoverlap

@@ -36,4 +36,8 @@ void add_differences(const Compared& compared, DataType data_type, DifferenceSum
 void gather_rows(Element* to, const Element* from, const std::int32_t* order, std::int64_t rows,
                  std::int64_t cols, cudaStream_t stream);
 
+/// Column j of `to` becomes column order[j] of `from`. Both have as many columns.
+void gather_columns(Element* to, const Element* from, const std::int32_t* order, std::int64_t rows,
+                    std::int64_t cols, cudaStream_t stream);
+
 }  // namespace flashoverlap

@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "comm/give_up.hpp"
 #include "comm/bounded_wait.hpp"
+#include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
 #include "cuda/properties.hpp"
 #include "exec/cuda/run_watch.hpp"

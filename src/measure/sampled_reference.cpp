@@ -1,7 +1,9 @@
 #include "measure/sampled_reference.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -14,46 +16,57 @@ namespace {
 
 constexpr std::size_t most_samples = 4;
 
-/// A row of A on a rank.
-struct SourceRow {
-  std::int32_t rank;
+/// A part of a row of an operand: columns [first_k, first_k + count), which lie on one rank as its row `row`.
+struct Piece {
+  int rank;
   std::int64_t row;
+  std::int64_t first_k;
+  std::int64_t count;
 };
 
-/// A row of a rank's result, and the rows of A that it is computed from, of one rank or of all.
+/// A row of one rank's C, and the row of A that it is computed from.
+struct Product {
+  std::int32_t rank;
+  std::vector<Piece> pieces;
+  std::vector<double> a;
+};
+
+/// A row of a rank's result: the sum of these products, from column `col` of C on.
 struct Sample {
   std::int64_t row;
-  std::vector<SourceRow> sources;
-  std::vector<std::vector<double>> source_values;  // of each of them
-  std::vector<double> values;                      // by column
+  std::int64_t col;
+  std::vector<Product> products;
+  std::vector<double> values;  // by column
 };
 
-/// Where row `row` of the A that a rank's GEMM reads comes from, for operations that communicate first.
-SourceRow gathered_row(const Problem& problem, int rank, std::int64_t row) {
-  if (gathers(problem, Operand::b)) return {rank, row};
-  if (problem.operation == Operation::all_gather_gemm) {
+/// Equal parts of k, one on each rank.
+std::vector<Piece> parts_of_k(const Problem& problem, std::int64_t row) {
+  const std::int64_t part = problem.k / problem.ranks;
+  std::vector<Piece> pieces;
+  for (int rank = 0; rank < problem.ranks; ++rank) pieces.push_back({rank, row, rank * part, part});
+  return pieces;
+}
+
+/// Where row `row` of the A that a rank's GEMM reads comes from.
+std::vector<Piece> pieces_of_a(const Problem& problem, int rank, std::int64_t row) {
+  if (gathers(problem, Operand::a)) {
+    if (gathers_along_k(problem)) return parts_of_k(problem, row);
     const std::int64_t shard = problem.m / problem.ranks;
-    return {static_cast<std::int32_t>(row / shard), row % shard};
+    return {{static_cast<int>(row / shard), row % shard, 0, problem.k}};
   }
+  if (problem.operation != Operation::all_to_all_gemm) return {{rank, row, 0, problem.k}};
+  if (problem.exchange == Exchange::heads) return parts_of_k(problem, rank * problem.m + row);
   const auto counts = count_rows_between(problem);
   std::size_t source = 0;
   while (row >= counts[source][static_cast<std::size_t>(rank)])
     row -= counts[source++][static_cast<std::size_t>(rank)];
   for (std::size_t target = 0; target < static_cast<std::size_t>(rank); ++target)
     row += counts[source][target];
-  return {static_cast<std::int32_t>(source), row};
-}
-
-std::vector<SourceRow> sources_of(const Problem& problem, int rank, const RowOrigin& origin,
-                                  std::int64_t row) {
-  if (communicates_first(problem.operation)) return {gathered_row(problem, rank, row)};
-  if (origin.rank != none) return {{origin.rank, row}};
-  std::vector<SourceRow> all;
-  for (std::int32_t each = 0; each < problem.ranks; ++each) all.push_back({each, row});
-  return all;
+  return {{static_cast<int>(source), row, 0, problem.k}};
 }
 
 std::vector<Sample> samples_of(const Plan& plan, std::uint64_t seed) {
+  const Problem& problem = plan.problem;
   const Output& output = plan.output;
   std::set<std::int64_t> rows{0, output.rows - 1};
   std::mt19937_64 random(seed);
@@ -64,57 +77,77 @@ std::vector<Sample> samples_of(const Plan& plan, std::uint64_t seed) {
   for (const RowOrigin& origin : output.origins) {
     for (const std::int64_t row : rows) {
       if (row < first || row >= first + origin.rows) continue;
-      samples.push_back({.row = row,
-                         .sources = sources_of(plan.problem, plan.rank, origin, origin.row + row - first),
-                         .values = std::vector<double>(static_cast<std::size_t>(output.cols))});
-      samples.back().source_values.resize(samples.back().sources.size());
+      Sample& sample = samples.emplace_back(
+          Sample{row, origin.col, {}, std::vector<double>(static_cast<std::size_t>(output.cols))});
+      const std::int64_t c_row = origin.row + row - first;
+      for (std::int32_t rank = 0; rank < problem.ranks; ++rank) {
+        if (origin.rank == none || origin.rank == rank) {
+          sample.products.push_back({rank, pieces_of_a(problem, rank, c_row),
+                                     std::vector<double>(static_cast<std::size_t>(problem.k))});
+        }
+      }
     }
     first += origin.rows;
   }
   return samples;
 }
 
-std::vector<double> row_of(const Matrix& matrix, std::int64_t row) {
-  std::vector<float> values(static_cast<std::size_t>(matrix.cols()));
-  matrix.read(row, 0, values);
-  return {values.begin(), values.end()};
+/// `count` elements of row `row` of an operand.
+std::vector<float> operand_row(const Matrix& matrix, OperandLayout layout, std::int64_t row,
+                               std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  if (layout == OperandLayout::k_contiguous) {
+    matrix.read(row, 0, values);
+  } else {
+    for (std::int64_t k = 0; k < count; ++k)
+      matrix.read(k, row, std::span(values).subspan(static_cast<std::size_t>(k), 1));
+  }
+  return values;
 }
 
 /// Fills in the rows of A that lie on a rank.
-void read_sources(const Problem& problem, int rank, const GpuOperands& operands,
-                  std::vector<Sample>& samples) {
+void read_a(const Problem& problem, int rank, const GpuOperands& operands, std::vector<Sample>& samples) {
+  const Shape shape = a_shape(problem, rank);
+  const Matrix a = download(problem.data_type, shape.rows, shape.cols, operands.a.data());
   for (Sample& sample : samples) {
-    for (std::size_t index = 0; index < sample.sources.size(); ++index) {
-      const SourceRow& source = sample.sources[index];
-      if (source.rank != rank) continue;
-      const Matrix row =
-          download(problem.data_type, 1, problem.k, operands.a.data() + source.row * problem.k);
-      sample.source_values[index] = row_of(row, 0);
+    for (Product& product : sample.products) {
+      for (const Piece& piece : product.pieces) {
+        if (piece.rank == rank)
+          std::ranges::copy(operand_row(a, problem.a_layout, piece.row, piece.count),
+                            product.a.begin() + piece.first_k);
+      }
     }
   }
 }
 
-/// Adds the products with a rank's B, which is that of the rows of A on the same rank where the GEMM comes
-/// first, and otherwise that of rank `own`, or its part of the columns.
-void add_products(const Problem& problem, int own, int rank, const GpuOperands& operands,
+/// Adds the products with the B of a rank, or with its part of all ranks' B.
+void add_products(const Problem& problem, int rank, const GpuOperands& operands,
                   std::vector<Sample>& samples) {
-  const bool computes_first = !communicates_first(problem.operation);
-  if (!computes_first && !gathers(problem, Operand::b) && rank != own) return;
+  const bool gathered = gathers(problem, Operand::b);
+  const bool part_of_k = gathered && gathers_along_k(problem);
   const Shape shape = b_shape(problem, rank);
-  const std::int64_t first_col = gathers(problem, Operand::b) ? rank * shape.rows : 0;
   const Matrix b = download(problem.data_type, shape.rows, shape.cols, operands.b.data());
-  for (std::int64_t col = 0; col < shape.rows; ++col) {
-    const std::vector<double> column = row_of(b, col);
+  const bool transposed = problem.b_layout == OperandLayout::row_contiguous;
+  const std::int64_t rows = transposed ? shape.cols : shape.rows;
+  const std::int64_t count = transposed ? shape.rows : shape.cols;
+  const std::int64_t first_col = gathered && !part_of_k ? rank * rows : 0;
+  const std::int64_t first_k = part_of_k ? rank * count : 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::vector<float> elements = operand_row(b, problem.b_layout, row, count);
     for (Sample& sample : samples) {
-      for (std::size_t index = 0; index < sample.sources.size(); ++index) {
-        if (computes_first && sample.sources[index].rank != rank) continue;
-        const std::vector<double>& row = sample.source_values[index];
-        double sum = 0;
-        for (std::size_t element = 0; element < row.size(); ++element) sum += row[element] * column[element];
-        sample.values[static_cast<std::size_t>(first_col + col)] += sum;
+      const std::int64_t col = first_col + row - sample.col;
+      if (col < 0 || col >= std::ssize(sample.values)) continue;
+      for (const Product& product : sample.products) {
+        if (!gathered && product.rank != rank) continue;
+        sample.values[static_cast<std::size_t>(col)] +=
+            std::inner_product(elements.begin(), elements.end(), product.a.begin() + first_k, 0.0);
       }
     }
   }
+}
+
+std::vector<float> row_of(const Matrix& matrix, std::int64_t row) {
+  return operand_row(matrix, OperandLayout::k_contiguous, row, matrix.cols());
 }
 
 }  // namespace
@@ -131,17 +164,17 @@ double sampled_error(const GpuRank& gpu, const Plan& plan, const DeviceArray<Ele
       visit(rank);
     }
   };
-  for_each_rank([&](int rank) { read_sources(problem, rank, scratch, samples); });
-  for_each_rank([&](int rank) { add_products(problem, plan.rank, rank, scratch, samples); });
+  for_each_rank([&](int rank) { read_a(problem, rank, scratch, samples); });
+  for_each_rank([&](int rank) { add_products(problem, rank, scratch, samples); });
   const Buffer& buffer = plan.buffer(BufferRole::out);
   const Matrix result =
       natural_result(plan.output, download(problem.data_type, buffer.rows, buffer.cols, out.data()));
   double squares = 0;
   double reference_squares = 0;
   for (const Sample& sample : samples) {
-    const std::vector<double> values = row_of(result, sample.row);
+    const std::vector<float> values = row_of(result, sample.row);
     for (std::size_t col = 0; col < values.size(); ++col) {
-      squares += std::pow(values[col] - sample.values[col], 2);
+      squares += std::pow(static_cast<double>(values[col]) - sample.values[col], 2);
       reference_squares += std::pow(sample.values[col], 2);
     }
   }

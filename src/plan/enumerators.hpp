@@ -23,6 +23,9 @@ inline constexpr std::array enumerators<DataType>{DataType::bf16, DataType::fp16
 template <>
 inline constexpr std::array enumerators<Operand>{Operand::a, Operand::b};
 template <>
+inline constexpr std::array enumerators<OperandLayout>{OperandLayout::k_contiguous,
+                                                       OperandLayout::row_contiguous};
+template <>
 inline constexpr std::array enumerators<Exchange>{Exchange::rows, Exchange::heads};
 template <>
 inline constexpr std::array enumerators<Strategy>{Strategy::sequential, Strategy::signal, Strategy::copy,

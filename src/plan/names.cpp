@@ -18,6 +18,10 @@ std::string_view name(Operation operation) {
 
 std::string_view name(Operand operand) { return operand == Operand::a ? "a" : "b"; }
 
+std::string_view name(OperandLayout layout) {
+  return layout == OperandLayout::k_contiguous ? "k_contiguous" : "row_contiguous";
+}
+
 std::string_view name(Exchange exchange) { return exchange == Exchange::rows ? "rows" : "heads"; }
 
 std::string_view name(Strategy strategy) {

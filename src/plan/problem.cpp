@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/schedule.hpp"
@@ -15,6 +16,15 @@ bool communicates_first(Operation operation) {
 
 bool gathers(const Problem& problem, Operand operand) {
   return problem.operation == Operation::all_gather_gemm && problem.gathered == operand;
+}
+
+OperandLayout layout_of(const Problem& problem, Operand operand) {
+  return operand == Operand::a ? problem.a_layout : problem.b_layout;
+}
+
+bool gathers_along_k(const Problem& problem) {
+  return problem.operation == Operation::all_gather_gemm &&
+         layout_of(problem, problem.gathered) == OperandLayout::row_contiguous;
 }
 
 bool is_all_to_all(Operation operation) {
@@ -76,12 +86,20 @@ void validate(const Problem& problem) {
   check_extent(problem.k, "k");
   require(problem.destinations.empty() || routes_rows(problem), "destinations",
           fmt::format("{} lists", problem.destinations.size()), "only all-to-all by rows takes destinations");
+  require(problem.operation != Operation::all_to_all_gemm || problem.a_layout == OperandLayout::k_contiguous,
+          "a_layout", name(problem.a_layout),
+          "must be k_contiguous for all_to_all_gemm, which sends rows of A");
   if (routes_rows(problem)) return check_destinations(problem);
   switch (problem.operation) {
     case Operation::gemm_all_reduce: break;
     case Operation::gemm_reduce_scatter:
       return check_divisible(problem, problem.m, "m", "as every rank keeps the same number of rows");
     case Operation::all_gather_gemm:
+      if (gathers_along_k(problem)) {
+        return check_divisible(
+            problem, problem.k, "k",
+            "as every rank holds the same part of k of an operand whose rows are contiguous");
+      }
       if (problem.gathered == Operand::a)
         return check_divisible(problem, problem.m, "m", "as every rank holds the same number of rows of A");
       return check_divisible(problem, problem.n, "n", "as every rank holds the same number of rows of B");
@@ -124,21 +142,24 @@ std::int64_t received_rows(const Problem& problem, int rank) {
   return rows;
 }
 
+/// In memory.
+Shape operand_shape(const Problem& problem, Operand operand, std::int64_t rows) {
+  Shape shape{rows, problem.k};
+  if (layout_of(problem, operand) == OperandLayout::row_contiguous) std::swap(shape.rows, shape.cols);
+  if (gathers(problem, operand)) shape.rows /= problem.ranks;
+  return shape;
+}
+
 }  // namespace
 
 Shape a_shape(const Problem& problem, int /*rank*/) {
-  if (gathers(problem, Operand::a)) {
-    return {problem.m / problem.ranks, problem.k};
-  }
   if (problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::heads) {
     return {problem.m * problem.ranks, problem.k / problem.ranks};
   }
-  return {problem.m, problem.k};
+  return operand_shape(problem, Operand::a, problem.m);
 }
 
-Shape b_shape(const Problem& problem, int /*rank*/) {
-  return {gathers(problem, Operand::b) ? problem.n / problem.ranks : problem.n, problem.k};
-}
+Shape b_shape(const Problem& problem, int /*rank*/) { return operand_shape(problem, Operand::b, problem.n); }
 
 Shape gemm_shape(const Problem& problem, int rank) {
   const bool received = problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::rows;

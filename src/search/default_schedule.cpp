@@ -36,6 +36,7 @@ Schedule default_schedule(const Problem& problem, const Machine& machine) {
   double least_us = simulate(make_plans(problem, best), machine).latency_us;
   for (const Strategy strategy : {Strategy::signal, Strategy::p2p, Strategy::copy, Strategy::store}) {
     if (problem.ranks == 1 || (pushes_to_peers(strategy) && !machine.peer_access)) continue;
+    if (!supports(problem, strategy, Layout::natural)) continue;
     for (const Schedule& schedule : schedules_by(strategy, problem, machine, family)) {
       const double us = simulate(make_plans(problem, schedule), machine).latency_us;
       if (us >= least_us) continue;

@@ -19,7 +19,8 @@ std::int64_t waves(const KernelTile& tile, const Shape& gemm, int multiprocessor
 double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
   // Where every rank's rows, or columns, are tiled by themselves, each of these parts is rounded up to whole
   // tiles.
-  const bool by_owner = problem.operation != Operation::gemm_all_reduce && schedule.layout == Layout::natural;
+  const bool by_owner = problem.operation != Operation::gemm_all_reduce &&
+                        schedule.layout == Layout::natural && !gathers_along_k(problem);
   const bool by_cols = gathers(problem, Operand::b);
   const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
     return parts * divide_up(divide_up(extent, parts), block) * block;

@@ -1,6 +1,7 @@
 #include "search/sliced_schedules.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "flashoverlap/planner.hpp"
@@ -33,6 +34,7 @@ bool has_few_waves(const Problem& problem, const Schedule& schedule) {
 /// Of what is grouped: a slice, or for `signal` the whole GEMM.
 int waves(const Problem& problem, const Schedule& schedule) {
   if (schedule.strategy == Strategy::signal) return grouped_waves(problem, schedule);
+  if (gathers_along_k(problem)) return wave_count(schedule, entry_count(schedule, problem.m, problem.n));
   const std::int64_t parts =
       std::int64_t{problem.ranks} * (communicates_first(problem.operation) ? 1 : schedule.rounds);
   const bool by_cols = gathers(problem, Operand::b);
@@ -103,7 +105,9 @@ std::vector<int> groups_between_waves(int waves, int size) {
 void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Schedule schedule) {
   const int count = waves(problem, schedule);
   std::set<int> sizes;
-  for (const int groups : {1, 2, 4, 8}) sizes.insert(static_cast<int>(divide_up(count, groups)));
+  // Along k the whole first group is exposed.
+  for (const int groups : gathers_along_k(problem) ? std::array{4, 8, 16, 32} : std::array{1, 2, 4, 8})
+    sizes.insert(static_cast<int>(divide_up(count, groups)));
   for (const int size : sizes) {
     schedule.waves_per_group = std::max(1, size);
     schedules.push_back(schedule);

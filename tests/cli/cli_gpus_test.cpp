@@ -125,14 +125,17 @@ TEST_F(GpuCli, WrongInputIsRefusedBeforeGpusAreLookedFor) {
 TEST_F(GpuCli, SavedPlansThatGpusCannotRunAreRefused) {
   ASSERT_EQ(run(plan_of_two_ranks).status, 0);
   const std::string plan = "plan gemm_all_to_all --m 256 --n 512 --k 64 --ranks 2 ";
-  ASSERT_EQ(run(plan + "--exchange heads --save heads.json").status, 0);
+  ASSERT_EQ(run("plan gemm_all_reduce --m 250 --n 512 --k 64 --ranks 2 --a-layout row_contiguous --save "
+                "rows.json")
+                .status,
+            0);
   ASSERT_EQ(run(plan + "--dtype fp32 --save fp32.json").status, 0);
   ASSERT_EQ(run("plan gemm_all_reduce --m 256 --n 500 --k 64 --ranks 2 --save odd.json").status, 0);
   for (const std::string command : {"check", "bench"}) {
     const std::vector<std::pair<std::string, std::string>> refused{
         {"--plan plans.json --gpus 4", "--gpus = 4: must be 2, the ranks of --plan"},
         {"--plan absent.json --gpus 2", "--plan = absent.json: cannot be opened"},
-        {"--plan heads.json --gpus 2", "--plan: problem.exchange = heads: must be rows"},
+        {"--plan rows.json --gpus 2", "--plan: problem.m = 250: must be a multiple of 8"},
         {"--plan fp32.json --gpus 2", "--plan: problem.data_type = fp32: must be bf16 or fp16"},
         {"--plan odd.json --gpus 2", "--plan: problem.n = 500: must be a multiple of 8"},
     };

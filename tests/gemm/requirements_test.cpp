@@ -11,19 +11,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr OperandLayout k = OperandLayout::k_contiguous;
-constexpr OperandLayout row = OperandLayout::row_contiguous;
-
 const KernelFamily& hopper() { return require_family(90); }
 
 Problem problem() {
   return {.operation = Operation::gemm_reduce_scatter, .m = 1024, .n = 512, .k = 256, .ranks = 4};
 }
 
-std::string refusal(const Plan& plan, const KernelFamily& family = hopper(), OperandLayout a = k,
-                    OperandLayout b = k) {
+std::string refusal(const Plan& plan, const KernelFamily& family = hopper()) {
   try {
-    require_kernel(plan, family, a, b);
+    require_kernel(plan, family);
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -58,15 +54,26 @@ TEST(Requirements, Fp32IsForTheHost) {
   EXPECT_THAT(refusal(make_plan(fp32, {}, 0)), HasSubstr("data_type = fp32"));
 }
 
-TEST(Requirements, RowsAreMultiplesOf16BytesInEitherLayout) {
+TEST(Requirements, RowsInMemoryAreMultiplesOf16BytesInEitherLayout) {
   Problem odd = problem();
   odd.k = 100;
   EXPECT_THAT(refusal(make_plan(odd, {}, 0)), HasSubstr("contiguous extent of a = 100"));
-  EXPECT_EQ(refusal(make_plan(odd, {}, 0), hopper(), row, row), "");
+  odd.a_layout = odd.b_layout = OperandLayout::row_contiguous;
+  EXPECT_EQ(refusal(make_plan(odd, {}, 0)), "");
   odd = problem();
   odd.n = 100;
   EXPECT_EQ(refusal(make_plan(odd, {}, 0)), "");
-  EXPECT_THAT(refusal(make_plan(odd, {}, 0), hopper(), k, row), HasSubstr("contiguous extent of b = 100"));
+  odd.b_layout = OperandLayout::row_contiguous;
+  EXPECT_THAT(refusal(make_plan(odd, {}, 0)), HasSubstr("contiguous extent of b = 100"));
+}
+
+TEST(Requirements, TilesBeginAtMultiplesOf16BytesWhereRowsAreContiguous) {
+  Problem sliced = problem();
+  sliced.m = 1008;  // slices of 252 rows
+  EXPECT_EQ(refusal(make_plan(sliced, {.strategy = Strategy::store}, 1)), "");
+  sliced.a_layout = OperandLayout::row_contiguous;
+  EXPECT_THAT(refusal(make_plan(sliced, {.strategy = Strategy::store}, 1)),
+              HasSubstr("first row of a tile's A"));
 }
 
 TEST(Requirements, PartsOfKAreWholeSteps) {

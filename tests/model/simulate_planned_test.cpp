@@ -54,7 +54,7 @@ std::vector<Case> random_cases(std::mt19937& random, int draws) {
         .waves_per_group = draw(1, 5)};
     const bool needs_peers =
         each.schedule.strategy == Strategy::copy || each.schedule.strategy == Strategy::store;
-    if (!supports(each.problem.operation, each.schedule.strategy, each.schedule.layout)) continue;
+    if (!supports(each.problem, each.schedule.strategy, each.schedule.layout)) continue;
     if (needs_peers && !each.machine.peer_access) continue;
     cases.push_back(each);
   }

@@ -29,13 +29,14 @@ inline std::string describe(const Case& drawn) {
   std::string groups;
   for (const int waves : s.groups) groups += std::to_string(waves) + " ";
   return fmt::format(
-      "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} destinations={} tile={}x{} cluster={} "
+      "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} a={} b={} destinations={} tile={}x{} "
+      "cluster={} "
       "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={} "
       "step_depth={}",
       name(p.operation), name(s.strategy), name(s.layout), p.m, p.n, p.k, p.ranks, name(p.data_type),
-      name(p.gathered), name(p.exchange), p.destinations.empty() ? "equal" : "routed", s.tile_rows,
-      s.tile_cols, s.cluster_rows, s.multiprocessors, s.raster, s.waves_per_group, groups, s.rounds,
-      s.step_depth);
+      name(p.gathered), name(p.exchange), name(p.a_layout), name(p.b_layout),
+      p.destinations.empty() ? "equal" : "routed", s.tile_rows, s.tile_cols, s.cluster_rows,
+      s.multiprocessors, s.raster, s.waves_per_group, groups, s.rounds, s.step_depth);
 }
 
 class RandomCases {
@@ -70,6 +71,9 @@ class RandomCases {
                     .data_type = pick({DataType::bf16, DataType::fp16, DataType::fp32}),
                     .gathered = pick({Operand::a, Operand::b}),
                     .exchange = pick({Exchange::rows, Exchange::heads})};
+    const auto layout = [&] { return pick({OperandLayout::k_contiguous, OperandLayout::row_contiguous}); };
+    if (problem.operation != Operation::all_to_all_gemm) problem.a_layout = layout();
+    problem.b_layout = layout();
     if (communicates_first(problem.operation)) problem.k = between(1, 6 * largest);  // several parts of k
     const auto round_up = [&](std::int64_t& extent) {
       extent = (extent + problem.ranks - 1) / problem.ranks * problem.ranks;
@@ -104,7 +108,9 @@ class RandomCases {
                       .multiprocessors = between(2, 12),
                       .raster = between(1, 5),
                       .waves_per_group = between(1, 4)};
-    if (!supports(problem.operation, schedule.strategy, schedule.layout)) schedule.layout = Layout::natural;
+    if (!supports(problem, schedule.strategy, schedule.layout)) schedule.layout = Layout::natural;
+    if (!supports(problem, schedule.strategy, schedule.layout))
+      schedule.strategy = pick({Strategy::copy, Strategy::store});
     if (schedule.layout == Layout::tiled && problem.operation == Operation::gemm_reduce_scatter) {
       schedule.tile_rows = problem.ranks * between(1, 3);
     }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
@@ -14,16 +16,37 @@
 namespace flashoverlap::cli {
 namespace {
 
-struct GemmShape {
-  Shape c;
-  std::int64_t k;
+/// A GEMM of one of the ranks that share a layer.
+struct Layer {
+  int ranks;
+  Problem problem;
 };
 
-/// The GEMMs of one rank in the linear layers of Llama-3 8B, 70B and 405B, shared out among `ranks`.
-std::vector<GemmShape> model_shapes(std::int64_t m, int ranks) {
-  const std::int64_t w = ranks;
-  return {{{m, 4096}, 14336 / w}, {{m, 8192}, 28672 / w}, {{m, 8192}, 8192 / w},  {{m, 16384}, 53248 / w},
-          {{m, 14336 / w}, 4096}, {{m, 28672 / w}, 8192}, {{m, 53248 / w}, 16384}};
+/// Of the linear layers of Llama-3 8B, 70B and 405B, for each number of tokens.
+std::vector<Layer> layers(LayerPass pass, const GemmBench& bench) {
+  struct Weights {
+    std::int64_t n;
+    std::int64_t k;
+  };
+  std::vector<Layer> layers;
+  for (const int ranks : bench.ranks) {
+    const std::int64_t w = ranks;
+    for (const std::int64_t tokens : bench.m) {
+      for (const auto& [n, k] : {Weights{4096, 14336 / w},
+                                 {8192, 28672 / w},
+                                 {8192, 8192 / w},
+                                 {16384, 53248 / w},
+                                 {14336 / w, 4096},
+                                 {28672 / w, 8192},
+                                 {53248 / w, 16384}}) {
+        Problem& problem = layers.emplace_back(Layer{ranks, {.m = tokens, .n = n, .k = k}}).problem;
+        if (pass == LayerPass::input_gradient) std::swap(problem.n, problem.k);
+        if (pass == LayerPass::weight_gradient) problem = {.m = n, .n = k, .k = tokens};
+        set_layouts(problem, pass);
+      }
+    }
+  }
+  return layers;
 }
 
 }  // namespace
@@ -39,48 +62,47 @@ int bench_gemm(const GemmBench& bench) {
              "TFLOP/s", "kernel us", "tile", "signal", "speed", "error");
   for (const int free : bench.leave_free) fmt::print("  {:>7}", fmt::format("-{} SMs", free));
   fmt::print("\n");
-  double log_sum = 0;
-  double least = 1e9;
-  int count = 0;
-  for (const int ranks : bench.ranks) {
-    for (const std::int64_t m : bench.m) {
-      for (const auto& [c, k] : model_shapes(m, ranks)) {
-        const GemmTimes times = measure_gemm(c, k, limits, bench.repetitions);
-        const double speed = times.cublas_us / times.kernel_us;
-        log_sum += std::log(speed);
-        least = std::min(least, speed);
-        ++count;
-        fmt::print("{:>6} {:>6} {:>6}  {:>9.1f} {:>7.0f}  {:>9.1f} {:>9} {:>7.2f}%  {:>6.3f} {:>7.1e}",
-                   c.rows, c.cols, k, times.cublas_us,
-                   2e-6 * static_cast<double>(c.rows * c.cols * k) / times.cublas_us, times.kernel_us,
-                   fmt::format("{}x{}/{}", times.tile.rows, times.tile.cols, times.tile.cluster_rows),
-                   100 * (times.signal_cost - 1), speed, times.error);
-        for (const double cost : times.limited_cost) fmt::print("  {:>7.3f}", cost);
-        fmt::print("\n");
-        std::fflush(stdout);
-        document["rows"].push_back({{"op", "gemm"},
-                                    {"m", c.rows},
-                                    {"n", c.cols},
-                                    {"k", k},
-                                    {"ranks", ranks},
-                                    {"dtype", "bf16"},
-                                    {"tile_rows", times.tile.rows},
-                                    {"tile_cols", times.tile.cols},
-                                    {"cluster_rows", times.tile.cluster_rows},
-                                    {"cublas_us", times.cublas_us},
-                                    {"kernel_us", times.kernel_us},
-                                    {"silent_us", times.silent_us},
-                                    {"signal_cost", times.signal_cost},
-                                    {"multiprocessors_left_free", bench.leave_free},
-                                    {"limited_us", times.limited_us},
-                                    {"limited_cost", times.limited_cost},
-                                    {"speed", speed},
-                                    {"error", times.error}});
-      }
+  for (const LayerPass pass : bench.passes) {
+    double log_sum = 0;
+    double least = 1e9;
+    int count = 0;
+    for (const Layer& layer : layers(pass, bench)) {
+      const auto& [m, n, k] = std::tie(layer.problem.m, layer.problem.n, layer.problem.k);
+      const GemmTimes times = measure_gemm(layer.problem, limits, bench.repetitions);
+      const double speed = times.cublas_us / times.kernel_us;
+      log_sum += std::log(speed);
+      least = std::min(least, speed);
+      ++count;
+      fmt::print("{:>6} {:>6} {:>6}  {:>9.1f} {:>7.0f}  {:>9.1f} {:>9} {:>7.2f}%  {:>6.3f} {:>7.1e}", m, n, k,
+                 times.cublas_us, 2e-6 * static_cast<double>(m * n * k) / times.cublas_us, times.kernel_us,
+                 fmt::format("{}x{}/{}", times.tile.rows, times.tile.cols, times.tile.cluster_rows),
+                 100 * (times.signal_cost - 1), speed, times.error);
+      for (const double cost : times.limited_cost) fmt::print("  {:>7.3f}", cost);
+      fmt::print("\n");
+      std::fflush(stdout);
+      document["rows"].push_back({{"op", "gemm"},
+                                  {"pass", name(pass)},
+                                  {"m", m},
+                                  {"n", n},
+                                  {"k", k},
+                                  {"ranks", layer.ranks},
+                                  {"dtype", "bf16"},
+                                  {"tile_rows", times.tile.rows},
+                                  {"tile_cols", times.tile.cols},
+                                  {"cluster_rows", times.tile.cluster_rows},
+                                  {"cublas_us", times.cublas_us},
+                                  {"kernel_us", times.kernel_us},
+                                  {"silent_us", times.silent_us},
+                                  {"signal_cost", times.signal_cost},
+                                  {"multiprocessors_left_free", bench.leave_free},
+                                  {"limited_us", times.limited_us},
+                                  {"limited_cost", times.limited_cost},
+                                  {"speed", speed},
+                                  {"error", times.error}});
     }
+    fmt::print("{}: speed against cuBLASLt over {} shapes: geometric mean {:.4f}, least {:.3f}\n", name(pass),
+               count, std::exp(log_sum / count), least);
   }
-  fmt::print("speed against cuBLASLt over {} shapes: geometric mean {:.4f}, least {:.3f}\n", count,
-             std::exp(log_sum / count), least);
   note_state_after(document["machine"]);
   if (!bench.json.empty()) write_file("--json", bench.json, document.dump(1) + "\n");
   return exit_success;

@@ -40,7 +40,7 @@ std::vector<Method> methods_of(const OverlapBench& bench) {
   std::vector<Method> methods;
   for (const Strategy strategy : bench.strategies) {
     for (const Layout layout : bench.layouts) {
-      if (supports(bench.problems.front().operation, strategy, layout)) methods.push_back({strategy, layout});
+      if (supports(bench.problems.front(), strategy, layout)) methods.push_back({strategy, layout});
     }
   }
   return methods;
@@ -110,6 +110,8 @@ class Report {
                        {"m", problem.m},
                        {"n", problem.n},
                        {"k", problem.k},
+                       {"a_layout", name(problem.a_layout)},
+                       {"b_layout", name(problem.b_layout)},
                        {"ranks", problem.ranks},
                        {"dtype", name(problem.data_type)},
                        {"fabric", fabric_},

@@ -36,18 +36,22 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
 
 std::string described(const GpuCase& wanted) {
   const Problem& problem = wanted.problem;
-  return fmt::format("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
-                     name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "", problem.m,
-                     problem.n, problem.k, wanted.rounds);
+  const auto layout = [](OperandLayout of) { return of == OperandLayout::k_contiguous ? "k" : "row"; };
+  std::string operands = fmt::format("{} {}", layout(problem.a_layout), layout(problem.b_layout));
+  if (gathers(problem, Operand::b)) operands += " of b";
+  if (problem.exchange == Exchange::heads) operands += " heads";
+  return fmt::format("{:<20} {:<13} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
+                     operands, name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "",
+                     problem.m, problem.n, problem.k, wanted.rounds);
 }
 
 void print_headers(const GpuCheck& check) {
   const DataType data_type = check.cases.front().problem.data_type;
   fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(data_type),
              error_limit(data_type));
-  fmt::print("{:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
-             "operation", "strategy", "layout", "result", "m", "n", "k", "rounds", "groups", "runs", "error",
-             "fp64", "element");
+  fmt::print("{:<20} {:<13} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
+             "operation", "operands", "strategy", "layout", "result", "m", "n", "k", "rounds", "groups",
+             "runs", "error", "fp64", "element");
 }
 
 void print(const GpuCase& wanted, const std::vector<Plan>& plans, int runs, const PlanVerdict& verdict) {

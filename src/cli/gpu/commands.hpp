@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/layer_pass.hpp"
 #include "flashoverlap/plan.hpp"
 
 namespace flashoverlap::cli {
@@ -36,6 +37,7 @@ struct GpuCheck {
 struct GemmBench {
   std::vector<std::int64_t> m{1024, 2048, 4096, 8192, 16384};
   std::vector<int> ranks{2, 4, 8};
+  std::vector<LayerPass> passes{LayerPass::forward};
   std::vector<int> leave_free;
   int repetitions = 15;
   std::string json;  ///< file; empty: none

@@ -63,7 +63,7 @@ struct Operator::State {
     result = memory.buffer(plan.rank, BufferRole::out);
     if (order && order->gemm) {
       cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
-                     OperandLayout::k_contiguous, OperandLayout::k_contiguous);
+                     plan.problem.a_layout, plan.problem.b_layout);
     } else {
       make_kernel(options.record_timeline);
     }

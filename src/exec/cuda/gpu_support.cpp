@@ -36,12 +36,11 @@ void require_aligned_stores(const Plan& plan) {
 }  // namespace
 
 void require_gpu_support(std::span<const Plan> plans, int compute_capability, int multiprocessors) {
-  constexpr OperandLayout layout = OperandLayout::k_contiguous;
   const KernelFamily& family = require_family(compute_capability);
   for (const Plan& plan : plans) {
     if (!runs_on_gpus(plan.problem.data_type)) refuse_on_gpus(plan.problem.data_type);
     const auto order = in_order(plan);
-    if (!order || !order->gemm) require_kernel(plan, family, layout, layout);
+    if (!order || !order->gemm) require_kernel(plan, family);
     if (!order) require_room(plans, plan, multiprocessors);
     require_aligned_stores(plan);
   }

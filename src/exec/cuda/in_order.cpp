@@ -31,9 +31,13 @@ std::optional<WholeGemm> whole_gemm(const Plan& plan) {
   const Tile& first = plan.tiles.front();
   const WholeGemm gemm{first.a_buffer, first.b_buffer, first.buffer};
   const Shape c = gemm_shape(plan.problem, plan.rank);
+  const auto has_rows = [&](BufferRole operand, OperandLayout layout, std::int64_t rows) {
+    const Buffer& buffer = plan.buffer(operand);
+    return (layout == OperandLayout::k_contiguous ? buffer.rows : buffer.cols) == rows;
+  };
   const Buffer& result = plan.buffer(gemm.c);
-  if (result.rows != c.rows || result.cols != c.cols || plan.buffer(gemm.a).rows != c.rows ||
-      plan.buffer(gemm.b).rows != c.cols) {
+  if (result.rows != c.rows || result.cols != c.cols || !has_rows(gemm.a, plan.problem.a_layout, c.rows) ||
+      !has_rows(gemm.b, plan.problem.b_layout, c.cols)) {
     return std::nullopt;
   }
   const bool natural = std::ranges::all_of(plan.tiles, [&](const Tile& tile) {

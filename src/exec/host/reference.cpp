@@ -57,32 +57,22 @@ Values received_heads(const Problem& problem, std::span<const Matrix> a, int ran
   return values;
 }
 
-/// Operand A of the GEMM of `rank`.
-Values operand_a(const Problem& problem, std::span<const Matrix> a, int rank) {
-  if (problem.operation == Operation::all_to_all_gemm) {
-    return problem.exchange == Exchange::rows ? received_rows(problem, a, rank)
-                                              : received_heads(problem, a, rank);
+/// An operand of the GEMM of `rank`, as it lies in memory.
+Values operand_values(const Problem& problem, Operand operand, std::span<const Matrix> matrices, int rank) {
+  if (problem.operation == Operation::all_to_all_gemm && operand == Operand::a) {
+    return problem.exchange == Exchange::rows ? received_rows(problem, matrices, rank)
+                                              : received_heads(problem, matrices, rank);
   }
-  Values values{problem.k, {}};
-  values.elements.reserve(static_cast<std::size_t>(gemm_shape(problem, rank).rows * problem.k));
-  if (gathers(problem, Operand::a)) {
-    for (const Matrix& shard : a) append(shard, values);
-  } else {
-    append(a[static_cast<std::size_t>(rank)], values);
-  }
+  const auto own = matrices.subspan(static_cast<std::size_t>(rank), 1);
+  const std::span<const Matrix> shards = gathers(problem, operand) ? matrices : own;
+  Values values{shards.front().cols(), {}};
+  for (const Matrix& shard : shards) append(shard, values);
   return values;
 }
 
-/// Operand B of the GEMM of `rank`.
-Values operand_b(const Problem& problem, std::span<const Matrix> b, int rank) {
-  Values values{problem.k, {}};
-  values.elements.reserve(static_cast<std::size_t>(gemm_shape(problem, rank).cols * problem.k));
-  if (gathers(problem, Operand::b)) {
-    for (const Matrix& shard : b) append(shard, values);
-  } else {
-    append(b[static_cast<std::size_t>(rank)], values);
-  }
-  return values;
+/// Where row `row` of an operand begins.
+const double* operand_row(const Values& values, OperandLayout layout, std::int64_t row) {
+  return layout == OperandLayout::k_contiguous ? values.row(row) : values.row(0) + row;
 }
 
 }  // namespace
@@ -100,8 +90,10 @@ std::vector<double> reference_result(const Problem& problem, const Output& outpu
       return origin.rank == none || origin.rank == source;
     };
     if (std::ranges::none_of(output.origins, takes_part)) continue;
-    const Values a_values = operand_a(problem, a, source);
-    const Values b_values = operand_b(problem, b, source);
+    const Values a_values = operand_values(problem, Operand::a, a, source);
+    const Values b_values = operand_values(problem, Operand::b, b, source);
+    const bool a_transposed = problem.a_layout == OperandLayout::row_contiguous;
+    const bool b_transposed = problem.b_layout == OperandLayout::row_contiguous;
     std::int64_t row = 0;
     for (const RowOrigin& origin : output.origins) {
       if (takes_part(origin)) {
@@ -109,9 +101,12 @@ std::vector<double> reference_result(const Problem& problem, const Output& outpu
         const auto cols = static_cast<blasint>(output.cols);
         for (std::int32_t done = 0; done < origin.rows; done += rows_at_once) {
           const std::int32_t rows = std::min(origin.rows - done, rows_at_once);
-          cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, cols, k, 1.0,
-                      a_values.row(origin.row + done), k, b_values.row(origin.col), k, 1.0,
-                      result.row(row + done), cols);
+          cblas_dgemm(CblasRowMajor, a_transposed ? CblasTrans : CblasNoTrans,
+                      b_transposed ? CblasNoTrans : CblasTrans, rows, cols, k, 1.0,
+                      operand_row(a_values, problem.a_layout, origin.row + done),
+                      static_cast<blasint>(a_values.cols),
+                      operand_row(b_values, problem.b_layout, origin.col),
+                      static_cast<blasint>(b_values.cols), 1.0, result.row(row + done), cols);
           if (rows_done != nullptr) *rows_done += rows;
         }
       }

@@ -26,9 +26,9 @@ void TileWorker::run(std::size_t index) {
   ranks_.sleep(rank_, DelayPoint::tile_begin, index);
   for (std::int32_t part = 0; part < start_waits(plan, tile); ++part)
     ranks_.wait(rank_, tile.start_wait + part, step);
-  const std::span<float> accumulator =
-      gemm_.multiply({own.readable(tile.a_buffer), tile.a_row}, plan.a_blocks,
-                     {own.readable(tile.b_buffer), tile.b_row}, tile.rows, tile.cols, plan.problem.k);
+  const std::span<float> accumulator = gemm_.multiply(
+      {own.readable(tile.a_buffer), plan.problem.a_layout, tile.a_row}, plan.a_blocks,
+      {own.readable(tile.b_buffer), plan.problem.b_layout, tile.b_row}, tile.rows, tile.cols, plan.problem.k);
   if (tile.store_wait != none) ranks_.wait(rank_, tile.store_wait, step);
   if (tile.addend_row != none) add_partials(tile, accumulator);
   store(tile, accumulator);

@@ -8,7 +8,6 @@
 
 #include "cuda/device_array.hpp"
 #include "flashoverlap/problem.hpp"
-#include "gemm/operand_layout.hpp"
 
 namespace flashoverlap {
 

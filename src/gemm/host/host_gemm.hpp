@@ -10,9 +10,10 @@
 
 namespace flashoverlap {
 
-/// Rows of an operand: from `row` of `matrix` on.
+/// Rows of an operand: from `row` on.
 struct OperandRows {
   const Matrix& matrix;
+  OperandLayout layout = OperandLayout::k_contiguous;
   std::int64_t row = 0;
 };
 

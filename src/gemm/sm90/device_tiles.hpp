@@ -14,9 +14,6 @@ struct Destination {
   std::int64_t pitch;  ///< elements from row to row
 };
 
-/// Buffers out, staging and inbox of every rank of a node.
-inline constexpr int max_destinations = 3 * 8;
-
 /// A counter and the value to wait for.
 struct CounterWait {
   const std::uint32_t* counter = nullptr;  ///< null: nothing to wait for

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "flashoverlap/data_type.hpp"
-#include "gemm/operand_layout.hpp"
+#include "flashoverlap/problem.hpp"
 
 namespace flashoverlap::sm90 {
 

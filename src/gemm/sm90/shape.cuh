@@ -2,7 +2,7 @@
 
 #include "cuda/elements.cuh"
 #include "cuda/ptx.cuh"
-#include "gemm/operand_layout.hpp"
+#include "flashoverlap/problem.hpp"
 #include "gemm/sm90/device_tiles.hpp"
 #include "gemm/sm90/ptx.cuh"
 

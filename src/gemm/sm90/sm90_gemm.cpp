@@ -52,19 +52,17 @@ bool is_aligned(const void* base, std::int64_t cols) {
   return cols % 8 == 0 && reinterpret_cast<std::uintptr_t>(base) % 16 == 0;
 }
 
-/// Loads of operand rows: `box_rows` rows × 64 of k, or 64 rows × 64 of k of the transposed matrix.
+/// Loads of `box_rows` rows of the operand × 64 of k, or of 64 of k × 64 rows of the operand.
 CUtensorMap operand_map(std::string_view name, DataType data_type, const DeviceMatrix& matrix,
                         OperandLayout layout, int box_rows) {
-  const bool transposed = layout == OperandLayout::row_contiguous;
-  const std::int64_t rows = transposed ? matrix.cols : matrix.rows;
-  const std::int64_t cols = transposed ? matrix.rows : matrix.cols;
   if (matrix.base == nullptr) return {};
   require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name),
           matrix.base, "must be a multiple of 16 bytes");
-  return tensor_map(data_type, matrix.base, rows, cols, transposed ? 64 : box_rows);
+  return tensor_map(data_type, matrix.base, matrix.rows, matrix.cols,
+                    layout == OperandLayout::row_contiguous ? 64 : box_rows);
 }
 
-sm90::Kernel kernel_for(const Schedule& schedule, const GemmOptions& options, DataType data_type) {
+sm90::Kernel kernel_for(const Schedule& schedule, const Problem& problem) {
   using Finder = sm90::Kernel (*)(DataType, OperandLayout, OperandLayout);
   constexpr std::array finders{
 #define FLASHOVERLAP_TILE(rows, cols, cluster_rows) \
@@ -74,14 +72,15 @@ sm90::Kernel kernel_for(const Schedule& schedule, const GemmOptions& options, Da
   };
   const auto* const found =
       std::ranges::find(finders, kernel_tile(schedule), &std::pair<KernelTile, Finder>::first);
-  return found->second(data_type, options.a_layout, options.b_layout);
+  return found->second(problem.data_type, problem.a_layout, problem.b_layout);
 }
 
 std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
-std::int32_t destination_of(std::int32_t rank, BufferRole role) {
+/// The buffers of one role lie next to each other, in rank order.
+std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role) {
   const auto place = std::find(destination_roles.begin(), destination_roles.end(), role);
-  return static_cast<std::int32_t>(place - destination_roles.begin()) * 8 + rank;
+  return static_cast<std::int32_t>(place - destination_roles.begin()) * plan.problem.ranks + rank;
 }
 
 bool leaves_gpu(const Plan& plan, const Tile& tile) {
@@ -105,14 +104,15 @@ int rows_per_store(const Plan& plan, int group_rows) {
 
 Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
     : data_type_(plan.problem.data_type),
-      options_(options),
+      a_layout_(plan.problem.a_layout),
+      b_layout_(plan.problem.b_layout),
       block_rows_(plan.schedule.tile_rows),
       b_box_rows_(plan.schedule.tile_cols / plan.schedule.cluster_rows),
       own_(memory.buffers[index(plan.rank)]),
       expired_(1),
       finished_(1) {
   const Schedule& schedule = plan.schedule;
-  const sm90::Kernel kernel = kernel_for(schedule, options, data_type_);
+  const sm90::Kernel kernel = kernel_for(schedule, plan.problem);
   kernel_ = kernel.function;
   threads_ = kernel.threads;
   shared_bytes_ = kernel.shared_bytes;
@@ -125,13 +125,12 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.store_rows = rows_per_store(plan, kernel.group_rows);
   for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::gathered})
     bind_operand(role, own_[static_cast<std::size_t>(role)]);
-  std::vector<Destination> destinations(sm90::max_destinations);
+  std::vector<Destination> destinations;
   for (const BufferRole role : destination_roles) {
-    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank)
-      destinations[index(destination_of(rank, role))] =
-          destination(memory.buffers[index(rank)][static_cast<std::size_t>(role)]);
+    for (const auto& buffers : memory.buffers)
+      destinations.push_back(destination(buffers[static_cast<std::size_t>(role)]));
   }
-  arguments_.out_index = destination_of(plan.rank, BufferRole::out);
+  arguments_.out_index = destination_of(plan, plan.rank, BufferRole::out);
   arguments_.out = destinations[index(arguments_.out_index)];
   destinations_ = DeviceArray<Destination>(destinations);
   arguments_.destinations = destinations_.data();
@@ -172,9 +171,9 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
 void Sm90Gemm::bind_operand(BufferRole role, const DeviceMatrix& matrix) {
   const int source = role == BufferRole::gathered ? 1 : 0;
   if (role != BufferRole::b)
-    arguments_.a[source] = operand_map(name(role), data_type_, matrix, options_.a_layout, block_rows_);
+    arguments_.a[source] = operand_map(name(role), data_type_, matrix, a_layout_, block_rows_);
   if (role != BufferRole::a)
-    arguments_.b[source] = operand_map(name(role), data_type_, matrix, options_.b_layout, b_box_rows_);
+    arguments_.b[source] = operand_map(name(role), data_type_, matrix, b_layout_, b_box_rows_);
 }
 
 Destination Sm90Gemm::destination(const DeviceMatrix& matrix) const {
@@ -243,7 +242,7 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
                                .cols = tile.cols,
                                .store_row = tile.store_row,
                                .store_col = tile.store_col,
-                               .destination = destination_of(everywhere ? 0 : tile.rank, tile.buffer),
+                               .destination = destination_of(plan, everywhere ? 0 : tile.rank, tile.buffer),
                                .destinations = everywhere ? plan.problem.ranks : 1,
                                .row_map = tile.row_map,
                                .part_rows = tile.part_rows,
@@ -265,7 +264,7 @@ void Sm90Gemm::resolve_row_map(const Plan& plan) {
   if (mapped == plan.tiles.end()) return;
   std::vector<sm90::DeviceRow> rows;
   for (const RowTarget& target : plan.row_map)
-    rows.push_back({destination_of(target.rank, mapped->buffer), target.row});
+    rows.push_back({destination_of(plan, target.rank, mapped->buffer), target.row});
   row_map_ = DeviceArray<sm90::DeviceRow>(rows);
 }
 

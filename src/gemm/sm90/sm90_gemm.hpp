@@ -26,7 +26,8 @@ class Sm90Gemm final : public GemmKernel {
 
   sm90::GemmArguments arguments_{};
   DataType data_type_;
-  GemmOptions options_;
+  OperandLayout a_layout_;
+  OperandLayout b_layout_;
   int block_rows_;
   int b_box_rows_;
   std::array<DeviceMatrix, buffer_count> own_;

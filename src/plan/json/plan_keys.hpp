@@ -28,6 +28,8 @@ void visit_keys(auto& visit, Maybe<Problem> auto& problem) {
   visit("data_type", problem.data_type);
   visit("gathered", problem.gathered);
   visit("exchange", problem.exchange);
+  visit.unless_none("a_layout", problem.a_layout);
+  visit.unless_none("b_layout", problem.b_layout);
   visit.unless_none("destinations", problem.destinations);
 }
 

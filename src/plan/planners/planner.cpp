@@ -48,6 +48,8 @@ Planners planners_of(const Problem& problem) {
               .by_slices = {plan_send_pieces},
               .tiled = {plan_send_tiles, heads}};
     case Operation::all_gather_gemm:
+      if (gathers_along_k(problem))
+        return {.by_collectives = {plan_gather_along_k}, .by_slices = {plan_gather_along_k_slices}};
       return {.by_collectives = {plan_gather_groups, shards},
               .by_slices = {plan_gather_slices},
               .in_rounds = pushes_to_peers};
@@ -61,14 +63,23 @@ Planners planners_of(const Problem& problem) {
   return {};
 }
 
+/// Whether a strategy can move some of an operand's rows where they are columns in memory.
+bool moves_columns(Strategy strategy) {
+  return strategy == Strategy::sequential || pushes_to_peers(strategy);
+}
+
 Planner planner_for(const Problem& problem, Strategy strategy, Layout layout) {
   const Planners planners = planners_of(problem);
+  if (gathers_along_k(problem) && !moves_columns(strategy)) return {};
   if (layout == Layout::tiled) return strategy == Strategy::signal ? planners.tiled : Planner{};
   return calls_collectives(strategy) ? planners.by_collectives : planners.by_slices;
 }
 
 void check_together(const Problem& problem, const Schedule& schedule) {
-  require(supports(problem.operation, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
+  require(!gathers_along_k(problem) || moves_columns(schedule.strategy), "strategy", name(schedule.strategy),
+          "must be sequential, copy or store to gather an operand whose rows are contiguous: what NCCL sends "
+          "is whole rows of memory, which are parts of k, and each tile needs all of k");
+  require(supports(problem, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
           fmt::format("{} by {} leaves the result natural; tiled needs strategy signal and an operation that "
                       "communicates after the GEMM",
                       name(problem.operation), name(schedule.strategy)));
@@ -120,8 +131,8 @@ std::int64_t signalled_entries(const Problem& problem, const Schedule& schedule)
   return 0;
 }
 
-bool supports(Operation operation, Strategy strategy, Layout layout) {
-  return planner_for({.operation = operation}, strategy, layout).plan != nullptr;
+bool supports(const Problem& problem, Strategy strategy, Layout layout) {
+  return planner_for(problem, strategy, layout).plan != nullptr;
 }
 
 bool works_in_rounds(const Problem& problem, Strategy strategy) {

@@ -17,6 +17,9 @@ void plan_reduce_tiles(PlanBuilder& builder);
 // all_gather_gemm, and all_to_all_gemm by rows
 void plan_gather_groups(PlanBuilder& builder);
 void plan_gather_slices(PlanBuilder& builder);
+// all_gather_gemm of an operand whose rows are contiguous: sequential, and copy and store
+void plan_gather_along_k(PlanBuilder& builder);
+void plan_gather_along_k_slices(PlanBuilder& builder);
 // all_to_all_gemm by heads, for every strategy
 void plan_gather_heads(PlanBuilder& builder);
 // gemm_all_to_all, for every strategy

@@ -104,9 +104,10 @@ class Cuts {
                             cut_columns(target.buffer(tile.buffer).cols, tile.store_col, tile.cols);
                           });
     for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
-      cut_rows(plan.rank, tile.a_buffer, tile.a_row + block * plan.a_blocks.row_stride, tile.rows);
+      cut_operand(plan, tile.a_buffer, plan.problem.a_layout, tile.a_row + block * plan.a_blocks.row_stride,
+                  tile.rows);
     }
-    cut_rows(plan.rank, tile.b_buffer, tile.b_row, tile.cols);
+    cut_operand(plan, tile.b_buffer, plan.problem.b_layout, tile.b_row, tile.cols);
     if (tile.addend_row == none) return;
     for (std::int32_t partial = 0; partial < plan.addends.count; ++partial) {
       cut_rows(plan.rank, BufferRole::inbox, tile.addend_row + partial * plan.addends.row_stride, tile.rows);
@@ -114,12 +115,14 @@ class Cuts {
     cut_columns(plan.buffer(BufferRole::inbox).cols, tile.col, tile.cols);
   }
 
-  /// At columns where a tile waits for the next part of k, or where a message's columns begin or end.
+  /// Where a tile waits for the next part of k, or where a message's columns begin or end.
   void cut_parts(const Plan& plan) {
     const auto k = static_cast<std::int32_t>(plan.problem.k);
     if (plan.wait_depth != none) {
-      for (std::int32_t first = 0; first < k; first += std::min(plan.wait_depth, k - first))
+      for (std::int32_t first = 0; first < k; first += std::min(plan.wait_depth, k - first)) {
         cut_columns(k, first, 0);
+        if (gathers_along_k(plan.problem)) cut_rows(plan.rank, BufferRole::gathered, first, 0);
+      }
     }
     for (const Message& message : plan.messages) {
       if (message.cols != none)
@@ -141,6 +144,16 @@ class Cuts {
   }
 
  private:
+  /// At the rows of an operand that a tile reads.
+  void cut_operand(const Plan& plan, BufferRole role, OperandLayout layout, std::int32_t first,
+                   std::int32_t count) {
+    if (layout == OperandLayout::k_contiguous) {
+      cut_rows(plan.rank, role, first, count);
+    } else {
+      cut_columns(plan.buffer(role).cols, first, count);
+    }
+  }
+
   std::span<const Plan> plans_;
   std::vector<std::array<CutList, buffer_count>> rows_;
   std::map<std::int64_t, CutList> columns_;

@@ -101,6 +101,13 @@ class StructureCheck {
     return buffer.cols == cols && within(row, rows, buffer.rows);
   }
 
+  /// Rows of an operand, with `k` elements each.
+  bool is_operand(BufferRole role, OperandLayout layout, std::int64_t row, std::int64_t rows,
+                  std::int64_t k) const {
+    if (layout == OperandLayout::k_contiguous) return is_readable(role, row, rows, k);
+    return plan_.buffer(role).rows == k && within(row, rows, plan_.buffer(role).cols);
+  }
+
   void check_tile(std::size_t index) {
     const Tile& tile = plan_.tiles[index];
     const auto fail = [&](std::string_view rule) { report("tile {}: {}", index, rule); };
@@ -115,11 +122,11 @@ class StructureCheck {
     if (tile.b_buffer != BufferRole::b && tile.b_buffer != BufferRole::gathered)
       return fail("B is read from buffer b or gathered");
     const std::int64_t last_block = std::int64_t{plan_.a_blocks.count - 1} * plan_.a_blocks.row_stride;
-    if (tile.a_row < 0 || !is_readable(tile.a_buffer, tile.a_row + last_block, tile.rows,
-                                       plan_.problem.k / plan_.a_blocks.count)) {
+    if (tile.a_row < 0 || !is_operand(tile.a_buffer, plan_.problem.a_layout, tile.a_row + last_block,
+                                      tile.rows, plan_.problem.k / plan_.a_blocks.count)) {
       return fail("its rows of A lie outside the buffer");
     }
-    if (!is_readable(tile.b_buffer, tile.b_row, tile.cols, plan_.problem.k))
+    if (!is_operand(tile.b_buffer, plan_.problem.b_layout, tile.b_row, tile.cols, plan_.problem.k))
       return fail("its rows of B lie outside the buffer");
     const std::int32_t starts = start_waits(plan_, tile);
     if (starts > 0 && !within(tile.start_wait, starts, std::ssize(plan_.counters))) {

@@ -82,8 +82,12 @@ void SymbolicMemory::find_operand_runs() {
   const Problem& problem = plans_[0].problem;
   const RowRoutes routes(problem);
   for (std::int32_t rank = 0; rank < problem.ranks; ++rank) {
-    const auto m = static_cast<std::int32_t>(gemm_shape(problem, rank).rows);
-    const auto n = static_cast<std::int32_t>(problem.n);
+    // Rows in memory: parts of k where an operand's rows are contiguous.
+    const auto stored_rows = [&](OperandLayout layout, std::int64_t rows) {
+      return static_cast<std::int32_t>(layout == OperandLayout::k_contiguous ? rows : problem.k);
+    };
+    const std::int32_t m = stored_rows(problem.a_layout, gemm_shape(problem, rank).rows);
+    const std::int32_t n = stored_rows(problem.b_layout, problem.n);
     auto& a_runs = a_runs_.emplace_back();
     auto& b_runs = b_runs_.emplace_back();
     const auto shards = [&](std::int32_t extent) {
@@ -178,13 +182,22 @@ void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, std::span<c
   const Access access{{rank, index, true}, knowledge};
   for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
     const std::int32_t row = tile.a_row + block * plan.a_blocks.row_stride;
-    check_operand(
-        access.event,
-        {Content::operand_a, tile.a_buffer, row, {tile.row, tile.rows}, at(at(a_runs_, rank), block)},
-        operands);
+    check_operand(access.event,
+                  {Content::operand_a,
+                   tile.a_buffer,
+                   plan.problem.a_layout == OperandLayout::k_contiguous,
+                   row,
+                   {tile.row, tile.rows},
+                   at(at(a_runs_, rank), block)},
+                  operands);
   }
   check_operand(access.event,
-                {Content::operand_b, tile.b_buffer, tile.b_row, {tile.col, tile.cols}, at(b_runs_, rank)},
+                {Content::operand_b,
+                 tile.b_buffer,
+                 plan.problem.b_layout == OperandLayout::k_contiguous,
+                 tile.b_row,
+                 {tile.col, tile.cols},
+                 at(b_runs_, rank)},
                 operands);
   const std::uint64_t ranks = tile.addend_row == none ? bit(rank) : add_partials(tile, access);
   for_each_stored_piece(
@@ -207,16 +220,23 @@ void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand
     const OperandRun& run = *(after - 1);
     return std::pair{run.rank, run.row + position - run.first};
   };
-  const Region region{operand.buffer, operand.row, operand.part.count};
-  for_each_cell(area(tile.rank, region), [&](Cell& cell, const Area& place) {
-    const std::int32_t waited_for =
-        knowledge.size() == 1 ? 0 : place.cols.first / plan_of(tile.rank).wait_depth;
+  const std::int32_t first = operand.part.first;
+  const std::int32_t row = operand.row;
+  const Range rows{row, operand.part.count};
+  const Range all_k{0, static_cast<std::int32_t>(plan_of(tile.rank).problem.k)};
+  const Area read_area = operand.k_contiguous ? area(tile.rank, {operand.buffer, rows.first, rows.count})
+                                              : Area{tile.rank, operand.buffer, all_k, rows};
+  for_each_cell(read_area, [&](Cell& cell, const Area& place) {
+    const std::int32_t k = (operand.k_contiguous ? place.cols : place.rows).first;
+    const std::int32_t waited_for = knowledge.size() == 1 ? 0 : k / plan_of(tile.rank).wait_depth;
     read(cell, place, {tile, at(knowledge, waited_for)}, remember);
-    const std::int32_t first = operand.part.first + place.rows.first - operand.row;
+    // Of the whole operand in memory.
+    const std::int32_t first_row = place.rows.first + (operand.k_contiguous ? first - row : 0);
+    const std::int32_t first_col = place.cols.first + (operand.k_contiguous ? 0 : first - row);
     const std::int32_t more = place.rows.count - 1;
-    const auto [source, source_row] = expected(first);
-    const bool right = cell.value == Value{bit(source), source_row, place.cols.first, operand.content} &&
-                       expected(first + more) == std::pair{source, source_row + more};
+    const auto [source, source_row] = expected(first_row);
+    const bool right = cell.value == Value{bit(source), source_row, first_col, operand.content} &&
+                       expected(first_row + more) == std::pair{source, source_row + more};
     if (right || cell.value.content == Content::garbage) return;
     findings_.add(Violation::wrong_value, "{} reads {}, which does not hold rows {} to {} of {} of rank {}",
                   describe(tile, plans_), described(place), source_row, source_row + more,

@@ -76,8 +76,7 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
                     .waves_per_group = between(1, 3)};
   const Strategy strategy = drawn.schedule.strategy;
   if (works_in_rounds(problem, strategy)) drawn.schedule.rounds = between(1, 3);
-  if (between(0, 1) == 1 && supports(problem.operation, strategy, Layout::tiled))
-    drawn.schedule.layout = Layout::tiled;
+  if (between(0, 1) == 1 && supports(problem, strategy, Layout::tiled)) drawn.schedule.layout = Layout::tiled;
   return drawn;
 }
 
@@ -156,7 +155,7 @@ std::vector<Setting> settings() {
   for (const Operation operation : enumerators<Operation>) {
     for (const Strategy strategy : enumerators<Strategy>) {
       for (const Layout layout : enumerators<Layout>) {
-        if (!supports(operation, strategy, layout)) continue;
+        if (!supports({.operation = operation}, strategy, layout)) continue;
         all.push_back({operation, strategy, layout});
         if (strategy == Strategy::signal) all.push_back({operation, strategy, layout, /*own_result=*/true});
       }

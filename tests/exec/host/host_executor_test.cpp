@@ -157,7 +157,7 @@ std::vector<Planned> planned_cases() {
     for (const Strategy strategy :
          {Strategy::sequential, Strategy::signal, Strategy::copy, Strategy::store, Strategy::p2p}) {
       for (const Layout layout : {Layout::natural, Layout::tiled}) {
-        if (!supports(problem.operation, strategy, layout)) continue;
+        if (!supports(problem, strategy, layout)) continue;
         planned.push_back({fmt::format("{}_{}_{}", problem_name, name(strategy), name(layout)),
                            problem,
                            {.strategy = strategy,

@@ -98,6 +98,39 @@ TEST_F(ReferenceTest, AllGatherOfBStacksTheShards) {
          [&](auto i, auto j) { return product(problem_, a(), gathered, 1, i, j); });
 }
 
+TEST_F(ReferenceTest, OperandsWhoseRowsAreContiguousAreStoredTransposed) {
+  pose({.operation = Operation::gemm_all_to_all,
+        .m = 3,
+        .n = 6,
+        .k = 7,
+        .ranks = ranks,
+        .exchange = Exchange::heads,
+        .a_layout = OperandLayout::row_contiguous,
+        .b_layout = OperandLayout::row_contiguous});
+  const At a_transposed = [&](int rank, std::int64_t i, std::int64_t l) { return a()(rank, l, i); };
+  const At b_transposed = [&](int rank, std::int64_t j, std::int64_t l) { return b()(rank, l, j); };
+  expect(
+      {{.rank = 0, .rows = 3, .col = 2}, {.rank = 1, .rows = 3, .col = 2}, {.rank = 2, .rows = 3, .col = 2}},
+      1, [&](auto i, auto j) {
+        return product(problem_, a_transposed, b_transposed, static_cast<int>(i / 3), i % 3, 2 + j);
+      });
+}
+
+TEST_F(ReferenceTest, AllGatherOfAnOperandWhoseRowsAreContiguousJoinsPartsOfK) {
+  pose({.operation = Operation::all_gather_gemm,
+        .m = 4,
+        .n = 5,
+        .k = 6,
+        .ranks = ranks,
+        .gathered = Operand::b,
+        .b_layout = OperandLayout::row_contiguous});
+  const At gathered = [&](int, std::int64_t j, std::int64_t l) {
+    return b()(static_cast<int>(l / 2), l % 2, j);
+  };
+  expect({{.rank = 1, .rows = 4}}, 1,
+         [&](auto i, auto j) { return product(problem_, a(), gathered, 1, i, j); });
+}
+
 TEST_F(ReferenceTest, AllToAllByRowsTakesTheRowsThatTheOriginsName) {
   pose({.operation = Operation::gemm_all_to_all,
         .m = 3,

@@ -22,24 +22,23 @@ using testing::GpuRanks;
 constexpr OperandLayout k_major = OperandLayout::k_contiguous;
 constexpr OperandLayout row_major = OperandLayout::row_contiguous;
 
-/// rows × k of an operand that lies transposed, or does not.
-std::vector<double> operand(const Matrix& matrix, OperandLayout layout, std::int64_t rows, std::int64_t k) {
-  const bool transposed = layout == row_major;
-  // Buffers are shaped as rows × k whatever the layout; a transposed one is read as k × rows.
-  const std::int64_t pitch = transposed ? rows : k;
-  std::vector<float> flat(static_cast<std::size_t>(rows * k));
-  for (std::int64_t row = 0; row < matrix.rows(); ++row) {
-    matrix.read(row, 0,
-                std::span(flat).subspan(static_cast<std::size_t>(row * matrix.cols()),
-                                        static_cast<std::size_t>(matrix.cols())));
+/// Row `row` of an operand, `k` elements.
+std::vector<float> operand_row(const Matrix& matrix, OperandLayout layout, std::int64_t row, std::int64_t k) {
+  std::vector<float> values(static_cast<std::size_t>(k));
+  if (layout == k_major) {
+    matrix.read(row, 0, values);
+  } else {
+    for (std::int64_t depth = 0; depth < k; ++depth)
+      matrix.read(depth, row, std::span(values).subspan(static_cast<std::size_t>(depth), 1));
   }
-  std::vector<double> values(flat.size());
+  return values;
+}
+
+std::vector<double> operand(const Matrix& matrix, OperandLayout layout, std::int64_t rows, std::int64_t k) {
+  std::vector<double> values;
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t depth = 0; depth < k; ++depth) {
-      const std::int64_t from = transposed ? depth * pitch + row : row * pitch + depth;
-      values[static_cast<std::size_t>(row * k + depth)] =
-          static_cast<double>(flat[static_cast<std::size_t>(from)]);
-    }
+    const std::vector<float> elements = operand_row(matrix, layout, row, k);
+    values.insert(values.end(), elements.begin(), elements.end());
   }
   return values;
 }
@@ -52,10 +51,12 @@ void run(const Plan& plan, GpuRanks& ranks, const GemmOptions& options = {}) {
   gemm->check_waits();
 }
 
-double error_of(const Plan& plan, GpuRanks& ranks, OperandLayout a_layout, OperandLayout b_layout) {
+double error_of(const Plan& plan, GpuRanks& ranks) {
   const Problem& problem = plan.problem;
-  const std::vector<double> a = operand(ranks.input(0, BufferRole::a), a_layout, problem.m, problem.k);
-  const std::vector<double> b = operand(ranks.input(0, BufferRole::b), b_layout, problem.n, problem.k);
+  const std::vector<double> a =
+      operand(ranks.input(0, BufferRole::a), problem.a_layout, problem.m, problem.k);
+  const std::vector<double> b =
+      operand(ranks.input(0, BufferRole::b), problem.b_layout, problem.n, problem.k);
   std::vector<double> c(static_cast<std::size_t>(problem.m * problem.n));
   const auto extent = [](std::int64_t value) { return static_cast<blasint>(value); };
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, extent(problem.m), extent(problem.n),
@@ -65,8 +66,13 @@ double error_of(const Plan& plan, GpuRanks& ranks, OperandLayout a_layout, Opera
 }
 
 std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data_type,
-                                   const KernelTile& tile) {
-  return make_plans({.m = c.rows, .n = c.cols, .k = k, .data_type = data_type},
+                                   const KernelTile& tile, OperandLayout a_layout, OperandLayout b_layout) {
+  return make_plans({.m = c.rows,
+                     .n = c.cols,
+                     .k = k,
+                     .data_type = data_type,
+                     .a_layout = a_layout,
+                     .b_layout = b_layout},
                     {.strategy = Strategy::signal,
                      .tile_rows = tile.rows,
                      .tile_cols = tile.cols,
@@ -79,11 +85,11 @@ void expect_right(const Shape& c, std::int64_t k, DataType data_type, const Kern
                   OperandLayout a_layout, OperandLayout b_layout, std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("m {} n {} k {} {} tile {}x{} cluster {} layouts {} {} seed {}", c.rows, c.cols, k,
                            name(data_type), tile.rows, tile.cols, tile.cluster_rows,
-                           static_cast<int>(a_layout), static_cast<int>(b_layout), seed));
-  const std::vector<Plan> plans = single_rank_plan(c, k, data_type, tile);
+                           name(a_layout), name(b_layout), seed));
+  const std::vector<Plan> plans = single_rank_plan(c, k, data_type, tile, a_layout, b_layout);
   GpuRanks ranks(plans, seed);
-  run(plans[0], ranks, {.a_layout = a_layout, .b_layout = b_layout});
-  EXPECT_LT(error_of(plans[0], ranks, a_layout, b_layout), data_type == DataType::fp16 ? 1e-3 : 5e-3);
+  run(plans[0], ranks);
+  EXPECT_LT(error_of(plans[0], ranks), data_type == DataType::fp16 ? 1e-3 : 5e-3);
   for (std::size_t counter = 0; counter < plans[0].counters.size(); ++counter) {
     EXPECT_EQ(ranks.counters(0)[counter], static_cast<std::uint32_t>(plans[0].counters[counter].target))
         << "counter " << counter;
@@ -120,10 +126,8 @@ TEST(Sm90Gemm, RaggedShapesAreWrittenInFullAndNowhereElse) {
 /// What a tile should hold, as the plan says and nothing else: operands where they are read, partial results
 /// added.
 std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const GpuRanks& ranks) {
-  const auto read = [&](BufferRole role, std::int64_t row, std::int64_t cols) {
-    std::vector<float> values(static_cast<std::size_t>(cols));
-    ranks.input(plan.rank, role).read(row, 0, values);
-    return values;
+  const auto read = [&](BufferRole role, OperandLayout layout, std::int64_t row, std::int64_t k) {
+    return operand_row(ranks.input(plan.rank, role), layout, row, k);
   };
   const std::int64_t block_depth = plan.problem.k / plan.a_blocks.count;
   std::vector<double> expected;
@@ -131,11 +135,12 @@ std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const GpuR
     std::vector<float> a;
     for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
       const std::vector<float> part =
-          read(tile.a_buffer, tile.a_row + row + std::int64_t{block} * plan.a_blocks.row_stride, block_depth);
+          read(tile.a_buffer, plan.problem.a_layout,
+               tile.a_row + row + std::int64_t{block} * plan.a_blocks.row_stride, block_depth);
       a.insert(a.end(), part.begin(), part.end());
     }
     for (std::int32_t col = 0; col < tile.cols; ++col) {
-      const std::vector<float> b = read(tile.b_buffer, tile.b_row + col, plan.problem.k);
+      const std::vector<float> b = read(tile.b_buffer, plan.problem.b_layout, tile.b_row + col, plan.problem.k);
       double sum = 0;
       for (std::size_t depth = 0; depth < a.size(); ++depth)
         sum += static_cast<double>(a[depth]) * static_cast<double>(b[depth]);
@@ -202,11 +207,15 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     drawn.problem.data_type = index % 2 == 0 ? DataType::bf16 : DataType::fp16;
     // Every operand that is a block of columns of k must still be rows of 16 bytes.
     drawn.problem.k = std::int64_t{8} * drawn.problem.ranks * cases.between(1, 3);
-    drawn.problem.m *= 5;
-    drawn.problem.n *= index % 4 < 2 ? 5 : 8;  // rows of 16 bytes, which the TMA moves, and others
+    if (gathers_along_k(drawn.problem)) drawn.problem.k *= 8;  // parts of whole steps
+    // Rows of 16 bytes, which the TMA moves, and others; where an operand's rows are contiguous, tiles must
+    // begin at multiples of 16 bytes.
+    const int m_factor = drawn.problem.a_layout == row_major ? 8 : 5;
+    drawn.problem.m *= m_factor;
+    drawn.problem.n *= index % 4 < 2 && drawn.problem.b_layout == k_major ? 5 : 8;
     for (auto& rows : drawn.problem.destinations) {
       const std::vector<std::int32_t> once = rows;
-      for (int copy = 1; copy < 5; ++copy) rows.insert(rows.end(), once.begin(), once.end());
+      for (int copy = 1; copy < m_factor; ++copy) rows.insert(rows.end(), once.begin(), once.end());
       if (drawn.problem.operation == Operation::all_to_all_gemm) std::sort(rows.begin(), rows.end());
     }
     const KernelTile& tile =

@@ -104,7 +104,7 @@ TEST(PlanJson, PlannedProblemsSurvive) {
   for (const Operation operation : enumerators<Operation>) {
     for (const Strategy strategy : enumerators<Strategy>) {
       for (const Layout layout : enumerators<Layout>) {
-        if (!supports(operation, strategy, layout)) continue;
+        if (!supports({.operation = operation}, strategy, layout)) continue;
         for (const Exchange exchange : enumerators<Exchange>) {
           for (const Operand gathered : enumerators<Operand>) {
             Problem problem{.operation = operation, .m = 60, .n = 36, .k = 24, .ranks = 3};

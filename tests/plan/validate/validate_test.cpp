@@ -57,7 +57,7 @@ TEST(Validate, FindsNothingInPlansOfEveryOperationStrategyAndLayout) {
     for (const Strategy strategy :
          {Strategy::sequential, Strategy::signal, Strategy::copy, Strategy::store, Strategy::p2p}) {
       for (const Layout layout : {Layout::natural, Layout::tiled}) {
-        if (!supports(operation, strategy, layout)) continue;
+        if (!supports({.operation = operation}, strategy, layout)) continue;
         EXPECT_THAT(find_violations(plans_for(operation, strategy, layout)), ::testing::IsEmpty())
             << name(operation) << " " << name(strategy) << " " << name(layout);
       }
@@ -98,7 +98,7 @@ TEST(Validate, ProvesAndRunsOverlapsThatNoPlannerMakes) {
     const Problem& problem = plans[0].problem;
     const Schedule& schedule = plans[0].schedule;
     SCOPED_TRACE(fmt::format("{} {}", name(problem.operation), name(schedule.strategy)));
-    ASSERT_FALSE(supports(problem.operation, schedule.strategy, schedule.layout));
+    ASSERT_FALSE(supports(problem, schedule.strategy, schedule.layout));
     EXPECT_THAT(find_violations(plans), ::testing::IsEmpty());
     const Operands operands = random_operands(problem, 1);
     expect_right(plans, operands, HostExecutor(plans).run(operands.a, operands.b));
