@@ -110,6 +110,8 @@ TEST(PlanJson, PlannedProblemsSurvive) {
             Problem problem{.operation = operation, .m = 60, .n = 36, .k = 24, .ranks = 3};
             problem.exchange = exchange;
             problem.gathered = gathered;
+            problem.b_layout =
+                gathered == Operand::a ? OperandLayout::row_contiguous : OperandLayout::k_contiguous;
             const Schedule schedule{
                 .strategy = strategy, .layout = layout, .tile_rows = 6, .tile_cols = 8, .multiprocessors = 5};
             const auto plans = make_plans(problem, schedule);

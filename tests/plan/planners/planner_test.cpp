@@ -213,6 +213,84 @@ TEST(Planner, AGatheredOperandHasNoMorePartsThanStepsOfK) {
   }());
 }
 
+/// Input gradient with weights in shards: B lies as [k,n], and every rank holds a part of k.
+Problem sharded_weights() {
+  return {.operation = Operation::all_gather_gemm,
+          .m = 64,
+          .n = 96,
+          .k = 48,
+          .ranks = 3,
+          .gathered = Operand::b,
+          .b_layout = OperandLayout::row_contiguous};
+}
+
+TEST(Planner, OperandsWhoseRowsAreContiguousAreStoredTransposed) {
+  Problem problem{.m = 64, .n = 96, .k = 48, .ranks = 3};
+  EXPECT_EQ(a_shape(problem, 0), (Shape{64, 48}));
+  problem.a_layout = problem.b_layout = OperandLayout::row_contiguous;
+  EXPECT_EQ(a_shape(problem, 0), (Shape{48, 64}));
+  EXPECT_EQ(b_shape(problem, 0), (Shape{48, 96}));
+  EXPECT_EQ(b_shape(sharded_weights(), 0), (Shape{16, 96}));
+  EXPECT_EQ(a_shape(sharded_weights(), 0), (Shape{64, 48}));
+}
+
+TEST(Planner, AnOperandWhoseRowsAreContiguousIsGatheredInGroupsOfThem) {
+  for (const int step_depth : {16, 32}) {  // of which only the first divides a rank's part of k
+    const Plan plan = make_plan(sharded_weights(),
+                                {.strategy = Strategy::copy,
+                                 .tile_rows = 32,
+                                 .tile_cols = 32,
+                                 .step_depth = step_depth,
+                                 .multiprocessors = 2},
+                                1);
+    EXPECT_EQ(plan.buffer(BufferRole::gathered), (Buffer{48, 96, /*peer_written=*/true}));
+    EXPECT_EQ(plan.wait_depth, step_depth == 16 ? 16 : none);
+    EXPECT_EQ(group_count(plan), 3);
+    std::int32_t columns = 0;  // that this rank sends to each rank, itself included
+    for (const Message& message : plan.messages) {
+      if (message.kind != MessageKind::copy) continue;
+      EXPECT_EQ(message.source, (Region{BufferRole::b, 0, 16}));
+      EXPECT_EQ(message.destination, (Region{BufferRole::gathered, 16, 16}));
+      columns += message.cols;
+    }
+    EXPECT_EQ(columns, 3 * 96);
+    for (const Tile& tile : plan.tiles) {
+      EXPECT_EQ(tile.b_buffer, BufferRole::gathered);
+      EXPECT_EQ(tile.b_row, tile.col);
+      EXPECT_EQ(start_waits(plan, tile), step_depth == 16 ? 3 : 1);
+    }
+  }
+}
+
+TEST(Planner, PartsOfKAreGatheredByOneCollectiveWithoutOverlap) {
+  const Plan plan = make_plan(sharded_weights(), {.strategy = Strategy::sequential}, 2);
+  EXPECT_EQ(plan.messages.front().kind, MessageKind::all_gather);
+  EXPECT_EQ(plan.messages.front().source, (Region{BufferRole::b, 0, 16}));
+  EXPECT_EQ(plan.messages.front().destination, (Region{BufferRole::gathered, 0, 48}));
+}
+
+TEST(Planner, RefusesWhatALayoutMakesImpossible) {
+  for (const Strategy strategy : {Strategy::signal, Strategy::p2p}) {
+    EXPECT_FALSE(supports(sharded_weights(), strategy, Layout::natural));
+    EXPECT_THAT(
+        refusal(sharded_weights(), {.strategy = strategy}),
+        HasSubstr("must be sequential, copy or store to gather an operand whose rows are contiguous"));
+  }
+  EXPECT_THAT(refusal(sharded_weights(), {.strategy = Strategy::store, .rounds = 2}),
+              HasSubstr("rounds = 2"));
+  Problem problem = sharded_weights();
+  problem.k = 49;
+  EXPECT_THAT(refusal(problem, {.strategy = Strategy::store}),
+              HasSubstr("k = 49: must be a multiple of ranks = 3 as every rank holds the same part of k"));
+  problem = {.operation = Operation::all_to_all_gemm,
+             .m = 6,
+             .n = 8,
+             .k = 8,
+             .ranks = 2,
+             .a_layout = OperandLayout::row_contiguous};
+  EXPECT_THAT(refusal(problem), HasSubstr("a_layout = row_contiguous: must be k_contiguous"));
+}
+
 TEST(Planner, StoresOfAnOperandFollowEachOtherAtOnce) {
   const Problem problem{.operation = Operation::all_gather_gemm, .m = 2048, .n = 256, .k = 256, .ranks = 4};
   for (const Strategy strategy : {Strategy::copy, Strategy::store}) {

@@ -342,6 +342,53 @@ TEST(ValidateRace, FindsPartsOfKThatArriveInAnotherOrderThanTheyAreRead) {
   EXPECT_THAT(find_violations(plans), ::testing::Not(::testing::IsEmpty()));
 }
 
+Plans plans_along_k(int step_depth) {
+  return make_plans({.operation = Operation::all_gather_gemm,
+                     .m = 24,
+                     .n = 18,
+                     .k = 24,
+                     .ranks = 3,
+                     .gathered = Operand::b,
+                     .b_layout = OperandLayout::row_contiguous},
+                    {.strategy = Strategy::store,
+                     .tile_rows = 12,
+                     .tile_cols = 6,
+                     .step_depth = step_depth,
+                     .multiprocessors = 2});
+}
+
+TEST(ValidateRace, FindsAGatherAlongKThatTilesDoNotWaitFor) {
+  for (const int step_depth : {8, 16}) {  // waits for each part of k, and for all at once
+    EXPECT_THAT(find_violations(plans_along_k(step_depth)), ::testing::IsEmpty());
+    Plans plans = plans_along_k(step_depth);
+    for (Tile& tile : plans[1].tiles) tile.start_wait = none;
+    expect_violation(plans, Violation::race, "reads rank 1's gathered");
+  }
+  Plans plans = plans_along_k(8);
+  for (Tile& tile : plans[1].tiles) tile.start_wait = plans[1].tiles.front().start_wait;
+  expect_violation(plans, Violation::race, "reads rank 1's gathered");
+}
+
+TEST(ValidateValue, FindsPartsOfKInTheWrongPlace) {
+  Plans plans = plans_along_k(8);
+  std::vector<Message*> own;  // what rank 2 keeps of each group
+  for (Message& message : plans[2].messages) {
+    if (message.kind == MessageKind::store && message.peer == 2) own.push_back(&message);
+  }
+  std::swap(own[0]->col, own[1]->col);
+  EXPECT_THAT(find_violations(plans), ::testing::Not(::testing::IsEmpty()));
+
+  plans = plans_along_k(16);
+  for (Tile& tile : plans[0].tiles) std::swap(tile.b_row, plans[0].tiles.front().b_row);
+  EXPECT_THAT(find_violations(plans), ::testing::Not(::testing::IsEmpty()));
+}
+
+TEST(ValidateStructure, RefusesRowsOfAnOperandThatDoNotExistWhereTheyAreContiguous) {
+  Plans plans = plans_along_k(8);
+  plans[0].tiles.front().b_row = 13;  // 6 of 18
+  expect_violation(plans, Violation::structure, "its rows of B lie outside the buffer");
+}
+
 TEST(ValidateStructure, RefusesWaitsForPartsOfKThatCannotBeMade) {
   Plans plans = plans_in_parts_of_k();
   plans[0].wait_depth = 0;
