@@ -85,8 +85,10 @@ void for_each_stored_piece(std::span<const Plan> plans, const Plan& plan, const 
   std::int32_t first = 0;
   for (std::int32_t row = 1; row <= tile.rows; ++row) {
     const RowTarget start = stored_at(plan, tile, first);
-    if (row < tile.rows && stored_at(plan, tile, row) == RowTarget{start.rank, start.row + row - first})
-      continue;
+    if (row < tile.rows) {
+      const RowTarget next = stored_at(plan, tile, row);
+      if (next.rank == start.rank && next.row - start.row == row - first) continue;
+    }
     visit_targets(first, start, row - first);
     first = row;
   }

@@ -192,8 +192,8 @@ void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, std::span<c
         const Area stored{target.rank, tile.buffer, {row, rows}, {tile.store_col, tile.cols}};
         for_each_cell(stored, [&](Cell& cell, const Area& place) {
           write(cell, place, access,
-                {ranks, tile.row + first + place.rows.first - row,
-                 tile.col + place.cols.first - tile.store_col, Content::partial});
+                {ranks, tile.row + first + (place.rows.first - row),
+                 tile.col + (place.cols.first - tile.store_col), Content::partial});
         });
       });
 }
@@ -205,14 +205,14 @@ void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand
   const auto expected = [&](std::int32_t position) {
     const auto after = std::ranges::upper_bound(operand.runs, position, {}, &OperandRun::first);
     const OperandRun& run = *(after - 1);
-    return std::pair{run.rank, run.row + position - run.first};
+    return std::pair{run.rank, run.row + (position - run.first)};
   };
   const Region region{operand.buffer, operand.row, operand.part.count};
   for_each_cell(area(tile.rank, region), [&](Cell& cell, const Area& place) {
     const std::int32_t waited_for =
         knowledge.size() == 1 ? 0 : place.cols.first / plan_of(tile.rank).wait_depth;
     read(cell, place, {tile, at(knowledge, waited_for)}, remember);
-    const std::int32_t first = operand.part.first + place.rows.first - operand.row;
+    const std::int32_t first = operand.part.first + (place.rows.first - operand.row);
     const std::int32_t more = place.rows.count - 1;
     const auto [source, source_row] = expected(first);
     const bool right = cell.value == Value{bit(source), source_row, place.cols.first, operand.content} &&
@@ -234,7 +234,7 @@ std::uint64_t SymbolicMemory::add_partials(const Tile& tile, const Access& acces
     const Area added{rank, BufferRole::inbox, {row, tile.rows}, {tile.col, tile.cols}};
     for_each_cell(added, [&](Cell& cell, const Area& place) {
       read(cell, place, access);
-      const Value expected{bit(source), tile.row + place.rows.first - row, place.cols.first,
+      const Value expected{bit(source), tile.row + (place.rows.first - row), place.cols.first,
                            Content::partial};
       if (cell.value == expected || cell.value.content == Content::garbage) return;
       findings_.add(Violation::wrong_value,
@@ -314,9 +314,25 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
   auto next = result.begin();  // reduce_scatter continues where the rank before ended
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     if (kind != MessageKind::reduce_scatter) next = result.begin();
-    const Access access{{rank, at(members, rank)}, together};
-    for_each_cell(area(rank, message(rank, at(members, rank)).destination),
-                  [&](Cell& cell, const Area& place) { write(cell, place, access, *next++); });
+    const Event receiver{rank, at(members, rank)};
+    const Message& mine = message(rank, receiver.index);
+    const auto receive = [&](const Region& region, const Knowledge& knowledge) {
+      for_each_cell(area(rank, region), [&](Cell& cell, const Area& place) {
+        write(cell, place, {receiver, knowledge}, *next++);
+      });
+    };
+    if (kind != MessageKind::all_gather) {
+      receive(mine.destination, together);
+      continue;
+    }
+    // A sum needs all ranks, but what one rank sends may arrive before the others have begun.
+    Region part{mine.destination.buffer, mine.destination.row, mine.source.rows};
+    for (const Knowledge& sender : starts) {
+      Knowledge both = at(starts, rank);
+      both.merge(sender);
+      receive(part, both);
+      part.row += part.rows;
+    }
   }
 }
 
@@ -344,7 +360,7 @@ void SymbolicMemory::check_block(const Plan& plan, std::span<const std::int32_t>
                                  Range rows, Range cols) {
   for_each_cell({plan.rank, BufferRole::out, {row, rows.count}, {0, cols.count}}, [&](Cell& cell,
                                                                                       const Area& place) {
-    const std::int32_t first = rows.first + place.rows.first - row;
+    const std::int32_t first = rows.first + (place.rows.first - row);
     const auto after = std::ranges::upper_bound(run_rows, first);
     const RowOrigin& origin = at(plan.output.origins, after - run_rows.begin() - 1);
     const std::int32_t skipped = first - *(after - 1);

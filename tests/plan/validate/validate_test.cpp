@@ -12,6 +12,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
+#include "support/hand_written_plans.hpp"
 #include "support/host_runs.hpp"
 
 namespace flashoverlap {
@@ -186,6 +187,24 @@ TEST(ValidateStructure, RefusesAMessageThatWritesAnOperand) {
   Plans plans = plans_for(Operation::all_gather_gemm, Strategy::copy);
   first_message(plans[0], MessageKind::copy).destination.buffer = BufferRole::a;
   expect_violation(plans, Violation::structure, "it writes an operand");
+}
+
+TEST(ValidateStructure, RefusesRowsThatNoBufferHas) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  plans[0].output.origins[0].row = 2'147'483'647;
+  expect_violation(plans, Violation::structure, "rows from 2147483647 on");
+  plans = plans_for(Operation::gemm_all_to_all, Strategy::store);
+  plans[1].row_map = {{0, -2'147'483'647}};
+  expect_violation(plans, Violation::structure, "row_map[0]: row -2147483647 is negative");
+}
+
+TEST(Validate, ProvesPlansOfExtentsNextToTheLimit) {
+  const std::int64_t extent = 1'073'737'000;  // 2 ranks: the largest is 1073737727
+  const Schedule schedule{
+      .strategy = Strategy::store, .tile_rows = 4096, .tile_cols = 4096, .cluster_rows = 2};
+  for (const Operation operation : {Operation::gemm_reduce_scatter, Operation::gemm_all_to_all})
+    EXPECT_NO_THROW(
+        validate(make_plans({.operation = operation, .m = extent, .n = 2, .k = 2, .ranks = 2}, schedule)));
 }
 
 TEST(ValidateStructure, RefusesAReorderThatPointsOutsideTheBuffer) {
@@ -373,6 +392,54 @@ TEST(ValidateRace, FindsAddendsThatAreReadBeforeTheyHaveArrived) {
     if (tile.addend_row != none) tile.store_wait = none;
   }
   expect_violation(plans, Violation::race, "reads rank 0's inbox");
+}
+
+/// What the validator accepts the host runs right, with delays that let tiles come late.
+void expect_accepted_and_right(const Plans& plans) {
+  EXPECT_THAT(find_violations(plans), ::testing::IsEmpty());
+  HostWorld world(plans, {.wait_limit = std::chrono::seconds(5), .max_delay = std::chrono::milliseconds(2)});
+  expect_right_back_to_back(world, plans, 3);
+}
+
+TEST(ValidateResets, ComeAfterAllWaitsOfTheMessage) {
+  Plans plans = plans_for(Operation::gemm_all_reduce, Strategy::signal);
+  Message& twice = plans[1].messages[0];
+  twice.waits = {{twice.waits[0].counter, true}, {twice.waits[0].counter, false}};
+  expect_accepted_and_right(plans);
+}
+
+TEST(ValidateResets, MayBeProvedByAnyWaitOfTheMessage) {
+  // That the tiles have seen the first counter is known by the second one, which they raise.
+  Plans plans = hand_written::all_gather_then_gemm({Operation::all_gather_gemm, 8, 8, 8, 2});
+  for (Plan& plan : plans) {
+    const std::int32_t done =
+        hand_written::add_counter(plan, CounterRole::tiles, static_cast<std::int32_t>(plan.tiles.size()));
+    for (Tile& tile : plan.tiles) tile.raise = {plan.rank, done};
+    plan.messages.back() = {.waits = {{0, true}, {done, true}}};
+  }
+  expect_accepted_and_right(plans);
+  plans[0].messages.back() = {.waits = {{0, true}}};
+  plans[0].messages.push_back({.waits = {{1, true}}});
+  expect_violation(plans, Violation::race, "may still be waiting");
+}
+
+TEST(ValidateRace, KnowsThatAnAllGatherMayWriteRowsOfOneRankBeforeAnotherRankHasBegunIt) {
+  // What was gathered is gathered again. That nobody still reads it, only rank 1 knows.
+  Plans plans = hand_written::all_gather_then_gemm({Operation::all_gather_gemm, 8, 8, 8, 2});
+  const std::int32_t read = hand_written::add_counter(plans[1], CounterRole::tiles, 0);
+  for (Plan& plan : plans) {
+    for (Tile& tile : plan.tiles) tile.raise = {1, read};
+    plans[1].counters.back().target += static_cast<std::int32_t>(plan.tiles.size());
+    Message again = plan.messages.front();
+    again.raises.clear();
+    if (plan.rank == 1) again.waits = {{read, true}};
+    plan.messages.push_back(again);
+  }
+  std::swap(plans[0].messages[1], plans[0].messages[2]);
+  expect_violation(plans, Violation::race,
+                   "rank 0's message 1 (all_gather) writes rank 0's gathered at row 0");
+  std::swap(plans[0].messages[1], plans[0].messages[2]);
+  expect_accepted_and_right(plans);
 }
 
 TEST(ValidateRace, FindsACounterThatIsResetWhileTilesMayWaitForIt) {
