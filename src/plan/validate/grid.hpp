@@ -8,6 +8,7 @@
 
 #include "flashoverlap/plan.hpp"
 #include "plan/grouping.hpp"
+#include "plan/validate/effort.hpp"
 #include "plan/validate/knowledge.hpp"
 
 namespace flashoverlap {
@@ -65,7 +66,7 @@ using RankGrids = std::array<Grid, buffer_count>;  // by role
 
 /// The grids of all ranks' buffers. Linked regions have the same cuts. Throws `InvalidPlan` if there would be
 /// too many cells for memory.
-std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links);
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links, Effort& effort);
 
 /// Calls visit(first row in the tile, plan of the rank that stores them, row of its buffer, rows) for each
 /// run of a tile's rows that is stored contiguously, on every rank that stores it.

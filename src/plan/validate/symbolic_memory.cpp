@@ -22,9 +22,15 @@ std::string SymbolicMemory::described(const Area& area) {
 }
 
 SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Matching& matching,
-                               const CounterNumbers& numbers, const Credits& credits, Findings& findings)
-    : plans_(plans), matching_(matching), numbers_(numbers), credits_(credits), findings_(findings) {
-  grids_ = cut_grids(plans, all_links());
+                               const CounterNumbers& numbers, const Credits& credits, Effort& effort,
+                               Findings& findings)
+    : plans_(plans),
+      matching_(matching),
+      numbers_(numbers),
+      credits_(credits),
+      effort_(effort),
+      findings_(findings) {
+  grids_ = cut_grids(plans, all_links(), effort);
   fill_operands();
   find_operand_runs();
 }
@@ -129,9 +135,11 @@ void SymbolicMemory::for_each_cell(const Area& area, Visit&& visit) {
   const std::size_t end_band = cells.band(area.rows.first + area.rows.count);
   const std::size_t first_column = cells.column(area.cols.first);
   const std::size_t end_column = cells.column(area.cols.first + area.cols.count);
-  for (std::size_t band = cells.band(area.rows.first); band < end_band; ++band) {
+  const std::size_t first_band = cells.band(area.rows.first);
+  effort_.spend((end_band - first_band) * (end_column - first_column), "reads and writes of the same pieces");
+  for (std::size_t band = first_band; band < end_band; ++band) {
     const Range rows{cells.first_row(band), cells.first_row(band + 1) - cells.first_row(band)};
-    for (std::size_t column = first_column; column < end_column; ++column) {
+    for (std::size_t column = first_column; column < end_column && !findings_.full(); ++column) {
       const Range cols{cells.first_col(column), cells.first_col(column + 1) - cells.first_col(column)};
       visit(cells.cell(band, column), Area{area.rank, area.buffer, rows, cols});
     }
@@ -298,6 +306,7 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
     });
   }
 
+  if (findings_.full()) return;
   std::vector<Value> result;  // all_reduce and reduce_scatter: the sum; all_gather: the parts in rank order
   if (kind == MessageKind::all_gather) {
     for (const auto& part : sources) {

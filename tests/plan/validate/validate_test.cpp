@@ -139,6 +139,61 @@ TEST(Validate, NeedsMemoryForThePlanAndNotForItsBuffers) {
   EXPECT_NO_THROW(validate(make_plans({.m = 100'000'000, .n = 8, .k = 8, .ranks = 2}, schedule)));
 }
 
+// Small plans that would take very many steps to follow. The limits count steps, so they do not depend on the
+// machine; all of this takes seconds and some hundred MB at most.
+
+TEST(ValidateEffort, RefusesRowsThatAreMovedOnAndOn) {
+  Plans plans = hand_written::signalled_all_reduce({Operation::gemm_all_reduce, 8, 8, 8, 2});
+  constexpr std::int64_t rows = 1'000'000'000;
+  plans[1].buffer(BufferRole::staging) = {rows, 1};
+  plans[1].messages.push_back({.kind = MessageKind::store,
+                               .source = hand_written::rows_of(BufferRole::staging, 0, rows - 1),
+                               .destination = hand_written::rows_of(BufferRole::staging, 1, rows - 1),
+                               .peer = 1});
+  expect_violation(plans, Violation::structure, "too many for their size: rows that messages move on and on");
+}
+
+TEST(ValidateEffort, RefusesManyOverlappingStores) {
+  Plans plans = hand_written::signalled_all_reduce({Operation::gemm_all_reduce, 8, 8, 8, 2});
+  constexpr std::int32_t stores = 1500;
+  plans[0].buffer(BufferRole::staging) = plans[0].buffer(BufferRole::inbox) = {2 * stores, 2 * stores};
+  for (std::int32_t store = 1; store <= stores; ++store) {
+    plans[0].messages.push_back({.kind = MessageKind::store,
+                                 .source = {BufferRole::staging, store, stores},
+                                 .destination = {BufferRole::inbox, store, stores},
+                                 .peer = 0,
+                                 .col = store,
+                                 .cols = stores});
+  }
+  expect_violation(plans, Violation::structure, "too many for their size: pieces of buffers");
+  plans[0].messages.resize(602);
+  expect_violation(plans, Violation::structure, "too many for their size: reads and writes");
+}
+
+TEST(ValidateEffort, RefusesManyTilesThatWaitForManyPartsOfK) {
+  constexpr std::int64_t parts = 5'000;
+  Plans plans = make_plans({.operation = Operation::all_gather_gemm, .m = 4'000, .n = 1, .k = parts},
+                           {.tile_rows = 1, .tile_cols = 1});
+  Plan& plan = plans[0];
+  const auto first = static_cast<std::int32_t>(plan.counters.size());
+  plan.wait_depth = 1;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    hand_written::add_counter(plan, CounterRole::arrival, 1);
+    plan.messages.push_back({.raises = {{0, first + static_cast<std::int32_t>(part)}}});
+  }
+  plan.messages.push_back({.kind = MessageKind::signal, .after_tiles = true});
+  for (std::int64_t part = 0; part < parts; ++part)
+    plan.messages.back().waits.push_back({first + static_cast<std::int32_t>(part), true});
+  for (Tile& tile : plan.tiles) tile.start_wait = first;
+  expect_violation(plans, Violation::structure, "too many for their size: ");
+}
+
+TEST(ValidateEffort, DoesNotFollowPartsOfKThatNoTileWaitsFor) {
+  Plans plans = make_plans({.m = 8, .n = 8, .k = 200'000'000, .ranks = 2}, {.tile_rows = 4096});
+  for (Plan& plan : plans) plan.wait_depth = 1;
+  EXPECT_THAT(find_violations(plans), ::testing::IsEmpty());
+}
+
 TEST(ValidateStructure, RefusesNoPlansAtAll) { expect_violation({}, Violation::structure, "no plans"); }
 
 TEST(ValidateStructure, RefusesAMissingRank) {
