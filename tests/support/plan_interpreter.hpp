@@ -1,58 +1,45 @@
 // What plan.hpp says that plans do, followed literally: an interpreter that shares nothing with the validator
-// or the executors. Every rank's message stream, workers, copies and transfers take turns at random. Whatever
-// no counter, message or run has ordered counts as a failure, even if it went well this time: a write is
-// visible to those only who have learned of it, and is made in two steps.
+// or the executors. Every rank's message stream, workers, copies and transfers take turns at random. A write
+// is made in two steps, and is visible to those only who have learned of it.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <deque>
-#include <limits>
 #include <map>
 #include <optional>
 #include <random>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
-#include "support/event_set.hpp"
 #include "support/exact_problem.hpp"
 #include "support/interleaving.hpp"
+#include "support/interpreted_memory.hpp"
 
 namespace flashoverlap::testing {
 
-class PlanInterpreter {
+class PlanInterpreter : private InterpretedMemory {
  public:
-  PlanInterpreter(std::span<const Plan> plans, std::uint64_t seed)
-      : plans_(plans), random_(seed), interleaving_(random_) {
-    for (const Plan& plan : plans) {
-      std::size_t events = first_tile_event + plan.tiles.size() + plan.messages.size();
-      for (const Message& message : plan.messages) events += message.sends.size() + message.receives.size();
-      events_per_run_ = std::max(events_per_run_, events);
-    }
-    workers_ = std::uniform_int_distribution(1, 5)(random_);
-    eager_sends_ = std::uniform_int_distribution(0, 2)(random_);
+  PlanInterpreter(std::span<const Plan> plans, int runs, std::uint64_t seed)
+      : InterpretedMemory(plans, runs), runs_(runs), random_(seed), interleaving_(random_) {
+    workers_ = between(1, 5);
+    eager_sends_ = between(0, 2);
   }
 
   /// What goes wrong in runs back to back, in which ranks do not wait for each other; nothing: all is right.
-  std::optional<std::string> failure(int runs) {
-    const std::size_t events = static_cast<std::size_t>(runs) * plans_.size() * events_per_run_;
+  std::optional<std::string> failure() {
     try {
-      for (int run = 0; run < runs; ++run) problems_.emplace_back(plans_, random_());
+      for (int run = 0; run < runs_; ++run) problems_.emplace_back(plans_, random_());
       if (!problems_.front().keeps_all_rows()) return "the ranks do not keep every row once";
-      for (const Plan& plan : plans_) ranks_.emplace_back(plan, events);
-      for (Rank& rank : ranks_) interleaving_.add(stream(rank, runs));
+      for (Rank& rank : ranks_) interleaving_.add(stream(rank));
       if (!interleaving_.run()) return "nothing can go on";
       for (const Rank& rank : ranks_) {
-        for (std::size_t counter = 0; counter < rank.counters.size(); ++counter)
+        for (std::size_t counter = 0; counter < rank.counters.size(); ++counter) {
           if (rank.counters[counter].value != 0)
             return fmt::format("rank {}'s counter {} is not zero", rank.id(), counter);
+        }
       }
     } catch (const Wrong& wrong) {
       return wrong.what();
@@ -61,69 +48,6 @@ class PlanInterpreter {
   }
 
  private:
-  struct Wrong : std::runtime_error {
-    using std::runtime_error::runtime_error;
-  };
-
-  static constexpr double poison = std::numeric_limits<double>::quiet_NaN();
-  static constexpr std::size_t nobody = ~std::size_t{0};
-  // Numbers of a run's events: its begin, its end, tiles, messages, parts of exchanges.
-  static constexpr std::size_t first_tile_event = 2;
-
-  struct Element {
-    double value = poison;
-    std::size_t writer = nobody;
-    std::vector<std::size_t> readers{};  // since it was written
-  };
-
-  struct CounterState {
-    std::int32_t value = 0;
-    EventSet known;  // to all who raised it
-    std::size_t reset_by = nobody;
-  };
-
-  struct Rank {
-    Rank(const Plan& its_plan, std::size_t events)
-        : plan(its_plan),
-          counters(plan.counters.size(), {0, EventSet(events), nobody}),
-          known(events),
-          tiles(events),
-          copies(events) {
-      for (std::size_t role = 0; role < buffer_count; ++role)
-        memory[role].resize(static_cast<std::size_t>(plan.buffers[role].rows * plan.buffers[role].cols));
-    }
-    int id() const { return plan.rank; }
-
-    const Plan& plan;
-    int run = 0;
-    std::array<std::vector<Element>, buffer_count> memory;
-    std::vector<CounterState> counters;
-    EventSet known;   // to the message stream
-    EventSet tiles;   // to all tiles that are done, and they themselves
-    EventSet copies;  // to all copies to peers that have moved their data, and they themselves
-    std::size_t next_tile = 0;
-    std::size_t tiles_done = 0;
-    std::size_t copies_begun = 0;
-    std::size_t copies_moved = 0;
-    std::size_t copies_done = 0;
-    std::size_t collectives_called = 0;  // in all runs
-  };
-
-  /// An event and what is known when it happens.
-  struct Actor {
-    std::size_t event;
-    EventSet known;
-  };
-
-  struct Area {
-    int rank;
-    BufferRole buffer;
-    std::int64_t row;
-    std::int64_t rows;
-    std::int64_t col;
-    std::int64_t cols;
-  };
-
   /// One call of a collective: what each rank that has joined brings, and who still reads it.
   struct Collective {
     explicit Collective(std::size_t ranks)
@@ -150,129 +74,10 @@ class PlanInterpreter {
     std::size_t receives = 0;
   };
 
-  // --- events, memory, counters
-
-  std::size_t event(const Rank& rank, std::size_t number) const {
-    return (static_cast<std::size_t>(rank.run) * plans_.size() + static_cast<std::size_t>(rank.id())) *
-               events_per_run_ +
-           number;
-  }
-  std::size_t message_event(const Rank& rank, std::size_t index) const {
-    return event(rank, first_tile_event + rank.plan.tiles.size() + index);
-  }
-  Rank& rank_at(int rank) { return ranks_.at(static_cast<std::size_t>(rank)); }
-  int between(int low, int high) { return std::uniform_int_distribution(low, high)(random_); }
-
-  Area whole(const Rank& rank, const Region& region) const {
-    return {rank.id(), region.buffer, region.row, region.rows, 0, rank.plan.buffer(region.buffer).cols};
-  }
-
-  template <typename Visit>
-  void for_each_element(const Area& area, const Visit& visit) {
-    Rank& owner = rank_at(area.rank);
-    const Buffer& buffer = owner.plan.buffer(area.buffer);
-    if (area.row < 0 || area.row + area.rows > buffer.rows || area.col < 0 ||
-        area.col + area.cols > buffer.cols)
-      throw Wrong("an access outside a buffer");
-    auto& elements = owner.memory[static_cast<std::size_t>(area.buffer)];
-    for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
-      for (std::int64_t col = area.col; col < area.col + area.cols; ++col)
-        visit(elements[static_cast<std::size_t>(row * buffer.cols + col)]);
-    }
-  }
-
-  std::string at_place(const Area& area) const {
-    return fmt::format("rank {}'s {}, rows {} to {}", area.rank, name(area.buffer), area.row,
-                       area.row + area.rows - 1);
-  }
-
-  static constexpr bool is_operand(BufferRole role) { return role == BufferRole::a || role == BufferRole::b; }
-
-  std::vector<double> read(const Area& area, const Actor& actor, bool remember = true) {
-    std::vector<double> values;
-    values.reserve(static_cast<std::size_t>(area.rows * area.cols));
-    for_each_element(area, [&](Element& element) {
-      if (element.writer != nobody && !actor.known.has(element.writer))
-        throw Wrong(fmt::format("{} is read while it may be written", at_place(area)));
-      if (remember && !is_operand(area.buffer) &&
-          (element.readers.empty() || element.readers.back() != actor.event))
-        element.readers.push_back(actor.event);
-      values.push_back(element.value);
-    });
-    return values;
-  }
-
-  /// The first step of a write: what is half written is neither old nor new.
-  void tear(const Area& area, const Actor& actor) {
-    if (is_operand(area.buffer)) throw Wrong("an operand is written");
-    if (area.rank != static_cast<int>(actor.event / events_per_run_ % plans_.size()) &&
-        !rank_at(area.rank).plan.buffer(area.buffer).peer_written)
-      throw Wrong("a peer writes memory that it cannot access");
-    for_each_element(area, [&](Element& element) {
-      if (element.writer != nobody && !actor.known.has(element.writer))
-        throw Wrong(fmt::format("{} is written twice at the same time", at_place(area)));
-      for (const std::size_t reader : element.readers) {
-        if (!actor.known.has(reader))
-          throw Wrong(fmt::format("{} is written while it may be read", at_place(area)));
-      }
-      element = {poison, actor.event, {}};
-    });
-  }
-
-  /// The second step.
-  void settle(const Area& area, std::span<const double> values) {
-    auto next = values.begin();
-    for_each_element(area, [&](Element& element) { element.value = *next++; });
-  }
-
-  bool reached(const Rank& rank, std::int32_t counter) const {
-    return rank.counters.at(static_cast<std::size_t>(counter)).value ==
-           rank.plan.counters.at(static_cast<std::size_t>(counter)).target;
-  }
-  std::function<bool()> until_reached(const Rank& rank, std::int32_t counter) const {
-    return [this, &rank, counter] { return reached(rank, counter); };
-  }
-  static const EventSet& known_by(const Rank& rank, std::int32_t counter) {
-    return rank.counters.at(static_cast<std::size_t>(counter)).known;
-  }
-
-  void raise(const Raise& raise, const Actor& actor) {
-    Rank& owner = rank_at(raise.rank);
-    CounterState& counter = owner.counters.at(static_cast<std::size_t>(raise.counter));
-    if (counter.reset_by != nobody && !actor.known.has(counter.reset_by))
-      throw Wrong(
-          fmt::format("rank {}'s counter {} is raised while it may be reset", owner.id(), raise.counter));
-    if (reached(owner, raise.counter))
-      throw Wrong(fmt::format("rank {}'s counter {} is raised too often", owner.id(), raise.counter));
-    ++counter.value;
-    counter.known.merge(actor.known);
-    counter.known.add(actor.event);
-  }
-
-  static bool waits_for(const Plan& plan, const Tile& tile, std::int32_t counter) {
-    const std::int32_t starts = start_waits(plan, tile);
-    return tile.store_wait == counter ||
-           (starts > 0 && counter >= tile.start_wait && counter < tile.start_wait + starts);
-  }
-
-  void reset(Rank& rank, std::int32_t counter, const Actor& message) {
-    CounterState& state = rank.counters.at(static_cast<std::size_t>(counter));
-    if (!reached(rank, counter))
-      throw Wrong(fmt::format("rank {}'s counter {} is reset too early", rank.id(), counter));
-    for (std::size_t tile = 0; tile < rank.plan.tiles.size(); ++tile) {
-      if (waits_for(rank.plan, rank.plan.tiles[tile], counter) &&
-          !message.known.has(event(rank, first_tile_event + tile)))
-        throw Wrong(fmt::format("rank {}'s counter {} is reset while tile {} may wait for it", rank.id(),
-                                counter, tile));
-    }
-    state = {0, EventSet(static_cast<std::size_t>(problems_.size()) * plans_.size() * events_per_run_),
-             message.event};
-  }
-
   // --- a rank's message stream, from run to run
 
-  Task stream(Rank& rank, int runs) {
-    for (rank.run = 0; rank.run < runs; ++rank.run) {
+  Task stream(Rank& rank) {
+    for (rank.run = 0; rank.run < runs_; ++rank.run) {
       begin_run(rank);
       for (int worker = 0; worker < workers_; ++worker) interleaving_.add(work(rank, rank.run, rank.known));
       for (std::size_t index = 0; index < rank.plan.messages.size(); ++index) {
@@ -349,6 +154,8 @@ class PlanInterpreter {
   std::function<bool()> tiles_done(const Rank& rank) const {
     return [&rank] { return rank.tiles_done == rank.plan.tiles.size(); };
   }
+
+  int between(int low, int high) { return std::uniform_int_distribution(low, high)(random_); }
 
   template <typename T>
   std::vector<T> shuffled(std::vector<T> list) {
@@ -655,13 +462,11 @@ class PlanInterpreter {
     }
   }
 
-  std::span<const Plan> plans_;
+  int runs_;
   std::mt19937_64 random_;
-  std::size_t events_per_run_ = 0;
   int workers_ = 1;
   int eager_sends_ = 0;                 // 0: none, 1: all, 2: some
   std::vector<ExactProblem> problems_;  // [run]
-  std::deque<Rank> ranks_;
   std::map<std::size_t, Collective> collectives_;
   std::map<std::pair<int, int>, Channel> channels_;
   Interleaving interleaving_;  // last, as its tasks refer to all of the above
