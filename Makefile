@@ -1,8 +1,9 @@
 # `make demo` and `make test` need nothing but a Debian 12 with make: what is missing is installed first.
 SOURCES = $(shell find include src tests bench examples -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
 FUZZ_SECONDS ?= 60
+MUTANTS ?= 100000
 
-.PHONY: demo test build bench gpu-test gpu-bench test-asan test-tsan fuzz lint format format-check clean setup setup-tools
+.PHONY: demo test build bench gpu-test gpu-bench test-asan test-tsan fuzz mutants lint format format-check clean setup setup-tools
 
 demo: setup
 	cmake --preset host
@@ -39,6 +40,11 @@ fuzz: setup setup-tools
 	mkdir -p build/fuzz/corpus
 	build/fuzz/tests/fuzz/plan_reader_fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
 	  -artifact_prefix=build/fuzz/ build/fuzz/corpus tests/fuzz/corpus
+
+mutants: setup
+	cmake --preset release
+	cmake --build --preset release --target mutants_test
+	FLASHOVERLAP_MUTANTS=$(MUTANTS) build/release/tests/mutants_test
 
 lint: setup setup-tools
 	cmake --preset release

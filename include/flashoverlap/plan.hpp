@@ -149,7 +149,7 @@ enum class MessageKind : std::uint8_t {
 
 struct Wait {
   std::int32_t counter = 0;  ///< of this rank
-  bool reset = false;        ///< then set the counter to zero, which exactly one wait per run does
+  bool reset = false;        ///< the message sets the counter to zero, as exactly one wait per run does
   bool operator==(const Wait&) const = default;
 };
 
@@ -161,6 +161,12 @@ struct Part {
 };
 
 /// One entry of the message list: waits, then a transfer, then raises.
+///
+/// The resets come after *all* of the message's waits and before its first raise, at any time between:
+/// before, during or after the transfer. So a message may wait twice for a counter that it resets, any of its
+/// waits may prove that the tiles no longer wait for it, and whoever learns that the message is done knows
+/// that the counter is zero. Nothing else may be concluded: as long as a copy to a peer runs, the messages
+/// after it may find its counters at their targets or at zero.
 struct Message {
   MessageKind kind = MessageKind::signal;
   bool after_tiles = false;   ///< also wait until every tile of this rank is done

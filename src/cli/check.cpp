@@ -50,17 +50,19 @@ constexpr double long_seconds = 60;  ///< is worth a warning
 /// What the plans violate, or else the error of every run.
 struct Verdict {
   std::vector<Finding> findings;
-  std::vector<double> errors;
-  double limit = 0;
+  std::vector<Deviation> errors;
+  DataType data_type = DataType::bf16;
 
   bool holds() const {
-    return findings.empty() && std::ranges::all_of(errors, [this](double error) { return error < limit; });
+    return findings.empty() && std::ranges::all_of(errors, [this](const Deviation& error) {
+             return error.within_limits(data_type);
+           });
   }
 };
 
 Verdict judge(const std::vector<Plan>& plans, const CheckArguments& arguments, Progress& progress) {
   progress.step("proving");
-  Verdict verdict{find_violations(plans), {}, error_limit(plans.front().problem.data_type)};
+  Verdict verdict{find_violations(plans), {}, plans.front().problem.data_type};
   if (!verdict.findings.empty()) return verdict;
 
   const auto seed = static_cast<std::uint64_t>(arguments.seed);
@@ -90,8 +92,9 @@ void print_text(const std::vector<Plan>& plans, const Machine& machine, const Ve
                labelled_line("violation", fmt::format("{}: {}", name(finding.violation), finding.detail)));
   }
   for (std::size_t run = 0; run < verdict.errors.size(); ++run) {
-    fmt::print("run {:<6} error {:.2e} against fp64, limit {:.0e}\n", run, verdict.errors[run],
-               verdict.limit);
+    const auto& [relative, element] = verdict.errors[run];
+    fmt::print("run {:<6} error {:.2e} against fp64, limit {:.0e}; of an element {:.2e}, limit {:.0e}\n", run,
+               relative, error_limit(verdict.data_type), element, element_limit(verdict.data_type));
   }
   fmt::print("{}\n", verdict.holds() ? "ok" : "FAILED");
 }
@@ -103,8 +106,13 @@ void print_as_json(const std::vector<Plan>& plans, const Machine& machine, const
   for (const Finding& finding : verdict.findings) {
     violations.push_back({{"kind", name(finding.violation)}, {"detail", finding.detail}});
   }
-  json["errors"] = verdict.errors;
-  json["limit"] = verdict.limit;
+  for (const auto* key : {"errors", "element_errors"}) json[key] = nlohmann::ordered_json::array();
+  for (const auto& [relative, element] : verdict.errors) {
+    json["errors"].push_back(relative);
+    json["element_errors"].push_back(element);
+  }
+  json["limit"] = error_limit(verdict.data_type);
+  json["element_limit"] = element_limit(verdict.data_type);
   json["ok"] = verdict.holds();
   print_json(json);
 }

@@ -42,7 +42,7 @@ struct DemoArguments {
 /// What `demo` prints about one case.
 struct Result {
   DemoCase demo_case;
-  double error = 0;
+  Deviation error;
   std::int64_t groups = 0;
   std::vector<std::optional<double>> speed_ups;  ///< by preset; none where the machine cannot do it
   std::string picture;
@@ -99,36 +99,40 @@ Result demonstrate(const DemoCase& demo_case, const DemoArguments& arguments) {
   return result;
 }
 
-bool within(const std::vector<Result>& results, double limit) {
-  return std::ranges::all_of(results, [limit](const Result& result) { return result.error < limit; });
+DataType data_type() { return DemoCase{}.small_problem(0).data_type; }
+
+bool within_limits(const std::vector<Result>& results) {
+  return std::ranges::all_of(results,
+                             [](const Result& result) { return result.error.within_limits(data_type()); });
 }
 
-void print_text(const std::vector<Result>& results, const DemoArguments& arguments, double limit) {
+void print_text(const std::vector<Result>& results, const DemoArguments& arguments) {
   std::vector<std::string> headers{"operation", "form", "strategy", "layout", "error", "groups"};
   for (const std::string& preset_name : preset_names()) headers.push_back(preset_name);
   Table table(headers);
   for (const Result& result : results) {
     const DemoCase& shown_case = result.demo_case;
     std::vector<std::string> cells{
-        std::string(name(shown_case.operation)), shown_case.form(),
-        std::string(name(shown_case.strategy)),  std::string(name(shown_case.layout)),
-        fmt::format("{:.1e}", result.error),     fmt::format("{}", result.groups)};
+        std::string(name(shown_case.operation)),      shown_case.form(),
+        std::string(name(shown_case.strategy)),       std::string(name(shown_case.layout)),
+        fmt::format("{:.1e}", result.error.relative), fmt::format("{}", result.groups)};
     for (const auto& speed_up : result.speed_ups)
       cells.push_back(speed_up ? fmt::format("{:.2f}x", *speed_up) : "-");
     table.add(cells);
   }
   fmt::print("{}\n{}{}{}", table.text(),
-             labelled_line("error", fmt::format("of {} on the host, against fp64; limit {:.0e}",
-                                                describe_shape(DemoCase{}.small_problem(0)), limit)),
+             labelled_line(
+                 "error", fmt::format("of {} on the host, against fp64; limit {:.0e}",
+                                      describe_shape(DemoCase{}.small_problem(0)), error_limit(data_type()))),
              labelled_line("speed-up", "predicted, against sequential, for " +
                                            describe_shape(DemoCase{}.large_problem(0))),
              labelled_line("pictures", fmt::format("{} timelines on {} in {}", results.size(),
                                                    pictured_preset, arguments.output)));
 }
 
-void print_as_json(const std::vector<Result>& results, double limit) {
+void print_as_json(const std::vector<Result>& results) {
   nlohmann::ordered_json json;
-  json["limit"] = limit;
+  json["limit"] = error_limit(data_type());
   auto& cases = json["cases"] = nlohmann::ordered_json::array();
   const auto presets = preset_names();
   for (const Result& result : results) {
@@ -141,12 +145,12 @@ void print_as_json(const std::vector<Result>& results, double limit) {
                      {"form", shown_case.form()},
                      {"strategy", name(shown_case.strategy)},
                      {"layout", name(shown_case.layout)},
-                     {"error", result.error},
+                     {"error", result.error.relative},
                      {"groups", result.groups},
                      {"speed_up", speed_ups},
                      {"timeline", result.picture}});
   }
-  json["ok"] = within(results, limit);
+  json["ok"] = within_limits(results);
   print_json(json);
 }
 
@@ -161,13 +165,12 @@ int run(const DemoArguments& arguments) {
   }
   progress.finish();
 
-  const double limit = error_limit(DemoCase{}.small_problem(0).data_type);
   if (arguments.json) {
-    print_as_json(results, limit);
+    print_as_json(results);
   } else {
-    print_text(results, arguments, limit);
+    print_text(results, arguments);
   }
-  return within(results, limit) ? exit_success : exit_failure;
+  return within_limits(results) ? exit_success : exit_failure;
 }
 
 }  // namespace

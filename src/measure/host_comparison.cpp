@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <thread>
 
 #include "flashoverlap/error.hpp"
@@ -64,6 +65,27 @@ double seconds_per_product(const Plan& plan) {
 }  // namespace
 
 double error_limit(DataType data_type) { return data_type == DataType::fp32 ? 1e-5 : 1e-2; }
+double element_limit(DataType data_type) { return 10 * error_limit(data_type); }
+
+bool Deviation::within_limits(DataType data_type) const {
+  return relative < error_limit(data_type) && element < element_limit(data_type);
+}
+
+Deviation deviation(const Matrix& result, std::span<const double> reference) {
+  Deviation found{.relative = relative_error(result, reference)};
+  if (reference.empty() || found.relative == 0 || std::isnan(found.relative))
+    return {found.relative, found.relative};
+  const double squares = std::transform_reduce(reference.begin(), reference.end(), reference.begin(), 0.0);
+  const double root_mean_square = std::sqrt(squares / static_cast<double>(reference.size()));
+  std::vector<float> values(static_cast<std::size_t>(result.cols()));
+  auto expected = reference.begin();
+  for (std::int64_t row = 0; row < result.rows(); ++row) {
+    result.read(row, 0, values);
+    for (const float value : values)
+      found.element = std::max(found.element, std::abs(value - *expected++) / root_mean_square);
+  }
+  return found;
+}
 
 Comparison::Comparison(const std::vector<Plan>& plans, const HostOptions& options)
     : plans_(affordable(plans)), options_(options), executor_(plans_, options) {}
@@ -84,16 +106,16 @@ void Comparison::run(std::uint64_t seed) {
   results_ = executor_.run(a_, b_);
 }
 
-double Comparison::error(std::atomic<std::int64_t>* rows_done) const {
-  double worst = 0;
+Deviation Comparison::error(std::atomic<std::int64_t>* rows_done) const {
+  Deviation worst;
   std::vector<double> reference;
-  for (std::size_t rank = 0; rank < results_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < results_.size() && !std::isnan(worst.relative); ++rank) {
     const Plan& plan = plans_[rank];
     if (!shares_reference(rank))
       reference = reference_result(plan.problem, plan.output, a_, b_, plan.rank, rows_done);
-    const double error = relative_error(natural_result(plan.output, results_[rank]), reference);
-    if (!(error <= worst)) worst = error;  // NaN is the worst of all
-    if (std::isnan(worst)) break;
+    const auto [relative, element] = deviation(natural_result(plan.output, results_[rank]), reference);
+    if (!(relative <= worst.relative)) worst.relative = relative;  // NaN is the worst of all
+    if (!(element <= worst.element)) worst.element = element;
   }
   return worst;
 }

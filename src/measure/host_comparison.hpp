@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "flashoverlap/host_executor.hpp"
@@ -12,6 +13,18 @@ namespace flashoverlap {
 
 /// The largest error that rounding explains.
 double error_limit(DataType data_type);
+/// The same for `Deviation::element`. Far below the difference between two unrelated elements.
+double element_limit(DataType data_type);
+
+/// How far a result is from its reference; NaN where anything was not written.
+struct Deviation {
+  double relative = 0;  ///< ‖result − reference‖ / ‖reference‖: a few wrong elements hardly show
+  double element = 0;   ///< the largest difference of one element, in root mean squares of the reference
+
+  bool within_limits(DataType data_type) const;
+};
+
+Deviation deviation(const Matrix& result, std::span<const double> reference);
 
 /// A world on the host that runs the same plans again and again, each time on other random operands.
 class Comparison {
@@ -21,9 +34,9 @@ class Comparison {
   /// Runs the plans on random operands of this seed.
   void run(std::uint64_t seed);
 
-  /// The largest relative error of any rank's result of the last run; NaN if anything was not written.
-  /// `rows_done`, if any, counts up to `reference_rows` meanwhile.
-  double error(std::atomic<std::int64_t>* rows_done = nullptr) const;
+  /// The worst of any rank's result of the last run. `rows_done`, if any, counts up to `reference_rows`
+  /// meanwhile.
+  Deviation error(std::atomic<std::int64_t>* rows_done = nullptr) const;
 
   std::int64_t tiles() const;           ///< that a run computes, on all ranks
   std::int64_t reference_rows() const;  ///< that the reference of a run adds up, on all ranks

@@ -17,8 +17,8 @@ constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-/// Splits an extent into `parts` ranges of whole blocks, as evenly as possible. Some are empty if there are
-/// more parts than blocks.
+/// Splits an extent into `parts` ranges of whole blocks, as evenly as possible: later ranges are the
+/// larger ones. Some are empty if there are more parts than blocks.
 std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64_t parts);
 
 /// The largest number of rounds in which every rank still gets a row block in every round.

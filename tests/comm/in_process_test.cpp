@@ -58,8 +58,8 @@ std::vector<std::string> run_ranks(InProcessCommunicator& communicator, int rank
 std::string caller(int rank) { return fmt::format("rank {}, message 7", rank); }
 
 TEST(InProcess, AllReduceSumsInRankOrderInFp32) {
-  // 1e8 + 1 is 1e8 in fp32: in rank order the ones are lost, in any other some would be kept.
-  const std::vector<float> parts = {1e8f, 1.0f, 1.0f, -1e8f};
+  // 1e8 + 2 is 1e8 in fp32: in rank order the ones are lost, in the reverse order both would be kept.
+  const std::vector<float> parts = {1.0f, 1.0f, 1e8f, -1e8f};
   InProcessCommunicator communicator(4, DataType::fp32, 10s);
   for (int repetition = 0; repetition < 20; ++repetition) {
     std::vector<Matrix> data;

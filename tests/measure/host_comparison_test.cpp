@@ -33,13 +33,41 @@ TEST(HostComparison, CountsWhatItHasDone) {
     Comparison comparison(plans_of(operation), {.tiles_done = &tiles});
     comparison.run(3);
     EXPECT_EQ(tiles, comparison.tiles()) << name(operation);
-    EXPECT_LT(comparison.error(&rows), error_limit(DataType::bf16)) << name(operation);
+    EXPECT_TRUE(comparison.error(&rows).within_limits(DataType::bf16)) << name(operation);
     EXPECT_EQ(rows, comparison.reference_rows()) << name(operation);
   }
   // Both ranks have 6 x 5 tiles; their sum of 96 rows is the same and computed once.
   const Comparison all_reduce(plans_of(Operation::gemm_all_reduce), {});
   EXPECT_EQ(all_reduce.tiles(), 60);
   EXPECT_EQ(all_reduce.reference_rows(), 2 * 96);
+}
+
+TEST(HostComparison, FindsASingleWrongElement) {
+  for (const DataType type : {DataType::bf16, DataType::fp32}) {
+    Matrix result = random_matrix(type, 512, 384, 1);
+    std::vector<double> reference;
+    for (std::int64_t row = 0; row < result.rows(); ++row) {
+      std::vector<float> values(384);
+      result.read(row, 0, values);
+      reference.insert(reference.end(), values.begin(), values.end());
+    }
+    const float wrong =
+        static_cast<float>(reference[100 * 384 + 200]) + (type == DataType::fp32 ? 0.001f : 1.0f);
+    EXPECT_TRUE(deviation(result, reference).within_limits(type));
+    result.write(100, 200, {&wrong, 1});
+    const Deviation found = deviation(result, reference);
+    EXPECT_LT(found.relative, error_limit(type)) << "the norm hardly changes";
+    EXPECT_GT(found.element, element_limit(type));
+    EXPECT_FALSE(found.within_limits(type));
+  }
+  const Matrix zeros(DataType::fp32, 2, 2);
+  EXPECT_TRUE(deviation(zeros, std::vector<double>(4, 0)).within_limits(DataType::fp32));
+  EXPECT_FALSE(deviation(random_matrix(DataType::fp32, 2, 2, 1), std::vector<double>(4, 0))
+                   .within_limits(DataType::fp32));
+  Matrix unwritten = zeros;
+  unwritten.poison();
+  EXPECT_FALSE(deviation(unwritten, std::vector<double>(4, 1)).within_limits(DataType::fp32));
+  EXPECT_TRUE(deviation(Matrix(), {}).within_limits(DataType::fp32));
 }
 
 TEST(HostComparison, EstimatesTimeAndMemory) {

@@ -337,6 +337,17 @@ Message exchange(std::vector<Wait> waits, std::vector<Part> sends, std::vector<P
 
 Part part(int peer, int rows) { return {peer, {BufferRole::staging, 0, rows}}; }
 
+TEST(SimulateMessagesTest, AllGathersCostWhatTheyDeliver) {
+  auto plans = plans_of(2, 1);
+  for (Plan& plan : plans) {
+    plan.messages = {{.kind = MessageKind::all_gather,
+                      .source = {BufferRole::staging, 0, 2},
+                      .destination = {BufferRole::gathered, 0, 4}}};
+  }
+  const Interval gather = only_transfer(simulate(plans, round_machine()), 0);
+  EXPECT_DOUBLE_EQ(gather.end_us - gather.start_us, 4 * 10);
+}
+
 // Of 3 ranks an exchange of 20 bytes with others is an all-to-all of 30 bytes, a third of which stays.
 TEST(SimulateMessagesTest, ExchangesWaitForTheirPartnersOnly) {
   std::vector<Plan> plans{plan_of(0, 3, 4), plan_of(1, 3, 8), plan_of(2, 3, 40)};

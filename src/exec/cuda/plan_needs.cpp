@@ -69,6 +69,11 @@ std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
   std::set<std::int32_t> awaited;
   for (const Tile& tile : plan.tiles)
     for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
+  // The kernel does not wait for the messages before: they may still wait for a counter that it would reset.
+  for (const Message& message : plan.messages) {
+    if (&message == &last) break;
+    for (const Wait& wait : message.waits) awaited.erase(wait.counter);
+  }
   std::vector<std::int32_t> resets;
   for (const Wait& wait : last.waits) {
     if (!wait.reset || !awaited.contains(wait.counter)) return {};

@@ -76,8 +76,9 @@ void run_message(HostRanks& ranks, int rank, std::size_t index) {
   ranks.throw_if_stopped();
   ranks.sleep(rank, DelayPoint::message_begin, index);
   if (message.after_tiles) wait_for_tiles(own, step);
-  for (const Wait& wait : message.waits) {
+  for (const Wait& wait : message.waits)
     ranks.wait(rank, wait.counter, [&]() -> const std::string& { return step; });
+  for (const Wait& wait : message.waits) {
     if (wait.reset) own.counters().reset(wait.counter);
   }
   transfer(ranks, rank, message, step);

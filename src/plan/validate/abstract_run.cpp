@@ -3,6 +3,7 @@
 #include "plan/at.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/validate/credits.hpp"
+#include "plan/validate/effort.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/knowledge.hpp"
 #include "plan/validate/symbolic_memory.hpp"
@@ -18,10 +19,12 @@ class AbstractRun {
         findings_(findings),
         numbers_(plans),
         credits_(plans, numbers_, findings),
-        memory_(plans, matching, numbers_, credits_, findings),
+        effort_(plans),
+        memory_(plans, matching, numbers_, credits_, effort_, findings),
         nothing_(plans.size(), numbers_.count()),
-        counters_(numbers_.count(), Counted{nothing_}),
         collectives_begun_(matching.collectives.size(), 0) {
+    spend_knowledge(numbers_.count());
+    counters_.assign(numbers_.count(), Counted{nothing_});
     for (const Plan& plan : plans) {
       Rank& rank = ranks_.emplace_back(
           Rank{.stream = nothing_, .start = nothing_, .copies = nothing_, .tiles = nothing_});
@@ -30,6 +33,7 @@ class AbstractRun {
       rank.tiles.learn_all_tiles(plan.rank);
       for (std::int32_t index = 0; index < std::ssize(plan.tiles); ++index) {
         const Tile& tile = at(plan.tiles, index);
+        effort_.spend(static_cast<std::size_t>(start_waits(plan, tile)), waits_in_parts);
         for_each_awaited(plan, tile, [&](std::int32_t counter) {
           counted(plan.rank, counter).waiting_tiles.push_back(index);
         });
@@ -110,6 +114,9 @@ class AbstractRun {
         tile_knowledge{};  // by start_wait, store_wait
   };
 
+  static constexpr std::string_view waits_in_parts = "tiles that wait for many parts of k";
+
+  void spend_knowledge(std::size_t times) { effort_.spend(times * nothing_.words(), "counters to know of"); }
   Rank& state(std::int32_t rank) { return at(ranks_, rank); }
   const Plan& plan_of(std::int32_t rank) const { return at(plans_, rank); }
   Counted& counted(std::int32_t rank, std::int32_t counter) { return counters_[numbers_.of(rank, counter)]; }
@@ -152,6 +159,7 @@ class AbstractRun {
     Knowledge knowledge = nothing_;
     knowledge.learn_begun(rank);
     std::vector<Knowledge> operands;
+    spend_knowledge(static_cast<std::size_t>(start_waits(plan_of(rank), tile)));
     for (std::int32_t part = 0; part < start_waits(plan_of(rank), tile); ++part) {
       knowledge.merge(counted(rank, tile.start_wait + part).knowledge);
       operands.push_back(knowledge);
@@ -312,6 +320,7 @@ class AbstractRun {
   Findings& findings_;
   CounterNumbers numbers_;
   Credits credits_;
+  Effort effort_;
   SymbolicMemory memory_;
   Knowledge nothing_;
   std::vector<Counted> counters_;

@@ -25,14 +25,16 @@ class CutList {
     if (added_.size() > 1024 && added_.size() > 2 * positions_.size()) settle();
   }
 
-  void settle() {
-    if (added_.empty()) return;
+  /// Whether anything was added.
+  bool settle() {
+    if (added_.empty()) return false;
     const auto settled = static_cast<std::ptrdiff_t>(positions_.size());
     std::sort(added_.begin(), added_.end());
     positions_.insert(positions_.end(), added_.begin(), added_.end());
     std::inplace_merge(positions_.begin(), positions_.begin() + settled, positions_.end());
     positions_.erase(std::unique(positions_.begin(), positions_.end()), positions_.end());
     added_.clear();
+    return true;
   }
 
   /// The settled cuts in [first, first + count].
@@ -52,7 +54,7 @@ class CutList {
 /// since messages move rows between them.
 class Cuts {
  public:
-  explicit Cuts(std::span<const Plan> plans) : plans_(plans) {
+  Cuts(std::span<const Plan> plans, Effort& effort) : plans_(plans), effort_(effort) {
     for (const Plan& plan : plans) {
       rows_.emplace_back();
       for (std::size_t role = 0; role < buffer_count; ++role) {
@@ -75,7 +77,9 @@ class Cuts {
 
   void settle() {
     for (auto& buffers : rows_) {
-      for (CutList& cuts : buffers) cuts.settle();
+      for (CutList& cuts : buffers) {
+        if (cuts.settle()) effort_.spend(cuts.positions().size(), handed_on);
+      }
     }
     for (auto& [width, cuts] : columns_) cuts.settle();
   }
@@ -87,6 +91,7 @@ class Cuts {
     const std::int32_t shift = link.to.row - link.from.row;
     const auto here = source.within(link.from.row, link.from.rows);
     const auto there = target.within(link.to.row, link.to.rows);
+    effort_.spend(1 + here.size() + there.size(), handed_on);
     const auto same = [shift](std::int32_t a, std::int32_t b) { return a + shift == b; };
     if (std::equal(here.begin(), here.end(), there.begin(), there.end(), same)) return false;
     for (const std::int32_t position : there) source.add(position - shift);
@@ -100,6 +105,7 @@ class Cuts {
   void cut_tile(const Plan& plan, const Tile& tile) {
     for_each_stored_piece(plans_, plan, tile,
                           [&](std::int32_t, const Plan& target, std::int32_t row, std::int32_t count) {
+                            effort_.spend(1, "parts of tiles");
                             cut_rows(target.rank, tile.buffer, row, count);
                             cut_columns(target.buffer(tile.buffer).cols, tile.store_col, tile.cols);
                           });
@@ -118,7 +124,8 @@ class Cuts {
   /// Where a tile waits for the next part of k, or where a message's columns begin or end.
   void cut_parts(const Plan& plan) {
     const auto k = static_cast<std::int32_t>(plan.problem.k);
-    if (plan.wait_depth != none) {
+    const auto waits = [](const Tile& tile) { return tile.start_wait != none; };
+    if (plan.wait_depth != none && std::ranges::any_of(plan.tiles, waits)) {
       for (std::int32_t first = 0; first < k; first += std::min(plan.wait_depth, k - first)) {
         cut_columns(k, first, 0);
         if (gathers_along_k(plan.problem)) cut_rows(plan.rank, BufferRole::gathered, first, 0);
@@ -144,6 +151,8 @@ class Cuts {
   }
 
  private:
+  static constexpr std::string_view handed_on = "rows that messages move on and on";
+
   /// At the rows of an operand that a tile reads.
   void cut_operand(const Plan& plan, BufferRole role, OperandLayout layout, std::int32_t first,
                    std::int32_t count) {
@@ -155,6 +164,7 @@ class Cuts {
   }
 
   std::span<const Plan> plans_;
+  Effort& effort_;
   std::vector<std::array<CutList, buffer_count>> rows_;
   std::map<std::int64_t, CutList> columns_;
 };
@@ -168,8 +178,9 @@ std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t c
   return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
 }
 
-std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links) {
-  Cuts cuts(plans);
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links,
+                                 Effort& effort) {
+  Cuts cuts(plans, effort);
   for (const Plan& plan : plans) {
     for (const Tile& tile : plan.tiles) cuts.cut_tile(plan, tile);
     cuts.cut_parts(plan);
@@ -192,7 +203,9 @@ std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const Ro
     for (std::size_t role = 0; role < buffer_count; ++role) {
       const auto& rows = cuts.rows(plan.rank, static_cast<BufferRole>(role)).positions();
       const auto& cols = cuts.columns(plan.buffers[role].cols).positions();
-      cells += (rows.size() - 1) * (cols.size() - 1);
+      const std::size_t added = (rows.size() - 1) * (cols.size() - 1);
+      effort.spend(3 * added, "pieces of buffers");  // each as large as three reads
+      cells += added;
       if (cells > max_cells) {
         throw InvalidPlan(fmt::format(
             "the plans cut their buffers into more than {} pieces, too many to follow", max_cells));

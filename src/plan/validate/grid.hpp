@@ -8,6 +8,7 @@
 
 #include "flashoverlap/plan.hpp"
 #include "plan/grouping.hpp"
+#include "plan/validate/effort.hpp"
 #include "plan/validate/knowledge.hpp"
 
 namespace flashoverlap {
@@ -65,7 +66,7 @@ using RankGrids = std::array<Grid, buffer_count>;  // by role
 
 /// The grids of all ranks' buffers. Linked regions have the same cuts. Throws `InvalidPlan` if there would be
 /// too many cells for memory.
-std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links);
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links, Effort& effort);
 
 /// Calls visit(first row in the tile, plan of the rank that stores them, row of its buffer, rows) for each
 /// run of a tile's rows that is stored contiguously, on every rank that stores it.
@@ -85,8 +86,10 @@ void for_each_stored_piece(std::span<const Plan> plans, const Plan& plan, const 
   std::int32_t first = 0;
   for (std::int32_t row = 1; row <= tile.rows; ++row) {
     const RowTarget start = stored_at(plan, tile, first);
-    if (row < tile.rows && stored_at(plan, tile, row) == RowTarget{start.rank, start.row + row - first})
-      continue;
+    if (row < tile.rows) {
+      const RowTarget next = stored_at(plan, tile, row);
+      if (next.rank == start.rank && next.row - start.row == row - first) continue;
+    }
     visit_targets(first, start, row - first);
     first = row;
   }

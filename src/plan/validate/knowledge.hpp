@@ -36,6 +36,9 @@ class Knowledge {
 
   void merge(const Knowledge& other);
 
+  /// Its size in memory.
+  std::size_t words() const { return messages_.size() / 2 + counters_.size(); }
+
   void learn_begun(std::int32_t rank);
   /// That a message is done, and so are those before it on the same stream; `concurrent` is the second
   /// stream.

@@ -11,6 +11,9 @@
 namespace flashoverlap {
 namespace {
 
+/// Of a row or column of a buffer.
+constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+
 /// Checks one plan's indices, regions and shapes against its buffers and those of its peers.
 class StructureCheck {
  public:
@@ -22,13 +25,15 @@ class StructureCheck {
     check_addressing();
     if (!findings_.empty()) return;
     for (std::size_t index = 0; index < plan_.row_map.size(); ++index) {
-      if (!is_rank(plan_.row_map[index].rank))
-        report("row_map[{}]: rank {} does not exist", index, plan_.row_map[index].rank);
+      const RowTarget& target = plan_.row_map[index];
+      if (!is_rank(target.rank)) report("row_map[{}]: rank {} does not exist", index, target.rank);
+      if (target.row < 0) report("row_map[{}]: row {} is negative", index, target.row);
     }
     for (std::size_t index = 0; index < plan_.counters.size(); ++index) {
       if (plan_.counters[index].target < 0)
         report("counter {}: target {} is negative", index, plan_.counters[index].target);
     }
+    if (!findings_.empty()) return;
     for (std::size_t index = 0; index < plan_.tiles.size() && !findings_.full(); ++index) check_tile(index);
     for (std::size_t index = 0; index < plan_.messages.size() && !findings_.full(); ++index)
       check_message(index);
@@ -54,8 +59,7 @@ class StructureCheck {
   void check_buffers() {
     for (std::size_t role = 0; role < buffer_count; ++role) {
       const Buffer& buffer = plan_.buffers[role];
-      constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-      if (!within(0, buffer.rows, most) || !within(0, buffer.cols, most) ||
+      if (!within(0, buffer.rows, largest) || !within(0, buffer.cols, largest) ||
           (buffer.rows > 0 && buffer.cols == 0)) {
         report("buffer {}: {} x {} is not a shape", name(static_cast<BufferRole>(role)), buffer.rows,
                buffer.cols);
@@ -163,7 +167,7 @@ class StructureCheck {
       return fail("its parts have no size");
     if (tile.part_rows != none &&
         tile.store_row + std::int64_t{(tile.rows - 1) / tile.part_rows} * tile.part_stride + tile.part_rows >
-            std::numeric_limits<std::int32_t>::max()) {
+            largest) {
       return fail("its parts are stored outside the buffer");
     }
     if (tile.row_map == none && !is_rank(tile.rank) && tile.rank != every_rank) {
@@ -261,8 +265,12 @@ class StructureCheck {
     const Output& output = plan_.output;
     std::int64_t rows = 0;
     for (const RowOrigin& origin : output.origins) {
-      if (origin.rows < 0 || (origin.rank != none && !is_rank(origin.rank)))
-        return report("output: an origin is out of range");
+      if (origin.rank != none && !is_rank(origin.rank))
+        return report("output: rank {} does not exist", origin.rank);
+      if (!within(origin.row, origin.rows, largest) || !within(origin.col, output.cols, gemm_.cols)) {
+        return report("output: {} rows from {} on, columns from {} on lie outside C", origin.rows, origin.row,
+                      origin.col);
+      }
       rows += origin.rows;
     }
     if (rows != output.rows)

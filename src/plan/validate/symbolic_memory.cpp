@@ -22,9 +22,15 @@ std::string SymbolicMemory::described(const Area& area) {
 }
 
 SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Matching& matching,
-                               const CounterNumbers& numbers, const Credits& credits, Findings& findings)
-    : plans_(plans), matching_(matching), numbers_(numbers), credits_(credits), findings_(findings) {
-  grids_ = cut_grids(plans, all_links());
+                               const CounterNumbers& numbers, const Credits& credits, Effort& effort,
+                               Findings& findings)
+    : plans_(plans),
+      matching_(matching),
+      numbers_(numbers),
+      credits_(credits),
+      effort_(effort),
+      findings_(findings) {
+  grids_ = cut_grids(plans, all_links(), effort);
   fill_operands();
   find_operand_runs();
 }
@@ -133,9 +139,11 @@ void SymbolicMemory::for_each_cell(const Area& area, Visit&& visit) {
   const std::size_t end_band = cells.band(area.rows.first + area.rows.count);
   const std::size_t first_column = cells.column(area.cols.first);
   const std::size_t end_column = cells.column(area.cols.first + area.cols.count);
-  for (std::size_t band = cells.band(area.rows.first); band < end_band; ++band) {
+  const std::size_t first_band = cells.band(area.rows.first);
+  effort_.spend((end_band - first_band) * (end_column - first_column), "reads and writes of the same pieces");
+  for (std::size_t band = first_band; band < end_band; ++band) {
     const Range rows{cells.first_row(band), cells.first_row(band + 1) - cells.first_row(band)};
-    for (std::size_t column = first_column; column < end_column; ++column) {
+    for (std::size_t column = first_column; column < end_column && !findings_.full(); ++column) {
       const Range cols{cells.first_col(column), cells.first_col(column + 1) - cells.first_col(column)};
       visit(cells.cell(band, column), Area{area.rank, area.buffer, rows, cols});
     }
@@ -205,8 +213,8 @@ void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, std::span<c
         const Area stored{target.rank, tile.buffer, {row, rows}, {tile.store_col, tile.cols}};
         for_each_cell(stored, [&](Cell& cell, const Area& place) {
           write(cell, place, access,
-                {ranks, tile.row + first + place.rows.first - row,
-                 tile.col + place.cols.first - tile.store_col, Content::partial});
+                {ranks, tile.row + first + (place.rows.first - row),
+                 tile.col + (place.cols.first - tile.store_col), Content::partial});
         });
       });
 }
@@ -218,7 +226,7 @@ void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand
   const auto expected = [&](std::int32_t position) {
     const auto after = std::ranges::upper_bound(operand.runs, position, {}, &OperandRun::first);
     const OperandRun& run = *(after - 1);
-    return std::pair{run.rank, run.row + position - run.first};
+    return std::pair{run.rank, run.row + (position - run.first)};
   };
   const std::int32_t first = operand.part.first;
   const std::int32_t row = operand.row;
@@ -231,8 +239,8 @@ void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand
     const std::int32_t waited_for = knowledge.size() == 1 ? 0 : k / plan_of(tile.rank).wait_depth;
     read(cell, place, {tile, at(knowledge, waited_for)}, remember);
     // Of the whole operand in memory.
-    const std::int32_t first_row = place.rows.first + (operand.k_contiguous ? first - row : 0);
-    const std::int32_t first_col = place.cols.first + (operand.k_contiguous ? 0 : first - row);
+    const std::int32_t first_row = operand.k_contiguous ? first + (place.rows.first - row) : place.rows.first;
+    const std::int32_t first_col = operand.k_contiguous ? place.cols.first : first + (place.cols.first - row);
     const std::int32_t more = place.rows.count - 1;
     const auto [source, source_row] = expected(first_row);
     const bool right = cell.value == Value{bit(source), source_row, first_col, operand.content} &&
@@ -254,7 +262,7 @@ std::uint64_t SymbolicMemory::add_partials(const Tile& tile, const Access& acces
     const Area added{rank, BufferRole::inbox, {row, tile.rows}, {tile.col, tile.cols}};
     for_each_cell(added, [&](Cell& cell, const Area& place) {
       read(cell, place, access);
-      const Value expected{bit(source), tile.row + place.rows.first - row, place.cols.first,
+      const Value expected{bit(source), tile.row + (place.rows.first - row), place.cols.first,
                            Content::partial};
       if (cell.value == expected || cell.value.content == Content::garbage) return;
       findings_.add(Violation::wrong_value,
@@ -318,6 +326,7 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
     });
   }
 
+  if (findings_.full()) return;
   std::vector<Value> result;  // all_reduce and reduce_scatter: the sum; all_gather: the parts in rank order
   if (kind == MessageKind::all_gather) {
     for (const auto& part : sources) {
@@ -334,9 +343,25 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
   auto next = result.begin();  // reduce_scatter continues where the rank before ended
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     if (kind != MessageKind::reduce_scatter) next = result.begin();
-    const Access access{{rank, at(members, rank)}, together};
-    for_each_cell(area(rank, message(rank, at(members, rank)).destination),
-                  [&](Cell& cell, const Area& place) { write(cell, place, access, *next++); });
+    const Event receiver{rank, at(members, rank)};
+    const Message& mine = message(rank, receiver.index);
+    const auto receive = [&](const Region& region, const Knowledge& knowledge) {
+      for_each_cell(area(rank, region), [&](Cell& cell, const Area& place) {
+        write(cell, place, {receiver, knowledge}, *next++);
+      });
+    };
+    if (kind != MessageKind::all_gather) {
+      receive(mine.destination, together);
+      continue;
+    }
+    // A sum needs all ranks, but what one rank sends may arrive before the others have begun.
+    Region part{mine.destination.buffer, mine.destination.row, mine.source.rows};
+    for (const Knowledge& sender : starts) {
+      Knowledge both = at(starts, rank);
+      both.merge(sender);
+      receive(part, both);
+      part.row += part.rows;
+    }
   }
 }
 
@@ -364,7 +389,7 @@ void SymbolicMemory::check_block(const Plan& plan, std::span<const std::int32_t>
                                  Range rows, Range cols) {
   for_each_cell({plan.rank, BufferRole::out, {row, rows.count}, {0, cols.count}}, [&](Cell& cell,
                                                                                       const Area& place) {
-    const std::int32_t first = rows.first + place.rows.first - row;
+    const std::int32_t first = rows.first + (place.rows.first - row);
     const auto after = std::ranges::upper_bound(run_rows, first);
     const RowOrigin& origin = at(plan.output.origins, after - run_rows.begin() - 1);
     const std::int32_t skipped = first - *(after - 1);

@@ -19,7 +19,7 @@ namespace flashoverlap {
 class SymbolicMemory {
  public:
   SymbolicMemory(std::span<const Plan> plans, const Matching& matching, const CounterNumbers& numbers,
-                 const Credits& credits, Findings& findings);
+                 const Credits& credits, Effort& effort, Findings& findings);
 
   /// `operands`: what is known when the tile reads its operands, for each part of k; `knowledge`: when it
   /// adds partial results and stores.
@@ -96,7 +96,7 @@ class SymbolicMemory {
   /// Reads the partial results that a tile adds. Returns a bit for each rank whose result it then has.
   std::uint64_t add_partials(const Tile& tile, const Access& access);
 
-  /// Calls visit(cell, the area that is this cell).
+  /// Calls visit(cell, the area that is this cell), until there are enough findings.
   template <typename Visit>
   void for_each_cell(const Area& area, Visit&& visit);
 
@@ -113,6 +113,7 @@ class SymbolicMemory {
   const Matching& matching_;
   const CounterNumbers& numbers_;
   const Credits& credits_;
+  Effort& effort_;
   Findings& findings_;
   std::vector<RankGrids> grids_;  // [rank][role]
   std::vector<Read> reads_;

@@ -83,6 +83,9 @@ TEST(PlanNeeds, TheKernelResetsWhatOnlyTilesWaitFor) {
   Plan keeping = plans_of(all_gather_gemm, store, 4)[1];
   keeping.messages.back().waits.back().reset = false;
   EXPECT_TRUE(reset_after_tiles(keeping).empty());
+  Plan awaiting = plans_of(all_gather_gemm, store, 4)[1];
+  awaiting.messages.front().waits.push_back({awaiting.messages.back().waits.front().counter});
+  EXPECT_TRUE(reset_after_tiles(awaiting).empty()) << "an earlier message waits for it too";
 }
 
 /// A list of two stores on rank 0 of two: `first`, and another one that follows it at once.

@@ -106,6 +106,26 @@ TEST_P(HandWrittenTest, RunsOnOneRank) {
   expect_right(plans, operands, run_once(world, operands));
 }
 
+// A norm over so many elements would not show a wrong column.
+TEST(HostExecutorTest, ComputesEveryElementOfAWideResult) {
+  const Problem problem{.operation = Operation::gemm_reduce_scatter, .m = 4, .n = 9'001, .k = 3, .ranks = 2};
+  for (const int tile_cols : {7, 256, max_tile_side}) {
+    const auto plans =
+        make_plans(problem, {.strategy = Strategy::copy, .tile_rows = 3, .tile_cols = tile_cols});
+    const Operands operands = random_operands(problem, 5);
+    const auto results = HostExecutor(plans).run(operands.a, operands.b);
+    for (const Plan& plan : plans) {
+      const auto reference = reference_result(problem, plan.output, operands.a, operands.b, plan.rank);
+      const Matrix result = natural_result(plan.output, results[static_cast<std::size_t>(plan.rank)]);
+      auto expected = reference.begin();
+      for (std::int64_t row = 0; row < result.rows(); ++row) {
+        for (std::int64_t col = 0; col < result.cols(); ++col)
+          ASSERT_NEAR(element(result, row, col), *expected++, 0.05) << "row " << row << ", column " << col;
+      }
+    }
+  }
+}
+
 /// Every operation in all its forms, on 4 ranks with ragged edges.
 const std::pair<const char*, Problem> problems[] = {
     {"gemm_all_reduce", {Operation::gemm_all_reduce, 37, 29, 19, 4}},

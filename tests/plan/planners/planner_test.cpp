@@ -38,6 +38,12 @@ std::vector<std::int32_t> column(const std::vector<Range>& ranges, std::int32_t 
   return values;
 }
 
+TEST(ShareOut, GivesLaterRangesTheBlocksThatAreLeftOver) {
+  const std::vector<Range> ranges = share_out(19, 2, 4);  // 10 blocks, the last of one row
+  EXPECT_THAT(column(ranges, &Range::first), ElementsAre(0, 4, 10, 14));
+  EXPECT_THAT(column(ranges, &Range::count), ElementsAre(4, 6, 4, 5));
+}
+
 TEST(Grouping, CutsEntriesAtWaveBoundaries) {
   const Grouping grouping({.multiprocessors = 10, .groups = {1, 2, 1}}, 33);
   EXPECT_EQ(grouping.waves(), 4);
