@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <map>
+#include <memory>
 
 #include "plan/at.hpp"
 #include "plan/message_rules.hpp"
@@ -13,29 +15,28 @@ namespace {
 
 class AbstractRun {
  public:
-  AbstractRun(std::span<const Plan> plans, const Matching& matching, Findings& findings)
+  AbstractRun(std::span<const Plan> plans, const Areas& areas, const Matching& matching, Findings& findings)
       : plans_(plans),
+        areas_(areas),
         matching_(matching),
         findings_(findings),
         numbers_(plans),
         credits_(plans, numbers_, findings),
         effort_(plans),
-        memory_(plans, matching, numbers_, credits_, effort_, findings),
-        nothing_(plans.size(), numbers_.count()),
+        memory_(plans, areas, matching, numbers_, credits_, effort_, findings),
+        nothing_(plans.size(), numbers_.count_among_tiles()),
         collectives_begun_(matching.collectives.size(), 0) {
-    spend_knowledge(numbers_.count());
-    counters_.assign(numbers_.count(), Counted{nothing_});
+    counters_.resize(numbers_.count());
     for (const Plan& plan : plans) {
       Rank& rank = ranks_.emplace_back(
           Rank{.stream = nothing_, .start = nothing_, .copies = nothing_, .tiles = nothing_});
       rank.stream.learn_begun(plan.rank);
       rank.tiles.learn_begun(plan.rank);
       rank.tiles.learn_all_tiles(plan.rank);
-      for (std::int32_t index = 0; index < std::ssize(plan.tiles); ++index) {
-        const Tile& tile = at(plan.tiles, index);
-        effort_.spend(static_cast<std::size_t>(start_waits(plan, tile)), waits_in_parts);
-        for_each_awaited(plan, tile, [&](std::int32_t counter) {
-          counted(plan.rank, counter).waiting_tiles.push_back(index);
+      for (const TileArea& tiles : at(areas, plan.rank)) {
+        effort_.spend(static_cast<std::size_t>(start_waits(plan, tiles)), waits_in_parts);
+        for_each_awaited(plan, tiles, [&](std::int32_t counter) {
+          counted(plan.rank, counter).waiting_tiles.push_back(tiles.first);
         });
       }
     }
@@ -87,9 +88,10 @@ class AbstractRun {
 
  private:
   struct Counted {
-    Knowledge knowledge;  // of all who raised it
+    // Of those who raised it, until the reset: of tiles, which keep theirs, and of messages, if any.
+    std::vector<const Knowledge*> of_tiles;
+    std::unique_ptr<Knowledge> of_messages;
     std::int32_t value = 0;
-    std::size_t last_raiser = 0;
     std::int32_t reset_by = none;  // message
     std::vector<std::int32_t> waiting_tiles{};
   };
@@ -98,11 +100,11 @@ class AbstractRun {
   struct TileKnowledge {
     std::vector<Knowledge> operands;  // when a tile reads its operands, for each part of k
     Knowledge knowledge;              // when it stores its result
-    std::size_t number;
   };
 
   struct Rank {
     std::size_t next_tile = 0;
+    std::size_t next_area = 0;
     std::size_t next_message = 0;
     bool begun = false;  // the next message has passed its waits
     std::size_t open_transfers = 0;
@@ -144,9 +146,11 @@ class AbstractRun {
       const Tile& tile = plan.tiles[mine.next_tile];
       if (first_missing(plan, tile) != none) break;
       const TileKnowledge& known = knowledge_of(rank, tile);
-      memory_.run_tile(rank, static_cast<std::int32_t>(mine.next_tile), known.operands, known.knowledge);
-      if (tile.raise.rank != none)
-        raise(rank, tile.raise, plan.schedule.cluster_rows, known.knowledge, known.number);
+      // Whoever waits for the tiles of an area waits for the last of them.
+      const std::vector<TileArea>& areas = at(areas_, rank);
+      if (areas[mine.next_area].last == static_cast<std::int32_t>(mine.next_tile))
+        memory_.run_tiles(rank, areas[mine.next_area++], known.operands, known.knowledge);
+      if (tile.raise.rank != none) raise_by_tile(rank, tile.raise, plan.schedule.cluster_rows, known);
     }
     return mine.next_tile > first;
   }
@@ -161,26 +165,40 @@ class AbstractRun {
     std::vector<Knowledge> operands;
     spend_knowledge(static_cast<std::size_t>(start_waits(plan_of(rank), tile)));
     for (std::int32_t part = 0; part < start_waits(plan_of(rank), tile); ++part) {
-      knowledge.merge(counted(rank, tile.start_wait + part).knowledge);
+      learn(knowledge, rank, tile.start_wait + part);
       operands.push_back(knowledge);
     }
     if (operands.empty()) operands.push_back(knowledge);
-    if (tile.store_wait != none) knowledge.merge(counted(rank, tile.store_wait).knowledge);
+    if (tile.store_wait != none) learn(knowledge, rank, tile.store_wait);
     mine.tiles.merge(knowledge);
-    TileKnowledge known{std::move(operands), std::move(knowledge), ++raisers_};
+    TileKnowledge known{std::move(operands), std::move(knowledge)};
     return mine.tile_knowledge.emplace(key, std::move(known)).first->second;
   }
 
-  // Raisers with the same number have the same knowledge, so the first of them is enough.
-  void raise(std::int32_t raiser, const Raise& raise, std::int32_t times, const Knowledge& knowledge,
-             std::size_t number) {
-    const std::size_t id = numbers_.of(raise.rank, raise.counter);
-    Counted& target = counters_[id];
+  /// What those know who have raised a counter, which has reached its target.
+  void learn(Knowledge& knowledge, std::int32_t rank, std::int32_t counter) {
+    const std::size_t id = numbers_.of(rank, counter);
+    for (const Knowledge* raiser : counters_[id].of_tiles) knowledge.merge(*raiser);
+    if (counters_[id].of_messages) knowledge.merge(*counters_[id].of_messages);
+    if (const std::int32_t number = numbers_.among_tiles(id); number != none) knowledge.learn_counter(number);
+  }
+
+  void raise_by_tile(std::int32_t raiser, const Raise& raise, std::int32_t times, const TileKnowledge& tile) {
+    Counted& target = counted(raise.rank, raise.counter);
     target.value += times;
-    if (target.last_raiser == number) return;
-    target.last_raiser = number;
-    target.knowledge.merge(knowledge);
-    target.knowledge.learn_counter(id);
+    if (std::ranges::count(target.of_tiles, &tile.knowledge) > 0) return;
+    target.of_tiles.push_back(&tile.knowledge);
+    credits_.note_raise(raiser, raise, tile.knowledge);
+  }
+
+  void raise_by_message(std::int32_t raiser, const Raise& raise, const Knowledge& knowledge) {
+    Counted& target = counted(raise.rank, raise.counter);
+    ++target.value;
+    if (target.of_messages == nullptr) {
+      spend_knowledge(1);
+      target.of_messages = std::make_unique<Knowledge>(nothing_);
+    }
+    target.of_messages->merge(knowledge);
     credits_.note_raise(raiser, raise, knowledge);
   }
 
@@ -200,7 +218,7 @@ class AbstractRun {
     }
     mine.begun = true;
     if (message.after_tiles) mine.stream.merge(mine.tiles);
-    for (const Wait& wait : message.waits) mine.stream.merge(counted(rank, wait.counter).knowledge);
+    for (const Wait& wait : message.waits) learn(mine.stream, rank, wait.counter);
     for (const Wait& wait : message.waits) {
       if (wait.reset) reset(rank, wait.counter);
     }
@@ -212,6 +230,8 @@ class AbstractRun {
     Rank& mine = state(rank);
     Counted& target = counted(rank, counter);
     target.value = 0;
+    target.of_tiles = {};
+    target.of_messages.reset();
     target.reset_by = static_cast<std::int32_t>(mine.next_message);
     for (const std::int32_t tile : target.waiting_tiles) {
       if (is_known({rank, tile, true}, mine.stream, plans_, numbers_)) continue;
@@ -295,8 +315,7 @@ class AbstractRun {
     const Message& message = plan_of(rank).messages[mine.next_message];
     knowledge.learn_message(rank, runs_concurrently(plan_of(rank), message),
                             static_cast<std::int32_t>(mine.next_message));
-    ++raisers_;
-    for (const Raise& raised : message.raises) raise(rank, raised, 1, knowledge, raisers_);
+    for (const Raise& raised : message.raises) raise_by_message(rank, raised, knowledge);
     mine.begun = false;
     ++mine.next_message;
   }
@@ -316,6 +335,7 @@ class AbstractRun {
   }
 
   std::span<const Plan> plans_;
+  const Areas& areas_;
   const Matching& matching_;
   Findings& findings_;
   CounterNumbers numbers_;
@@ -326,14 +346,14 @@ class AbstractRun {
   std::vector<Counted> counters_;
   std::vector<Rank> ranks_;
   std::vector<std::size_t> collectives_begun_;
-  std::size_t raisers_ = 0;
 };
 
 }  // namespace
 
-void run_abstractly(std::span<const Plan> plans, const Matching& matching, Findings& findings) {
+void run_abstractly(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
+                    Findings& findings) {
   Findings on_the_way = findings;
-  AbstractRun run(plans, matching, on_the_way);
+  AbstractRun run(plans, areas, matching, on_the_way);
   const bool done = run.run();
   if (!done && !on_the_way.full()) {
     run.report_deadlock(findings);

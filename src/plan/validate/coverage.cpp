@@ -1,22 +1,23 @@
 #include <algorithm>
 #include <map>
 
+#include "plan/at.hpp"
 #include "plan/validate/findings.hpp"
 
 namespace flashoverlap {
 namespace {
 
-/// Two tiles of a plan that overlap; null if there are none. Sweeps over the rows with the tiles at the
+/// Two tiles that overlap; null if there are none. Sweeps over the rows with the tiles at the
 /// current row sorted by column.
-const Tile* find_overlap(const Plan& plan, const Tile*& other) {
+const Tile* find_overlap(const std::vector<TileArea>& tiles, const Tile*& other) {
   struct Edge {
     std::int32_t row;
     bool begins;
     const Tile* tile;
   };
   std::vector<Edge> edges;
-  edges.reserve(plan.tiles.size() * 2);
-  for (const Tile& tile : plan.tiles) {
+  edges.reserve(tiles.size() * 2);
+  for (const Tile& tile : tiles) {
     edges.push_back({tile.row, true, &tile});
     edges.push_back({tile.row + tile.rows, false, &tile});
   }
@@ -44,17 +45,18 @@ const Tile* find_overlap(const Plan& plan, const Tile*& other) {
 
 }  // namespace
 
-void find_coverage_violations(std::span<const Plan> plans, Findings& findings) {
+void find_coverage_violations(std::span<const Plan> plans, const Areas& areas, Findings& findings) {
   for (const Plan& plan : plans) {
+    const std::vector<TileArea>& tiles = at(areas, plan.rank);
     const Tile* other = nullptr;
-    if (const Tile* tile = find_overlap(plan, other)) {
+    if (const Tile* tile = find_overlap(tiles, other)) {
       findings.add(Violation::coverage,
                    "rank {}: the tiles at row {}, column {} and at row {}, column {} overlap", plan.rank,
                    other->row, other->col, tile->row, tile->col);
       continue;
     }
     std::int64_t computed = 0;
-    for (const Tile& tile : plan.tiles) computed += std::int64_t{tile.rows} * tile.cols;
+    for (const Tile& tile : tiles) computed += std::int64_t{tile.rows} * tile.cols;
     const Shape gemm = gemm_shape(plan.problem, plan.rank);
     if (computed != gemm.rows * gemm.cols) {
       findings.add(Violation::coverage, "rank {}: the tiles compute {} elements of C, which has {}",

@@ -8,6 +8,7 @@
 
 #include "flashoverlap/validate.hpp"
 #include "plan/matching.hpp"
+#include "plan/validate/tile_areas.hpp"
 
 namespace flashoverlap {
 
@@ -30,9 +31,12 @@ class Findings {
   std::vector<Finding> findings_;
 };
 
+/// [rank] the plan's tiles, joined or one by one.
+using Areas = std::vector<std::vector<TileArea>>;
+
 // The validator's passes, in order. Each relies on those before it.
 void find_structure_violations(std::span<const Plan> plans, Findings& findings);
-void find_coverage_violations(std::span<const Plan> plans, Findings& findings);
+void find_coverage_violations(std::span<const Plan> plans, const Areas& areas, Findings& findings);
 void find_counter_violations(std::span<const Plan> plans, Findings& findings);
 /// Simulates a run of the plans with one worker per rank, without data or time, and tracks what each event
 /// can rely on. Finds violations deadlock, race, credit and wrong_value.
@@ -41,7 +45,8 @@ void find_counter_violations(std::span<const Plan> plans, Findings& findings);
 /// several workers are stuck, the first unfinished tile waits for something that one worker would be stuck at
 /// too. And as counters only increase until they are reset, the order of events that are ready does not
 /// change which events can run.
-void run_abstractly(std::span<const Plan> plans, const Matching& matching, Findings& findings);
+void run_abstractly(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
+                    Findings& findings);
 /// Compares the rows that the plans say they deliver with those that the problem asks for.
 void find_origin_violations(std::span<const Plan> plans, Findings& findings);
 

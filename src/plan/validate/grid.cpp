@@ -178,11 +178,11 @@ std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t c
   return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
 }
 
-std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links,
-                                 Effort& effort) {
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas,
+                                 std::span<const RowLink> links, Effort& effort) {
   Cuts cuts(plans, effort);
   for (const Plan& plan : plans) {
-    for (const Tile& tile : plan.tiles) cuts.cut_tile(plan, tile);
+    for (const Tile& tile : at(areas, plan.rank)) cuts.cut_tile(plan, tile);
     cuts.cut_parts(plan);
     cuts.cut_output(plan);
   }

@@ -9,6 +9,7 @@
 #include "flashoverlap/plan.hpp"
 #include "plan/grouping.hpp"
 #include "plan/validate/effort.hpp"
+#include "plan/validate/findings.hpp"
 #include "plan/validate/knowledge.hpp"
 
 namespace flashoverlap {
@@ -66,7 +67,8 @@ using RankGrids = std::array<Grid, buffer_count>;  // by role
 
 /// The grids of all ranks' buffers. Linked regions have the same cuts. Throws `InvalidPlan` if there would be
 /// too many cells for memory.
-std::vector<RankGrids> cut_grids(std::span<const Plan> plans, std::span<const RowLink> links, Effort& effort);
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas,
+                                 std::span<const RowLink> links, Effort& effort);
 
 /// Calls visit(first row in the tile, plan of the rank that stores them, row of its buffer, rows) for each
 /// run of a tile's rows that is stored contiguously, on every rank that stores it.
@@ -96,19 +98,29 @@ void for_each_stored_piece(std::span<const Plan> plans, const Plan& plan, const 
 }
 
 /// Calls visit(row of `out`, rows, columns) for each block of a result, which is one block if it is natural.
+/// Blocks below each other that are stored so are visited as one.
 template <typename Visit>
 void for_each_block(const Output& output, Visit&& visit) {
   const auto rows = static_cast<std::int32_t>(output.rows);
   const auto cols = static_cast<std::int32_t>(output.cols);
   const Reorder& reorder = output.reorder;
   if (reorder.first_row.empty()) return visit(0, Range{0, rows}, Range{0, cols});
-  auto first_row = reorder.first_row.begin();
-  for (std::int64_t row = 0; row < rows; row += reorder.block_rows) {
-    const auto first = static_cast<std::int32_t>(row);
-    const Range block{first, std::min(reorder.block_rows, rows - first)};
-    for (std::int64_t col = 0; col < cols; col += reorder.block_cols) {
-      const auto left = static_cast<std::int32_t>(col);
-      visit(*first_row++, block, Range{left, std::min(reorder.block_cols, cols - left)});
+  const std::int64_t column_blocks = divide_up(cols, reorder.block_cols);
+  const std::int64_t row_blocks = divide_up(rows, reorder.block_rows);
+  for (std::int64_t column = 0; column < column_blocks; ++column) {
+    const auto left = static_cast<std::int32_t>(column * reorder.block_cols);
+    const Range columns{left, std::min(reorder.block_cols, cols - left)};
+    const auto stored_at = [&](std::int64_t block) {
+      return reorder.first_row[static_cast<std::size_t>(block * column_blocks + column)];
+    };
+    std::int64_t end = 0;
+    for (std::int64_t block = 0; block < row_blocks; block = end) {
+      for (end = block + 1; end < row_blocks; ++end) {
+        if (stored_at(end) - stored_at(end - 1) != reorder.block_rows) break;
+      }
+      const auto first = static_cast<std::int32_t>(block * reorder.block_rows);
+      const auto last = static_cast<std::int32_t>(std::min<std::int64_t>(end * reorder.block_rows, rows));
+      visit(stored_at(block), Range{first, last - first}, columns);
     }
   }
 }

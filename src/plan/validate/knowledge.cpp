@@ -16,6 +16,14 @@ CounterNumbers::CounterNumbers(std::span<const Plan> plans) {
     next += plan.counters.size();
   }
   first_.push_back(next);
+  among_tiles_.assign(next, none);
+  for (const Plan& plan : plans) {
+    for (const Tile& tile : plan.tiles) {
+      if (tile.raise.rank == none) continue;
+      std::int32_t& number = among_tiles_[of(tile.raise.rank, tile.raise.counter)];
+      if (number == none) number = static_cast<std::int32_t>(count_among_tiles_++);
+    }
+  }
 }
 
 Knowledge::Knowledge(std::size_t ranks, std::size_t counters)
@@ -47,7 +55,8 @@ bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Pl
     return knowledge.message_done(event.rank, runs_concurrently(plan, plan.messages[index]), event.index);
   if (knowledge.all_tiles_done(event.rank)) return true;
   const Raise& raise = plan.tiles[index].raise;
-  return raise.rank != none && knowledge.counter_reached(numbers.of(raise.rank, raise.counter));
+  return raise.rank != none &&
+         knowledge.counter_reached(numbers.among_tiles(numbers.of(raise.rank, raise.counter)));
 }
 
 std::string describe(const Event& event, std::span<const Plan> plans) {

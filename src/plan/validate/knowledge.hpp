@@ -16,7 +16,7 @@ struct Event {
   bool is_tile = false;
 };
 
-/// Numbers the counters of all ranks consecutively.
+/// Numbers the counters of all ranks consecutively; also those alone that tiles raise.
 class CounterNumbers {
  public:
   explicit CounterNumbers(std::span<const Plan> plans);
@@ -25,13 +25,20 @@ class CounterNumbers {
   }
   std::size_t count() const { return first_.back(); }
 
+  /// Of the counter with this number; `none` if no tile raises it.
+  std::int32_t among_tiles(std::size_t number) const { return among_tiles_[number]; }
+  std::size_t count_among_tiles() const { return count_among_tiles_; }
+
  private:
   std::vector<std::size_t> first_;
+  std::vector<std::int32_t> among_tiles_;
+  std::size_t count_among_tiles_ = 0;
 };
 
 /// What has certainly happened before one event, whatever the timing: the happens-before relation.
 class Knowledge {
  public:
+  /// `counters`: those that tiles raise.
   Knowledge(std::size_t ranks, std::size_t counters);
 
   void merge(const Knowledge& other);
@@ -43,17 +50,20 @@ class Knowledge {
   /// That a message is done, and so are those before it on the same stream; `concurrent` is the second
   /// stream.
   void learn_message(std::int32_t rank, bool concurrent, std::int32_t index);
-  void learn_counter(std::size_t number) { counters_[number / 64] |= std::uint64_t{1} << number % 64; }
+  /// That a counter has reached its target; by its number among those that tiles raise.
+  void learn_counter(std::int32_t number) { counters_[word(number)] |= bit(number); }
   void learn_all_tiles(std::int32_t rank) { all_tiles_ |= std::uint64_t{1} << rank; }
 
   bool begun(std::int32_t rank) const { return done(rank, false) >= 0; }
   bool message_done(std::int32_t rank, bool concurrent, std::int32_t index) const {
     return done(rank, concurrent) > index;
   }
-  bool counter_reached(std::size_t number) const { return counters_[number / 64] >> number % 64 & 1; }
+  bool counter_reached(std::int32_t number) const { return (counters_[word(number)] & bit(number)) != 0; }
   bool all_tiles_done(std::int32_t rank) const { return all_tiles_ >> rank & 1; }
 
  private:
+  static std::size_t word(std::int32_t number) { return static_cast<std::size_t>(number) / 64; }
+  static std::uint64_t bit(std::int32_t number) { return std::uint64_t{1} << number % 64; }
   static std::size_t place(std::int32_t rank, bool concurrent) {
     return 2 * static_cast<std::size_t>(rank) + (concurrent ? 1 : 0);
   }

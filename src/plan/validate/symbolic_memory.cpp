@@ -21,7 +21,7 @@ std::string SymbolicMemory::described(const Area& area) {
   return fmt::format("rank {}'s {} at row {}", area.rank, name(area.buffer), area.rows.first);
 }
 
-SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Matching& matching,
+SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
                                const CounterNumbers& numbers, const Credits& credits, Effort& effort,
                                Findings& findings)
     : plans_(plans),
@@ -30,7 +30,7 @@ SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Matching& matc
       credits_(credits),
       effort_(effort),
       findings_(findings) {
-  grids_ = cut_grids(plans, all_links(), effort);
+  grids_ = cut_grids(plans, areas, all_links(), effort);
   fill_operands();
   find_operand_runs();
 }
@@ -183,11 +183,10 @@ void SymbolicMemory::write(Cell& cell, const Area& place, const Access& access, 
   cell.last_read = none;
 }
 
-void SymbolicMemory::run_tile(std::int32_t rank, std::int32_t index, std::span<const Knowledge> operands,
-                              const Knowledge& knowledge) {
+void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::span<const Knowledge> operands,
+                               const Knowledge& knowledge) {
   const Plan& plan = plan_of(rank);
-  const Tile& tile = at(plan.tiles, index);
-  const Access access{{rank, index, true}, knowledge};
+  const Access access{{rank, tile.first, true}, knowledge};
   for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
     const std::int32_t row = tile.a_row + block * plan.a_blocks.row_stride;
     check_operand(access.event,

@@ -18,13 +18,13 @@ namespace flashoverlap {
 /// (wrong_value).
 class SymbolicMemory {
  public:
-  SymbolicMemory(std::span<const Plan> plans, const Matching& matching, const CounterNumbers& numbers,
-                 const Credits& credits, Effort& effort, Findings& findings);
+  SymbolicMemory(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
+                 const CounterNumbers& numbers, const Credits& credits, Effort& effort, Findings& findings);
 
-  /// `operands`: what is known when the tile reads its operands, for each part of k; `knowledge`: when it
-  /// adds partial results and stores.
-  void run_tile(std::int32_t rank, std::int32_t index, std::span<const Knowledge> operands,
-                const Knowledge& knowledge);
+  /// `operands`: what is known when the tiles read their operands, for each part of k; `knowledge`: when they
+  /// add partial results and store.
+  void run_tiles(std::int32_t rank, const TileArea& tiles, std::span<const Knowledge> operands,
+                 const Knowledge& knowledge);
   void run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge);
   void run_transfer(const Transfer& transfer, const Knowledge& source, const Knowledge& target);
   /// `members[rank]`: the rank's message; `starts[rank]`: what is known when it begins; `together`: the

@@ -5,23 +5,40 @@
 
 namespace flashoverlap {
 
-std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit) {
+namespace {
+
+/// Everything after the structure. `areas_of`: whether tiles are joined.
+std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit,
+                                     std::vector<TileArea> (*areas_of)(const Plan&)) {
   Findings findings(limit);
-  for (const auto pass : {find_structure_violations, find_coverage_violations, find_counter_violations}) {
-    pass(plans, findings);
-    if (!findings.empty()) return findings.take();
-  }
+  Areas areas;
+  for (const Plan& plan : plans) areas.push_back(areas_of(plan));
+  find_coverage_violations(plans, areas, findings);
+  if (!findings.empty()) return findings.take();
+  find_counter_violations(plans, findings);
+  if (!findings.empty()) return findings.take();
   const Matching matching = match_messages(plans);
   for (const std::string& difference : matching.differences)
     findings.add(Violation::matching, "{}", difference);
   if (!findings.empty()) return findings.take();
   try {
-    run_abstractly(plans, matching, findings);
+    run_abstractly(plans, areas, matching, findings);
   } catch (const InvalidPlan& error) {
     findings.add(Violation::structure, "{}", error.what());
   }
   if (findings.empty()) find_origin_violations(plans, findings);
   return findings.take();
+}
+
+}  // namespace
+
+// Joined tiles are proven together; only where something is found, tile by tile, to name what is wrong.
+std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit) {
+  Findings findings(limit);
+  find_structure_violations(plans, findings);
+  if (!findings.empty()) return findings.take();
+  if (find_violations(plans, limit, joined_areas).empty()) return {};
+  return find_violations(plans, limit, areas_of_single_tiles);
 }
 
 void validate(std::span<const Plan> plans) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap {
+
+/// Tiles that make a rectangle of C and, together, read and store as one tile of that size would. They wait
+/// for the same counters and raise the same one, as often as they are tiles, so whoever knows that one of
+/// them is done knows it of all.
+struct TileArea : Tile {
+  std::int32_t first;  ///< index of the first of these tiles in the plan's list
+  std::int32_t last;
+};
+
+/// The areas of a plan, in the order of their last tiles. One for each tile, or as few as are found by
+/// joining neighbours.
+std::vector<TileArea> areas_of_single_tiles(const Plan& plan);
+std::vector<TileArea> joined_areas(const Plan& plan);
+
+}  // namespace flashoverlap
