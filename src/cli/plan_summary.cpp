@@ -71,7 +71,8 @@ const Plan& largest(std::span<const Plan> plans, BufferRole role) {
                                    [role](const Plan& plan) { return size_of_buffer(plan, role); });
 }
 
-/// Enumerators by name, numbers as they are; destinations, which can be millions, are left out.
+/// Enumerators by name, numbers as they are; destinations, which can be millions, are left out, and so is
+/// what is usual.
 class KeyCollector {
  public:
   nlohmann::ordered_json json;
@@ -83,7 +84,12 @@ class KeyCollector {
       json[std::string(key)] = field;
     }
   }
-  void unless_none(std::string_view /*key*/, const auto& /*field*/) {}
+  void unless_none(std::string_view key, const auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    if constexpr (std::is_enum_v<Field>) {
+      if (field != Field{}) (*this)(key, field);
+    }
+  }
 };
 
 nlohmann::ordered_json keys_of(const auto& fields) {
@@ -106,6 +112,10 @@ std::string describe(const Problem& problem) {
   if (problem.operation == Operation::all_gather_gemm)
     text += fmt::format(", gathers {}", name(problem.gathered));
   if (is_all_to_all(problem.operation)) text += fmt::format(", exchanges {}", name(problem.exchange));
+  for (const Operand operand : enumerators<Operand>) {
+    if (layout_of(problem, operand) == OperandLayout::row_contiguous)
+      text += fmt::format(", rows of {} contiguous", name(operand));
+  }
   return text;
 }
 

@@ -55,6 +55,19 @@ TEST_F(Cli, PlanPrintsASummary) {
   EXPECT_GT(as_json["prediction"]["latency_us"], 0);
 }
 
+TEST_F(Cli, OperandsMayLieWithTheirRowsContiguous) {
+  const std::string weights =
+      " all_gather_gemm --m 64 --n 96 --k 128 --ranks 2 --gather b --b-layout row_contiguous --strategy "
+      "store";
+  const Outcome summary = run("plan" + weights + " --save weights.json");
+  EXPECT_EQ(summary.status, 0) << summary.err;
+  EXPECT_THAT(summary.out, AllOf(HasSubstr("gathers b, rows of b contiguous"), HasSubstr("b: 64 x 96")));
+  EXPECT_EQ(json::parse(run("plan" + weights + " --json").out)["problem"]["b_layout"], "row_contiguous");
+  EXPECT_EQ(run("check --plan weights.json --runs 3 --delays 100").status, 0);
+  expect_refused(words_of("plan all_to_all_gemm --m 64 --n 96 --k 128 --ranks 2 --a-layout row_contiguous"),
+                 "--a-layout");
+}
+
 TEST_F(Cli, SearchIsNeverSlowerThanEveryWaveByItself) {
   const std::string problem = "plan gemm_all_reduce --m 4096 --n 4096 --k 4096 --ranks 4 --json";
   const json searched = json::parse(run(problem + " --search").out);
