@@ -36,7 +36,7 @@ void validate_all_ranks(benchmark::State& state, Operation operation, Strategy s
         Operation::all_gather_gemm, Operation::all_to_all_gemm}) {
     for (const Strategy strategy : {Strategy::signal, Strategy::copy, Strategy::store, Strategy::p2p}) {
       for (const Layout layout : {Layout::natural, Layout::tiled}) {
-        if (!supports(operation, strategy, layout)) continue;
+        if (!supports({.operation = operation}, strategy, layout)) continue;
         const std::string suffix = fmt::format("{}/{}/{}", name(operation), name(strategy), name(layout));
         benchmark::RegisterBenchmark(("plan/" + suffix).c_str(), plan_all_ranks, operation, strategy, layout)
             ->Unit(benchmark::kMillisecond);

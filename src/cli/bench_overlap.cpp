@@ -76,7 +76,7 @@ void check_supported(const BenchArguments& arguments) {
     return std::ranges::any_of(layouts,
                                [&](Layout layout) { return supports(form_of(arguments), strategy, layout); });
   });
-  require(supported || !gathers_along_k(form_of(arguments)), "--strategy", "signal",
+  require(supported || !gathers_along_k(form_of(arguments)), "--strategy", name(strategies.front()),
           "must be sequential, copy or store to gather an operand whose rows are contiguous");
   require(supported, "--layout", "tiled", "needs --strategy signal");
 }

@@ -15,7 +15,7 @@ namespace {
 
 /// Of single elements, in root mean squares of the result: far above what rounding does to one, far below
 /// the difference between two unrelated results.
-constexpr double element_limit = 0.25;
+constexpr double largest_difference = 0.25;
 
 /// A captured run.
 class Graph {
@@ -167,7 +167,7 @@ class CheckedRuns {
 }  // namespace
 
 bool PlanVerdict::holds() const {
-  return difference.relative < limit && difference.largest < element_limit && reference_error < limit &&
+  return difference.relative < limit && difference.largest < largest_difference && reference_error < limit &&
          different_replays == 0;
 }
 

@@ -10,8 +10,6 @@
 namespace flashoverlap {
 namespace {
 
-constexpr std::size_t max_cells = 200'000'000;
-
 /// Positions at which an extent is cut, sorted. Added positions take effect with the next `settle`.
 class CutList {
  public:
@@ -169,6 +167,24 @@ class Cuts {
   std::map<std::int64_t, CutList> columns_;
 };
 
+void require_few(std::size_t cells) {
+  constexpr std::size_t most = 200'000'000;
+  if (cells <= most) return;
+  throw InvalidPlan(
+      fmt::format("the plans cut their buffers into more than {} pieces, too many to follow", most));
+}
+
+/// Each part of a tile is a cell at least.
+std::size_t stored_parts(const Areas& areas) {
+  std::int64_t parts = 0;
+  for (const std::vector<TileArea>& tiles : areas) {
+    for (const TileArea& tile : tiles) {
+      if (tile.part_rows != none) parts += divide_up(tile.rows, tile.part_rows);
+    }
+  }
+  return static_cast<std::size_t>(parts);
+}
+
 }  // namespace
 
 Grid::Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts)
@@ -180,6 +196,7 @@ std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t c
 
 std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas,
                                  std::span<const RowLink> links, Effort& effort) {
+  require_few(stored_parts(areas));
   Cuts cuts(plans, effort);
   for (const Plan& plan : plans) {
     for (const Tile& tile : at(areas, plan.rank)) cuts.cut_tile(plan, tile);
@@ -206,10 +223,7 @@ std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas
       const std::size_t added = (rows.size() - 1) * (cols.size() - 1);
       effort.spend(3 * added, "pieces of buffers");  // each as large as three reads
       cells += added;
-      if (cells > max_cells) {
-        throw InvalidPlan(fmt::format(
-            "the plans cut their buffers into more than {} pieces, too many to follow", max_cells));
-      }
+      require_few(cells);
       grids[role] = Grid(rows, cols);
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/at.hpp"
 #include "plan/grouping.hpp"
 #include "plan/validate/effort.hpp"
 #include "plan/validate/findings.hpp"
@@ -75,9 +76,8 @@ std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas
 template <typename Visit>
 void for_each_stored_piece(std::span<const Plan> plans, const Plan& plan, const Tile& tile, Visit&& visit) {
   const auto visit_targets = [&](std::int32_t first, const RowTarget& start, std::int32_t rows) {
-    for (const Plan& target : plans) {
-      if (start.rank == every_rank || start.rank == target.rank) visit(first, target, start.row, rows);
-    }
+    if (start.rank != every_rank) return visit(first, at(plans, start.rank), start.row, rows);
+    for (const Plan& target : plans) visit(first, target, start.row, rows);
   };
   if (tile.row_map == none) {
     const std::int32_t piece = tile.part_rows == none ? tile.rows : tile.part_rows;

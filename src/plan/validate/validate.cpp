@@ -37,8 +37,9 @@ std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t li
   Findings findings(limit);
   find_structure_violations(plans, findings);
   if (!findings.empty()) return findings.take();
-  if (find_violations(plans, limit, joined_areas).empty()) return {};
-  return find_violations(plans, limit, areas_of_single_tiles);
+  std::vector<Finding> found = find_violations(plans, limit, joined_areas);
+  const bool too_large = !found.empty() && found.front().violation == Violation::structure;
+  return found.empty() || too_large ? found : find_violations(plans, limit, areas_of_single_tiles);
 }
 
 void validate(std::span<const Plan> plans) {
