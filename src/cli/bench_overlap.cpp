@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "cli/arguments.hpp"
@@ -71,7 +72,8 @@ Problem form_of(const BenchArguments& arguments) {
 }
 
 void check_supported(const BenchArguments& arguments) {
-  const auto& [strategies, layouts] = std::tie(arguments.bench.strategies, arguments.bench.layouts);
+  const std::vector<Strategy>& strategies = arguments.bench.strategies;
+  const std::vector<Layout>& layouts = arguments.bench.layouts;
   const bool supported = std::ranges::any_of(strategies, [&](Strategy strategy) {
     return std::ranges::any_of(layouts,
                                [&](Layout layout) { return supports(form_of(arguments), strategy, layout); });
