@@ -38,7 +38,9 @@ check_shared() {
     return 0
   fi
   run $ranks 8 --gpus "$gpus" $command $shared --gpus 8 --runs "$runs" --delays 200
-  run $ranks 16 --gpus "$gpus" --hosts 2 $command $shared --gpus 16 --runs 3 --delays 200
+  for strategy in sequential signal p2p; do
+    run $ranks 16 --gpus "$gpus" --hosts 2 $command $shared --gpus 16 --strategy $strategy --runs 1 --delays 200
+  done
 }
 
 # FABRIC STRATEGIES M LAUNCHER...: each operation, with a picture of the last shape
