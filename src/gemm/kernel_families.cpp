@@ -12,8 +12,8 @@ constexpr std::array sm90_tiles{
 #undef FLASHOVERLAP_TILE
 };
 
-constexpr std::array families{KernelFamily{
-    .name = "sm90", .compute_capability = 90, .step_depth = 64, .tiles = sm90_tiles}};
+constexpr std::array families{
+    KernelFamily{.name = "sm90", .compute_capability = 90, .step_depth = 64, .tiles = sm90_tiles}};
 
 }  // namespace
 
