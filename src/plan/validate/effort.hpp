@@ -22,7 +22,7 @@ class Effort {
     }
   }
 
-  /// Throws `InvalidPlan` where plans of this size may not take so many. `what` is what there is too much of.
+  /// Throws `InvalidPlan` where plans of this size may take fewer only. `what`: what there is too much of.
   void spend(std::size_t steps, std::string_view what) {
     spent_ += steps;
     if (spent_ > limit_) {

@@ -106,7 +106,7 @@ TEST_P(HandWrittenTest, RunsOnOneRank) {
   expect_right(plans, operands, run_once(world, operands));
 }
 
-// A norm over so many elements would not show a wrong column.
+// A norm over all elements would not show a single wrong column.
 TEST(HostExecutorTest, ComputesEveryElementOfAWideResult) {
   const Problem problem{.operation = Operation::gemm_reduce_scatter, .m = 4, .n = 9'001, .k = 3, .ranks = 2};
   for (const int tile_cols : {7, 256, max_tile_side}) {
