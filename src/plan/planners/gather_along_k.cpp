@@ -1,7 +1,6 @@
 #include "plan/planners/planners.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// The operand, which every rank holds a part of k of, and what is computed from its rows.

@@ -189,22 +189,13 @@ void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::spa
   const Access access{{rank, tile.first, true}, knowledge};
   for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
     const std::int32_t row = tile.a_row + block * plan.a_blocks.row_stride;
-    check_operand(access.event,
-                  {Content::operand_a,
-                   tile.a_buffer,
-                   plan.problem.a_layout == OperandLayout::k_contiguous,
-                   row,
-                   {tile.row, tile.rows},
-                   at(at(a_runs_, rank), block)},
-                  operands);
+    check_operand(
+        access.event,
+        {Content::operand_a, tile.a_buffer, row, {tile.row, tile.rows}, at(at(a_runs_, rank), block)},
+        operands);
   }
   check_operand(access.event,
-                {Content::operand_b,
-                 tile.b_buffer,
-                 plan.problem.b_layout == OperandLayout::k_contiguous,
-                 tile.b_row,
-                 {tile.col, tile.cols},
-                 at(b_runs_, rank)},
+                {Content::operand_b, tile.b_buffer, tile.b_row, {tile.col, tile.cols}, at(b_runs_, rank)},
                 operands);
   const std::uint64_t ranks = tile.addend_row == none ? bit(rank) : add_partials(tile, access);
   for_each_stored_piece(
@@ -230,16 +221,19 @@ void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand
   const std::int32_t first = operand.part.first;
   const std::int32_t row = operand.row;
   const Range rows{row, operand.part.count};
-  const Range all_k{0, static_cast<std::int32_t>(plan_of(tile.rank).problem.k)};
-  const Area read_area = operand.k_contiguous ? area(tile.rank, {operand.buffer, rows.first, rows.count})
-                                              : Area{tile.rank, operand.buffer, all_k, rows};
+  const Problem& problem = plan_of(tile.rank).problem;
+  const Range all_k{0, static_cast<std::int32_t>(problem.k)};
+  const Operand which = operand.content == Content::operand_a ? Operand::a : Operand::b;
+  const bool k_contiguous = layout_of(problem, which) == OperandLayout::k_contiguous;
+  const Area read_area = k_contiguous ? area(tile.rank, {operand.buffer, rows.first, rows.count})
+                                      : Area{tile.rank, operand.buffer, all_k, rows};
   for_each_cell(read_area, [&](Cell& cell, const Area& place) {
-    const std::int32_t k = (operand.k_contiguous ? place.cols : place.rows).first;
+    const std::int32_t k = (k_contiguous ? place.cols : place.rows).first;
     const std::int32_t waited_for = knowledge.size() == 1 ? 0 : k / plan_of(tile.rank).wait_depth;
     read(cell, place, {tile, at(knowledge, waited_for)}, remember);
     // Of the whole operand in memory.
-    const std::int32_t first_row = operand.k_contiguous ? first + (place.rows.first - row) : place.rows.first;
-    const std::int32_t first_col = operand.k_contiguous ? place.cols.first : first + (place.cols.first - row);
+    const std::int32_t first_row = k_contiguous ? first + (place.rows.first - row) : place.rows.first;
+    const std::int32_t first_col = k_contiguous ? place.cols.first : first + (place.cols.first - row);
     const std::int32_t more = place.rows.count - 1;
     const auto [source, source_row] = expected(first_row);
     const bool right = cell.value == Value{bit(source), source_row, first_col, operand.content} &&

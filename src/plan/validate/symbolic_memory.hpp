@@ -71,7 +71,6 @@ class SymbolicMemory {
   struct TileOperand {
     Content content;
     BufferRole buffer;
-    bool k_contiguous;
     std::int32_t row;
     Range part;
     const std::vector<OperandRun>& runs;

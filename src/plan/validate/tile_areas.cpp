@@ -49,7 +49,7 @@ bool is_neighbour(const TileArea& area, const TileArea& next, Direction directio
   return fits && kind_of(area) == kind_of(next);
 }
 
-/// As the areas do not overlap, a neighbour is the next one in the order of places.
+/// A neighbour is the next one in the order of places. Where areas overlap, some are not found.
 std::vector<TileArea> joined(const std::vector<TileArea>& areas, Direction direction) {
   struct Place {
     std::uint64_t position;

@@ -4,7 +4,6 @@
 #include "plan/validate/findings.hpp"
 
 namespace flashoverlap {
-
 namespace {
 
 /// Everything after the structure. `areas_of`: whether tiles are joined.
