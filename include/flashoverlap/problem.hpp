@@ -45,7 +45,8 @@ enum class Operand { a, b };
 ///   takes them as columns [r·k/ranks, (r+1)·k/ranks) of its operand [m,k]; out[m,n].
 enum class Exchange { rows, heads };
 
-/// Shapes are the same on all ranks. `validate` states what must divide by the number of ranks.
+/// Shapes are the same on all ranks, but for the rows of all-to-alls. `validate` states what must divide by
+/// the number of ranks.
 struct Problem {
   Operation operation = Operation::gemm_all_reduce;
   std::int64_t m = 0;
@@ -60,11 +61,26 @@ struct Problem {
   /// destinations[r][i] is the rank that row i of rank r goes to; `Exchange::rows` only. Empty: every rank
   /// sends equal parts, row i goes to rank i / (m / ranks).
   std::vector<std::vector<std::int32_t>> destinations{};
+  /// Experts on each rank. B holds their weights one after the other: [experts·n, k]. More than 1 with
+  /// `expert_rows` only.
+  int experts = 1;
+  /// Rows of A that are sorted by expert; empty: none are.
+  /// All-to-all by rows, instead of destinations: expert_rows[r][t · experts + e] rows of rank r go to rank
+  /// t, in this order. all_to_all_gemm multiplies them there with expert e of rank t, gemm_all_to_all here,
+  /// with expert e of rank r, so that `returning` sends back what another all-to-all has brought. Rank r's A
+  /// has as many rows as its list adds up to, at most m. all_gather_gemm of A's rows: expert_rows[r][e] rows
+  /// of rank r's part belong to expert e of every rank.
+  std::vector<std::vector<std::int32_t>> expert_rows{};
+  /// If not 0, needs `expert_rows` of an all-to-all: the most rows that a rank may receive. A then has m rows
+  /// and what is received has `capacity`, whatever `expert_rows` says, so that other routes fit the same
+  /// memory: see `Operator::route`.
+  std::int64_t capacity = 0;
 
   bool operator==(const Problem&) const = default;
 };
 
 inline constexpr int max_ranks = 64;
+inline constexpr int max_experts = 4096;
 
 /// Rows and columns of a row-major matrix.
 struct Shape {
@@ -78,21 +94,29 @@ void validate(const Problem& problem);
 
 /// The functions below expect a problem that passed `validate`.
 
+/// The problem that sends the rows which an all_to_all_gemm with `expert_rows` has brought back to where they
+/// came from, after a GEMM of its own: gemm_all_to_all with this n and k.
+Problem returning(const Problem& problem, std::int64_t n, std::int64_t k);
+
+/// The rows of A that `rank` has: m, or fewer where `expert_rows` of an all-to-all says so.
+std::int64_t a_rows(const Problem& problem, int rank);
+
 /// The rank that row `row` of rank `source` goes to (`Exchange::rows`).
 std::int32_t destination(const Problem& problem, int source, std::int64_t row);
 
 /// The number of rows that `source` sends to `target` (`Exchange::rows`).
 std::int64_t rows_between(const Problem& problem, int source, int target);
 
-/// counts[source][target] = rows_between(source, target), in one pass over the destinations.
+/// counts[source][target] = rows_between(source, target), in one pass.
 std::vector<std::vector<std::int64_t>> count_rows_between(const Problem& problem);
 
 /// Shapes in memory of the operands that the caller passes on `rank`; of the shard, where an operand is
-/// gathered. Rows of the operand are columns where it is `row_contiguous`.
+/// gathered. Rows of the operand are columns where it is `row_contiguous`. With a capacity, A has m rows.
 Shape a_shape(const Problem& problem, int rank);
 Shape b_shape(const Problem& problem, int rank);
 
-/// Shape of C on `rank`: m × n, except for all_to_all_gemm by rows, which has a row for each row received.
+/// Shape of C on `rank`: m × n, except for all-to-alls by rows: `a_rows`, or for all_to_all_gemm as many as
+/// are received.
 Shape gemm_shape(const Problem& problem, int rank);
 
 /// Shape of the result on `rank`, as an ordinary matrix (`Layout::natural`).

@@ -71,8 +71,8 @@ const Plan& largest(std::span<const Plan> plans, BufferRole role) {
                                    [role](const Plan& plan) { return size_of_buffer(plan, role); });
 }
 
-/// Enumerators by name, numbers as they are; destinations, which can be millions, are left out, and so is
-/// what is usual.
+/// Enumerators by name, numbers as they are; where rows go, which can be millions of numbers, is left out,
+/// and so is what is usual.
 class KeyCollector {
  public:
   nlohmann::ordered_json json;
@@ -83,6 +83,9 @@ class KeyCollector {
     } else {
       json[std::string(key)] = field;
     }
+  }
+  void unless_none(std::string_view key, std::integral auto field, std::int32_t absent) {
+    if (field != absent) json[std::string(key)] = field;
   }
   void unless_none(std::string_view key, const auto& field) {
     using Field = std::remove_cvref_t<decltype(field)>;
@@ -112,6 +115,7 @@ std::string describe(const Problem& problem) {
   if (problem.operation == Operation::all_gather_gemm)
     text += fmt::format(", gathers {}", name(problem.gathered));
   if (is_all_to_all(problem.operation)) text += fmt::format(", exchanges {}", name(problem.exchange));
+  if (problem.experts > 1) text += fmt::format(", {} experts on each rank", problem.experts);
   for (const Operand operand : enumerators<Operand>) {
     if (layout_of(problem, operand) == OperandLayout::row_contiguous)
       text += fmt::format(", rows of {} contiguous", name(operand));

@@ -16,8 +16,8 @@ void require_readable(const Output& output, const Shape& out) {
   const std::string shape = fmt::format("{} x {}", out.rows, out.cols);
   if (reorder.first_row.empty()) {
     // A result without rows has no blocks either, so it looks natural whatever its buffer's columns.
-    require(out.rows == output.rows && (out.cols == output.cols || output.rows == 0), "out", shape,
-            fmt::format("must be {} x {}", output.rows, output.cols));
+    require(out.rows >= output.rows && (out.cols == output.cols || output.rows == 0), "out", shape,
+            fmt::format("must be {} x {}, or have room for more rows", output.rows, output.cols));
     return;
   }
   require(reorder.block_rows >= 1, "block_rows", reorder.block_rows, "must be at least 1");

@@ -10,6 +10,7 @@
 #include "cuda/download.hpp"
 #include "flashoverlap/host_result.hpp"
 #include "flashoverlap/matrix.hpp"
+#include "plan/expert_parts.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -27,6 +28,7 @@ struct Piece {
 /// A row of one rank's C, and the row of A that it is computed from.
 struct Product {
   std::int32_t rank;
+  std::int32_t expert;
   std::vector<Piece> pieces;
   std::vector<double> a;
 };
@@ -72,6 +74,7 @@ std::vector<Sample> samples_of(const Plan& plan, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   while (rows.size() < most_samples && std::ssize(rows) < output.rows)
     rows.insert(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(output.rows)));
+  const ExpertParts experts(problem);
   std::vector<Sample> samples;
   std::int64_t first = 0;
   for (const RowOrigin& origin : output.origins) {
@@ -79,10 +82,11 @@ std::vector<Sample> samples_of(const Plan& plan, std::uint64_t seed) {
       if (row < first || row >= first + origin.rows) continue;
       Sample& sample = samples.emplace_back(
           Sample{row, origin.col, {}, std::vector<double>(static_cast<std::size_t>(output.cols))});
-      const std::int64_t c_row = origin.row + row - first;
+      const std::int32_t c_row = origin.row + static_cast<std::int32_t>(row - first);
       for (std::int32_t rank = 0; rank < problem.ranks; ++rank) {
         if (origin.rank == none || origin.rank == rank) {
-          sample.products.push_back({rank, pieces_of_a(problem, rank, c_row),
+          sample.products.push_back({rank, experts.within(rank, {c_row, 1}).front().expert,
+                                     pieces_of_a(problem, rank, c_row),
                                      std::vector<double>(static_cast<std::size_t>(problem.k))});
         }
       }
@@ -135,10 +139,10 @@ void add_products(const Problem& problem, int rank, const GpuOperands& operands,
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::vector<float> elements = operand_row(b, problem.b_layout, row, count);
     for (Sample& sample : samples) {
-      const std::int64_t col = first_col + row - sample.col;
+      const std::int64_t col = first_col + row % problem.n - sample.col;
       if (col < 0 || col >= std::ssize(sample.values)) continue;
       for (const Product& product : sample.products) {
-        if (!gathered && product.rank != rank) continue;
+        if (!gathered && (product.rank != rank || product.expert != row / problem.n)) continue;
         sample.values[static_cast<std::size_t>(col)] +=
             std::inner_product(elements.begin(), elements.end(), product.a.begin() + first_k, 0.0);
       }

@@ -22,6 +22,31 @@ PlanBuilder::PlanBuilder(const Problem& problem, const Schedule& schedule, int r
   for (std::int32_t peer = 0; peer < problem.ranks; ++peer) add_counter(CounterRole::credit, none, peer);
 }
 
+std::int64_t PlanBuilder::entries(std::int32_t rank, Range rows, std::int64_t cols) const {
+  return routes_.experts().row_blocks(rank, rows, entry_rows(schedule())) *
+         divide_up(cols, schedule().tile_cols);
+}
+
+std::vector<Range> PlanBuilder::cut(std::int32_t rank, Range rows, const Grouping& grouping) const {
+  std::vector<Range> ranges = grouping.ranges(rows.count, entry_rows(schedule()));
+  routes_.experts().align(rank, rows.first, entry_rows(schedule()), ranges);
+  return ranges;
+}
+
+// Which buffers have rows that other routes may change: what is sent from, and what is received into.
+Plan PlanBuilder::finish() {
+  const Problem& problem = plan_.problem;
+  if (problem.capacity > 0) {
+    const auto hold = [&](BufferRole role, std::int64_t rows) {
+      if (plan_.buffer(role).cols > 0) plan_.buffer(role).rows = rows;
+    };
+    hold(BufferRole::out, problem.capacity);
+    hold(BufferRole::gathered, problem.capacity);
+    hold(BufferRole::staging, problem.m);
+  }
+  return std::move(plan_);
+}
+
 std::vector<std::int32_t> PlanBuilder::targets() const {
   std::vector<std::int32_t> targets;
   for (int distance = 1; distance < ranks(); ++distance) targets.push_back(neighbour(distance));
@@ -95,28 +120,34 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
   struct RowBlock {
     const Tile* area;
     std::int32_t offset;
+    std::int32_t rows;
+    std::int32_t expert;
   };
   const std::int32_t block_rows = entry_rows(schedule());
   const std::int32_t block_cols = schedule().tile_cols;
   std::vector<RowBlock> blocks;
   for (const Tile& area : areas) {
-    for (std::int32_t offset = 0; offset < area.rows; offset += block_rows) blocks.push_back({&area, offset});
+    for (const auto& [rows, expert] : routes_.experts().within(rank(), {area.row, area.rows})) {
+      const std::int32_t end = rows.first + rows.count;
+      for (std::int32_t row = rows.first; row < end; row += block_rows)
+        blocks.push_back({&area, row - area.row, std::min(block_rows, end - row), expert});
+    }
   }
   const auto band_blocks = static_cast<std::size_t>(schedule().raster);
   for (std::size_t band = 0; band < blocks.size(); band += band_blocks) {
     const std::size_t band_end = std::min(blocks.size(), band + band_blocks);
     for (std::int32_t col = 0; col < areas.front().cols; col += block_cols) {
       for (std::size_t block = band; block < band_end; ++block) {
-        const auto [area, row] = blocks[block];
+        const auto& [area, row, rows, expert] = blocks[block];
         Tile tile = *area;
         tile.row += row;
         tile.a_row += row;
         tile.store_row += row;
         if (tile.addend_row != none) tile.addend_row += row;
         if (tile.row_map != none) tile.row_map += row;
-        tile.rows = std::min(block_rows, area->rows - row);
+        tile.rows = rows;
         tile.col += col;
-        tile.b_row += col;
+        tile.b_row += col + expert * static_cast<std::int32_t>(problem().n);
         tile.store_col += col;
         tile.cols = std::min(block_cols, area->cols - col);
         add_entry(tile);

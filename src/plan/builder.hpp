@@ -61,8 +61,14 @@ class PlanBuilder {
   Tile area(Range rows, Range cols) const;
   Tile area(Range rows) const;  ///< over all columns
 
+  /// Tile entries that `add_tiles` makes of rows of C on `rank`, by that many columns.
+  std::int64_t entries(std::int32_t rank, Range rows, std::int64_t cols) const;
+  /// These rows in groups, each of whole entries, from 0 on.
+  std::vector<Range> cut(std::int32_t rank, Range rows, const Grouping& grouping) const;
+
   /// Cuts areas (oversized tiles, all with the same number of columns) into tile entries and appends them: in
-  /// bands of `raster` row blocks over all areas, column by column in each band.
+  /// bands of `raster` row blocks over all areas, column by column in each band. Each entry has rows of one
+  /// expert.
   void add_tiles(std::span<const Tile> areas);
   void add_tiles(std::initializer_list<Tile> areas) { add_tiles(std::span(areas.begin(), areas.size())); }
   /// Distributes the entries from `middle` on evenly among those in [first, middle).
@@ -76,7 +82,7 @@ class PlanBuilder {
   /// Appends the message that waits for all tiles and resets every counter that is not reset yet.
   void reset_counters();
 
-  Plan finish() { return std::move(plan_); }
+  Plan finish();
 
  private:
   void count_raise(const Raise& raise, int times);

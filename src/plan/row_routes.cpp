@@ -4,7 +4,7 @@
 
 namespace flashoverlap {
 
-RowRoutes::RowRoutes(const Problem& problem) {
+RowRoutes::RowRoutes(const Problem& problem) : experts_(problem) {
   if (!is_all_to_all(problem.operation) || problem.exchange != Exchange::rows) return;
   std::vector<std::int32_t> next_out_row(static_cast<std::size_t>(problem.ranks), 0);
   for (std::int32_t source = 0; source < problem.ranks; ++source) {
@@ -22,7 +22,14 @@ RowRoutes::RowRoutes(const Problem& problem) {
       }
       out_row += rows;
     };
-    if (problem.destinations.empty()) {
+    if (!problem.expert_rows.empty()) {
+      std::int32_t row = 0;
+      for (std::int32_t target = 0; target < problem.ranks; ++target) {
+        const auto rows = static_cast<std::int32_t>(rows_between(problem, source, target));
+        if (rows > 0) append(row, rows, target);
+        row += rows;
+      }
+    } else if (problem.destinations.empty()) {
       const auto part = static_cast<std::int32_t>(problem.m / problem.ranks);
       for (std::int32_t target = 0; target < problem.ranks; ++target) append(target * part, part, target);
     } else {

@@ -4,11 +4,13 @@
 
 #include "flashoverlap/plan.hpp"
 #include "plan/at.hpp"
+#include "plan/expert_parts.hpp"
 
 namespace flashoverlap {
 
 /// Where the rows of an all-to-all by rows go: to which rank, and to which row of its result. A result holds
-/// rank 0's rows first, and each rank's rows in ascending order. Empty for other problems.
+/// rank 0's rows first, and each rank's rows in ascending order. Empty for other problems. And, for all
+/// problems, which experts the rows of C belong to.
 class RowRoutes {
  public:
   explicit RowRoutes(const Problem& problem);
@@ -30,6 +32,8 @@ class RowRoutes {
   /// Whether on every rank the rows for one destination are consecutive.
   bool sorted() const { return sorted_; }
 
+  const ExpertParts& experts() const { return experts_; }
+
   /// The one run from source to target, if sorted; empty where nothing is sent.
   Run run(std::int32_t source, std::int32_t target) const;
 
@@ -39,6 +43,7 @@ class RowRoutes {
   }
 
  private:
+  ExpertParts experts_;
   std::vector<std::vector<Run>> runs_;                     // [source]
   std::vector<std::vector<std::int32_t>> first_out_rows_;  // [source][target]
   bool sorted_ = true;

@@ -56,8 +56,8 @@ class ExactProblem {
         if (problem_.exchange == Exchange::heads)
           return c(static_cast<int>(row / problem_.m), row % problem_.m,
                    rank * (problem_.n / problem_.ranks) + col);
-        const auto [source, source_row] = delivered_rows(rank).at(static_cast<std::size_t>(row));
-        return c(source, source_row, col);
+        const Row from = delivered_rows(rank).at(static_cast<std::size_t>(row));
+        return c(from.rank, from.row, col);
       }
       case Operation::all_gather_gemm:
       case Operation::all_to_all_gemm: return c(rank, row, col);
@@ -69,18 +69,55 @@ class ExactProblem {
   struct Row {
     int rank;
     std::int64_t row;
+    int expert;
   };
 
-  /// Rows that go to `rank`, in rank order.
-  std::vector<Row> delivered_rows(int rank) const {
+  /// Of each row of an all-to-all: `rank` is where it goes.
+  std::vector<Row> sent_rows(int source) const {
     std::vector<Row> rows;
-    for (int source = 0; source < problem_.ranks; ++source) {
+    if (problem_.expert_rows.empty()) {
       for (std::int64_t row = 0; row < problem_.m; ++row) {
         const auto target =
             problem_.destinations.empty()
                 ? row / (problem_.m / problem_.ranks)
                 : problem_.destinations[static_cast<std::size_t>(source)][static_cast<std::size_t>(row)];
-        if (target == rank) rows.push_back({source, row});
+        rows.push_back({static_cast<int>(target), row, 0});
+      }
+      return rows;
+    }
+    int expert = 0;  // of all ranks
+    for (const std::int32_t count : problem_.expert_rows[static_cast<std::size_t>(source)]) {
+      for (std::int32_t row = 0; row < count; ++row)
+        rows.push_back({expert / problem_.experts, std::ssize(rows), expert % problem_.experts});
+      ++expert;
+    }
+    return rows;
+  }
+
+  /// Rows that go to `rank`, in rank order.
+  std::vector<Row> delivered_rows(int rank) const {
+    std::vector<Row> rows;
+    for (int source = 0; source < problem_.ranks; ++source) {
+      for (const Row& row : sent_rows(source)) {
+        if (row.rank == rank) rows.push_back({source, row.row, row.expert});
+      }
+    }
+    return rows;
+  }
+
+  /// Of each row of C; `rank` and `row` are those of the row of A.
+  std::vector<Row> c_rows(int rank) const {
+    if (problem_.exchange == Exchange::rows && problem_.operation == Operation::all_to_all_gemm)
+      return delivered_rows(rank);
+    if (problem_.exchange == Exchange::rows && problem_.operation == Operation::gemm_all_to_all)
+      return sent_rows(rank);
+    std::vector<Row> rows;
+    for (std::int64_t row = 0; row < problem_.m; ++row) rows.push_back({rank, row, 0});
+    auto next = rows.begin();
+    for (const std::vector<std::int32_t>& shard : problem_.expert_rows) {
+      for (int expert = 0; expert < problem_.experts; ++expert) {
+        for (std::int32_t row = 0; row < shard[static_cast<std::size_t>(expert)]; ++row)
+          (next++)->expert = expert;
       }
     }
     return rows;
@@ -108,13 +145,13 @@ class ExactProblem {
       const std::int64_t part = gathered ? problem_.k / problem_.ranks : problem_.k;
       return stored(role, gathered ? static_cast<int>(k / part) : rank, k % part, row);
     }
-    const std::int64_t rows = is_a ? problem_.m : problem_.n;
+    const std::int64_t rows = is_a ? problem_.m : problem_.n * problem_.experts;
     const std::int64_t part = gathered ? rows / problem_.ranks : rows;
     return stored(role, gathered ? static_cast<int>(row / part) : rank, row % part, k);
   }
 
   /// Row `row` of the A that the GEMM of `rank` multiplies.
-  std::vector<double> a_row(int rank, std::int64_t row, const std::vector<Row>& delivered) const {
+  std::vector<double> a_row(int rank, std::int64_t row, const Row& from) const {
     std::vector<double> values;
     const std::int64_t part = problem_.k / problem_.ranks;
     for (std::int64_t k = 0; k < problem_.k; ++k) {
@@ -124,7 +161,6 @@ class ExactProblem {
         values.push_back(
             stored(BufferRole::a, static_cast<int>(k / part), rank * problem_.m + row, k % part));
       } else {
-        const Row& from = delivered[static_cast<std::size_t>(row)];
         values.push_back(stored(BufferRole::a, from.rank, from.row, k));
       }
     }
@@ -132,17 +168,16 @@ class ExactProblem {
   }
 
   void multiply(int rank) {
-    const bool routed =
-        problem_.operation == Operation::all_to_all_gemm && problem_.exchange == Exchange::rows;
-    const std::vector<Row> delivered = routed ? delivered_rows(rank) : std::vector<Row>{};
-    const std::int64_t rows = routed ? std::ssize(delivered) : problem_.m;
+    const std::vector<Row> rows = c_rows(rank);
     std::vector<double>& product = c_.emplace_back();
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::vector<double> left = a_row(rank, row, delivered);
+    for (std::int64_t row = 0; row < std::ssize(rows); ++row) {
+      const Row& from = rows[static_cast<std::size_t>(row)];
+      const std::vector<double> left = a_row(rank, row, from);
+      const std::int64_t first = from.expert * problem_.n;  // of the expert's rows of B
       for (std::int64_t col = 0; col < problem_.n; ++col) {
         double sum = 0;
         for (std::int64_t k = 0; k < problem_.k; ++k)
-          sum += left[static_cast<std::size_t>(k)] * element(BufferRole::b, rank, col, k);
+          sum += left[static_cast<std::size_t>(k)] * element(BufferRole::b, rank, first + col, k);
         product.push_back(sum);
       }
     }

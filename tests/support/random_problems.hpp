@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -29,14 +30,18 @@ inline std::string describe(const Case& drawn) {
   std::string groups;
   for (const int waves : s.groups) groups += std::to_string(waves) + " ";
   return fmt::format(
-      "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} a={} b={} destinations={} tile={}x{} "
+      "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} a={} b={} destinations={} experts={} "
+      "capacity={} tile={}x{} "
       "cluster={} "
       "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={} "
       "step_depth={}",
       name(p.operation), name(s.strategy), name(s.layout), p.m, p.n, p.k, p.ranks, name(p.data_type),
       name(p.gathered), name(p.exchange), name(p.a_layout), name(p.b_layout),
-      p.destinations.empty() ? "equal" : "routed", s.tile_rows, s.tile_cols, s.cluster_rows,
-      s.multiprocessors, s.raster, s.waves_per_group, groups, s.rounds, s.step_depth);
+      !p.expert_rows.empty()    ? fmt::format("{}", fmt::join(p.expert_rows.front(), ","))
+      : !p.destinations.empty() ? "routed"
+                                : "equal",
+      p.experts, p.capacity, s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors, s.raster,
+      s.waves_per_group, groups, s.rounds, s.step_depth);
 }
 
 class RandomCases {
@@ -50,6 +55,27 @@ class RandomCases {
       drawn.schedule = schedule(drawn.problem);
       if (plannable(drawn)) return drawn;
     }
+  }
+
+  /// Rows sorted by expert that fit the problem's m, experts and capacity: few, many or none for each.
+  std::vector<std::vector<std::int32_t>> expert_rows(const Problem& problem) {
+    const bool routed = is_all_to_all(problem.operation);
+    const auto ranks = static_cast<std::size_t>(problem.ranks);
+    const std::size_t entries = static_cast<std::size_t>(problem.experts) * (routed ? ranks : 1);
+    std::vector<std::int64_t> free(ranks, problem.capacity);
+    std::vector<std::vector<std::int32_t>> all(ranks, std::vector<std::int32_t>(entries, 0));
+    for (std::vector<std::int32_t>& rows : all) {
+      const bool whole = !routed || (problem.capacity == 0 && between(0, 1) == 0);
+      const int given = static_cast<int>(routed ? problem.m : problem.m / problem.ranks);
+      const int most = between(0, static_cast<int>(entries) - 1);  // some may receive nothing
+      for (int left = whole ? given : between(0, given); left > 0; --left) {
+        const auto entry = static_cast<std::size_t>(between(0, between(0, most)));
+        std::int64_t& room = free[entry / static_cast<std::size_t>(problem.experts) % ranks];
+        if (problem.capacity > 0 && room-- <= 0) break;
+        ++rows[entry];
+      }
+    }
+    return all;
   }
 
   int between(int low, int high) { return std::uniform_int_distribution(low, high)(engine_); }
@@ -79,6 +105,16 @@ class RandomCases {
       extent = (extent + problem.ranks - 1) / problem.ranks * problem.ranks;
     };
     if (problem.operation == Operation::gemm_all_reduce) return problem;
+    const bool by_rows = is_all_to_all(problem.operation) && problem.exchange == Exchange::rows;
+    const bool gathers_rows = gathers(problem, Operand::a) && !gathers_along_k(problem);
+    if ((by_rows || gathers_rows) && between(0, 2) == 0) {
+      if (gathers_rows) round_up(problem.m);
+      problem.experts = between(1, 5);
+      if (problem.experts > 1) problem.b_layout = OperandLayout::k_contiguous;
+      if (by_rows && between(0, 1) == 0) problem.capacity = between(1, 2 * largest);
+      problem.expert_rows = expert_rows(problem);
+      return problem;
+    }
     const bool routed =
         is_all_to_all(problem.operation) && problem.exchange == Exchange::rows && between(0, 2) > 0;
     if (!routed) {

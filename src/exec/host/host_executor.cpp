@@ -4,6 +4,7 @@
 
 #include "exec/host/host_world.hpp"
 #include "flashoverlap/error.hpp"
+#include "flashoverlap/planner.hpp"
 #include "flashoverlap/validate.hpp"
 
 namespace flashoverlap {
@@ -38,6 +39,14 @@ HostExecutor::HostExecutor(std::vector<Plan> plans, const HostOptions& options)
 HostExecutor::~HostExecutor() = default;
 HostExecutor::HostExecutor(HostExecutor&&) noexcept = default;
 HostExecutor& HostExecutor::operator=(HostExecutor&&) noexcept = default;
+
+void HostExecutor::route(std::vector<std::vector<std::int32_t>> expert_rows) {
+  const HostRanks& ranks = state_->world.ranks();
+  Problem problem = ranks.at(0).plan().problem;
+  require(problem.capacity > 0, "capacity", problem.capacity, "must be more than 0 to take other routes");
+  problem.expert_rows = std::move(expert_rows);
+  *this = HostExecutor(make_plans(problem, ranks.at(0).plan().schedule), ranks.options());
+}
 
 std::vector<Matrix> HostExecutor::run(std::span<const Matrix> a, std::span<const Matrix> b) {
   const HostRanks& ranks = state_->world.ranks();

@@ -35,7 +35,7 @@ void append(const Matrix& matrix, Values& values) {
 Values received_rows(const Problem& problem, std::span<const Matrix> a, int rank) {
   Values values{problem.k, {}};
   for (int source = 0; source < problem.ranks; ++source) {
-    for (std::int64_t row = 0; row < problem.m; ++row) {
+    for (std::int64_t row = 0; row < a_rows(problem, source); ++row) {
       if (destination(problem, source, row) == rank)
         append_row(a[static_cast<std::size_t>(source)], row, values);
     }
@@ -75,6 +75,25 @@ const double* operand_row(const Values& values, OperandLayout layout, std::int64
   return layout == OperandLayout::k_contiguous ? values.row(row) : values.row(0) + row;
 }
 
+/// By row of the rank's C.
+std::vector<std::int32_t> experts_of_rows(const Problem& problem, int rank) {
+  std::vector<std::int32_t> experts;
+  const auto append = [&](int source, int target) {
+    for (std::int32_t expert = 0; expert < problem.experts; ++expert) {
+      const auto entry = static_cast<std::size_t>(target * problem.experts + expert);
+      const std::int32_t rows = problem.expert_rows[static_cast<std::size_t>(source)][entry];
+      experts.insert(experts.end(), static_cast<std::size_t>(rows), expert);
+    }
+  };
+  if (problem.experts == 1) experts.resize(static_cast<std::size_t>(gemm_shape(problem, rank).rows), 0);
+  for (int peer = 0; peer < problem.ranks && problem.experts > 1; ++peer) {
+    if (problem.operation == Operation::all_gather_gemm) append(peer, 0);
+    if (problem.operation == Operation::all_to_all_gemm) append(peer, rank);
+    if (problem.operation == Operation::gemm_all_to_all) append(rank, peer);
+  }
+  return experts;
+}
+
 }  // namespace
 
 std::vector<double> reference_result(const Problem& problem, const Output& output, std::span<const Matrix> a,
@@ -94,18 +113,22 @@ std::vector<double> reference_result(const Problem& problem, const Output& outpu
     const Values b_values = operand_values(problem, Operand::b, b, source);
     const bool a_transposed = problem.a_layout == OperandLayout::row_contiguous;
     const bool b_transposed = problem.b_layout == OperandLayout::row_contiguous;
+    const std::vector<std::int32_t> experts = experts_of_rows(problem, source);
     std::int64_t row = 0;
     for (const RowOrigin& origin : output.origins) {
       if (takes_part(origin)) {
         const auto k = static_cast<blasint>(problem.k);
         const auto cols = static_cast<blasint>(output.cols);
-        for (std::int32_t done = 0; done < origin.rows; done += rows_at_once) {
-          const std::int32_t rows = std::min(origin.rows - done, rows_at_once);
+        for (std::int32_t done = 0, rows = 0; done < origin.rows; done += rows) {
+          const auto first = experts.begin() + origin.row + done;
+          const auto other = std::find_if(first, first + std::min(origin.rows - done, rows_at_once),
+                                          [&](std::int32_t expert) { return expert != *first; });
+          rows = static_cast<std::int32_t>(other - first);
           cblas_dgemm(CblasRowMajor, a_transposed ? CblasTrans : CblasNoTrans,
                       b_transposed ? CblasNoTrans : CblasTrans, rows, cols, k, 1.0,
                       operand_row(a_values, problem.a_layout, origin.row + done),
                       static_cast<blasint>(a_values.cols),
-                      operand_row(b_values, problem.b_layout, origin.col),
+                      operand_row(b_values, problem.b_layout, *first * problem.n + origin.col),
                       static_cast<blasint>(b_values.cols), 1.0, result.row(row + done), cols);
           if (rows_done != nullptr) *rows_done += rows;
         }

@@ -31,6 +31,9 @@ void visit_keys(auto& visit, Maybe<Problem> auto& problem) {
   visit.unless_none("a_layout", problem.a_layout);
   visit.unless_none("b_layout", problem.b_layout);
   visit.unless_none("destinations", problem.destinations);
+  visit.unless_none("experts", problem.experts, 1);
+  visit.unless_none("expert_rows", problem.expert_rows);
+  visit.unless_none("capacity", problem.capacity, 0);
 }
 
 void visit_keys(auto& visit, Maybe<Schedule> auto& schedule) {

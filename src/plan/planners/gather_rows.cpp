@@ -32,15 +32,18 @@ class Slices {
     return {{run.first, run.rows}, {run.out_row, run.rows}};
   }
 
-  /// The tile entries that are computed from a slice.
-  std::int64_t entries(const Slice& slice) const {
+  /// The tile entries that `target` computes from a slice.
+  std::int64_t entries(std::int32_t target, const Slice& slice) const {
     const Problem& problem = builder_.problem();
-    return entry_count(builder_.schedule(), by_rows_ ? slice.to.count : problem.m,
-                       by_rows_ ? problem.n : slice.to.count);
+    return by_rows_ ? builder_.entries(target, slice.to, problem.n)
+                    : entry_count(builder_.schedule(), problem.m, slice.to.count);
   }
 
   /// A slice's rows, counted from its first, in groups.
-  std::vector<Range> cut(const Slice& slice, const Grouping& grouping) const {
+  std::vector<Range> cut(std::int32_t target, const Slice& slice, const Grouping& grouping) const {
+    return by_rows_ ? builder_.cut(target, slice.to, grouping) : cut_evenly(slice, grouping);
+  }
+  std::vector<Range> cut_evenly(const Slice& slice, const Grouping& grouping) const {
     const Schedule& schedule = builder_.schedule();
     return grouping.ranges(slice.to.count, by_rows_ ? entry_rows(schedule) : schedule.tile_cols);
   }
@@ -94,10 +97,14 @@ class GatherGroups {
 
   void plan() {
     const Grouping grouping(builder_.schedule(), signalled_entries(builder_.problem(), builder_.schedule()));
+    // A collective moves as much of every rank, so that its groups cannot end where an expert's tiles do.
+    const auto cut = [&](std::int32_t target, const Slices::Slice& slice) {
+      return collective_ ? slices_.cut_evenly(slice, grouping) : slices_.cut(target, slice, grouping);
+    };
     std::size_t groups = 0;
     for (std::int32_t peer = 0; peer < builder_.ranks(); ++peer) {
-      sent_.push_back(slices_.cut(slices_.between(rank_, peer), grouping));
-      received_.push_back(slices_.cut(slices_.between(peer, rank_), grouping));
+      sent_.push_back(cut(peer, slices_.between(rank_, peer)));
+      received_.push_back(cut(rank_, slices_.between(peer, rank_)));
       groups = std::max({groups, sent_.back().size(), received_.back().size()});
     }
     slices_.set_gathered(/*peer_written=*/false);
@@ -161,7 +168,8 @@ class GatherSlices {
       std::vector<std::vector<Range>>& groups = groups_.emplace_back();
       for (std::int32_t target = 0; target < builder.ranks(); ++target) {
         const Slices::Slice slice = slices_.between(source, target);
-        groups.push_back(slices_.cut(slice, Grouping(builder.schedule(), slices_.entries(slice))));
+        groups.push_back(
+            slices_.cut(target, slice, Grouping(builder.schedule(), slices_.entries(target, slice))));
       }
     }
   }

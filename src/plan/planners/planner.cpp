@@ -70,6 +70,7 @@ bool moves_columns(Strategy strategy) {
 
 Planner planner_for(const Problem& problem, Strategy strategy, Layout layout) {
   const Planners planners = planners_of(problem);
+  if (!problem.expert_rows.empty() && layout == Layout::tiled) return {};
   if (gathers_along_k(problem) && !moves_columns(strategy)) return {};
   if (layout == Layout::tiled) return strategy == Strategy::signal ? planners.tiled : Planner{};
   return calls_collectives(strategy) ? planners.by_collectives : planners.by_slices;
@@ -80,8 +81,8 @@ void check_together(const Problem& problem, const Schedule& schedule) {
           "must be sequential, copy or store to gather an operand whose rows are contiguous: what NCCL sends "
           "is whole rows of memory, which are parts of k, and each tile needs all of k");
   require(supports(problem, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
-          fmt::format("{} by {} leaves the result natural; tiled needs strategy signal and an operation that "
-                      "communicates after the GEMM",
+          fmt::format("{} by {} leaves the result natural; tiled needs strategy signal, an operation that "
+                      "communicates after the GEMM, and no rows sorted by expert",
                       name(problem.operation), name(schedule.strategy)));
   require(
       schedule.rounds == 1 || works_in_rounds(problem, schedule.strategy), "rounds", schedule.rounds,

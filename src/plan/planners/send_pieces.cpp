@@ -54,12 +54,12 @@ class SendPieces {
   }
 
   // A group of `signal` is a part of every piece, so all pieces are divided in the same proportions.
-  std::vector<Range> groups(const Piece& piece) const {
+  std::vector<Range> groups(std::int32_t source, const Piece& piece) const {
     const Schedule& schedule = builder_.schedule();
     const std::int64_t entries = calls_collectives(strategy_)
                                      ? signalled_entries(builder_.problem(), schedule)
-                                     : entry_count(schedule, piece.rows.count, piece.cols.count);
-    return Grouping(schedule, entries).ranges(piece.rows.count, entry_rows(schedule));
+                                     : builder_.entries(source, piece.rows, piece.cols.count);
+    return builder_.cut(source, piece.rows, Grouping(schedule, entries));
   }
 
   /// Where part `rows` of a piece waits to be sent, and where it belongs on the target.
@@ -83,11 +83,12 @@ class SendPieces {
   std::int64_t expected_arrivals(std::int32_t source) const {
     const Piece theirs = piece(source, rank_);
     std::int64_t arrivals = 0;
-    for (const Range rows : groups(theirs)) {
-      arrivals += strategy_ == Strategy::copy
-                      ? 1
-                      : builder_.schedule().cluster_rows *
-                            entry_count(builder_.schedule(), rows.count, theirs.cols.count);
+    for (const Range rows : groups(source, theirs)) {
+      arrivals +=
+          strategy_ == Strategy::copy
+              ? 1
+              : builder_.schedule().cluster_rows *
+                    builder_.entries(source, {theirs.rows.first + rows.first, rows.count}, theirs.cols.count);
     }
     return arrivals;
   }
@@ -97,8 +98,8 @@ class SendPieces {
     std::vector<std::vector<Range>> arriving;  // [source]
     std::size_t most = 0;
     for (std::int32_t peer = 0; peer < builder_.ranks(); ++peer) {
-      sent.push_back(groups(piece(rank_, peer)));
-      arriving.push_back(groups(piece(peer, rank_)));
+      sent.push_back(groups(rank_, piece(rank_, peer)));
+      arriving.push_back(groups(peer, piece(peer, rank_)));
       most = std::max({most, sent.back().size(), arriving.back().size()});
     }
     for (std::size_t index = 0; index < most; ++index) {
@@ -138,7 +139,7 @@ class SendPieces {
         store(ours);
         continue;
       }
-      for (const Range rows : groups(ours)) {
+      for (const Range rows : groups(rank_, ours)) {
         std::vector<Wait> waits = builder_.take_credits({target});
         waits.push_back({stage(ours, rows), true});
         builder_.add_message({.kind = MessageKind::copy,
@@ -155,7 +156,7 @@ class SendPieces {
 
   void store(const Piece& ours) {
     const std::int32_t gate = builder_.add_gate({ours.target});
-    for (const Range rows : groups(ours)) {
+    for (const Range rows : groups(rank_, ours)) {
       Tile tile = area(ours, rows, received(ours, rows));
       tile.rank = ours.target;
       tile.store_wait = gate;
@@ -179,8 +180,8 @@ class SendPieces {
       const Piece ours = piece(rank_, builder_.neighbour(distance));
       const std::int32_t source = builder_.neighbour(-distance);
       const Piece theirs = piece(source, rank_);
-      const std::vector<Range> sent = groups(ours);
-      const std::vector<Range> arriving = groups(theirs);
+      const std::vector<Range> sent = groups(rank_, ours);
+      const std::vector<Range> arriving = groups(source, theirs);
       for (std::size_t group = 0; group < std::max(sent.size(), arriving.size()); ++group) {
         Message message{.kind = MessageKind::exchange};
         if (group < sent.size()) {

@@ -59,8 +59,9 @@ class StructureCheck {
   void check_buffers() {
     for (std::size_t role = 0; role < buffer_count; ++role) {
       const Buffer& buffer = plan_.buffers[role];
+      const bool may_lack_columns = role == static_cast<std::size_t>(BufferRole::a);  // of operand rows
       if (!within(0, buffer.rows, largest) || !within(0, buffer.cols, largest) ||
-          (buffer.rows > 0 && buffer.cols == 0)) {
+          (buffer.rows > 0 && buffer.cols == 0 && !may_lack_columns)) {
         report("buffer {}: {} x {} is not a shape", name(static_cast<BufferRole>(role)), buffer.rows,
                buffer.cols);
       }
@@ -74,7 +75,9 @@ class StructureCheck {
     check_shape(BufferRole::a, a_shape(plan_.problem, plan_.rank));
     check_shape(BufferRole::b, b_shape(plan_.problem, plan_.rank));
     const Shape out = out_shape(plan_.problem, plan_.rank);
-    if (plan_.schedule.layout == Layout::natural) check_shape(BufferRole::out, out);
+    const std::int64_t capacity = plan_.problem.capacity;
+    if (plan_.schedule.layout == Layout::natural)
+      check_shape(BufferRole::out, {capacity > 0 ? capacity : out.rows, out.cols});
     if (Shape{plan_.output.rows, plan_.output.cols} != out) {
       report("output: {} x {}, but the problem has {} x {}", plan_.output.rows, plan_.output.cols, out.rows,
              out.cols);

@@ -29,7 +29,8 @@ SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Areas& areas, 
       numbers_(numbers),
       credits_(credits),
       effort_(effort),
-      findings_(findings) {
+      findings_(findings),
+      experts_(plans[0].problem) {
   grids_ = cut_grids(plans, areas, all_links(), effort);
   fill_operands();
   find_operand_runs();
@@ -117,7 +118,10 @@ void SymbolicMemory::find_operand_runs() {
         if (run.rows > 0) a_runs[0].push_back({run.out_row, run.rows, source, run.first});
       }
     }
-    b_runs = gathers(problem, Operand::b) ? shards(n) : std::vector<OperandRun>{{0, n, rank, 0}};
+    for (std::int32_t expert = 0; expert < problem.experts; ++expert) {
+      b_runs.push_back(gathers(problem, Operand::b) ? shards(n)
+                                                    : std::vector<OperandRun>{{0, n, rank, expert * n}});
+    }
   }
 }
 
@@ -194,8 +198,17 @@ void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::spa
         {Content::operand_a, tile.a_buffer, row, {tile.row, tile.rows}, at(at(a_runs_, rank), block)},
         operands);
   }
+  const std::vector<ExpertParts::Part> parts = experts_.within(rank, {tile.row, tile.rows});
+  if (parts.size() > 1) {
+    findings_.add(Violation::wrong_value, "{} computes rows of experts {} and {} with the same weights",
+                  describe(access.event, plans_), parts[0].expert, parts[1].expert);
+  }
   check_operand(access.event,
-                {Content::operand_b, tile.b_buffer, tile.b_row, {tile.col, tile.cols}, at(b_runs_, rank)},
+                {Content::operand_b,
+                 tile.b_buffer,
+                 tile.b_row,
+                 {tile.col, tile.cols},
+                 at(at(b_runs_, rank), parts[0].expert)},
                 operands);
   const std::uint64_t ranks = tile.addend_row == none ? bit(rank) : add_partials(tile, access);
   for_each_stored_piece(

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/at.hpp"
+#include "plan/expert_parts.hpp"
 #include "plan/matching.hpp"
 #include "plan/validate/credits.hpp"
 #include "plan/validate/findings.hpp"
@@ -117,7 +118,8 @@ class SymbolicMemory {
   std::vector<RankGrids> grids_;  // [rank][role]
   std::vector<Read> reads_;
   std::vector<std::vector<std::vector<OperandRun>>> a_runs_;  // [rank][block]
-  std::vector<std::vector<OperandRun>> b_runs_;               // [rank]
+  std::vector<std::vector<std::vector<OperandRun>>> b_runs_;  // [rank][expert]
+  ExpertParts experts_;
 };
 
 }  // namespace flashoverlap

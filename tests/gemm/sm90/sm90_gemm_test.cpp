@@ -65,27 +65,23 @@ double error_of(const Plan& plan, GpuRanks& ranks) {
   return relative_error(ranks.result(0, BufferRole::out), c);
 }
 
-std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data_type,
-                                   const KernelTile& tile, OperandLayout a_layout, OperandLayout b_layout) {
-  return make_plans({.m = c.rows,
-                     .n = c.cols,
-                     .k = k,
-                     .data_type = data_type,
-                     .a_layout = a_layout,
-                     .b_layout = b_layout},
-                    {.strategy = Strategy::signal,
-                     .tile_rows = tile.rows,
-                     .tile_cols = tile.cols,
-                     .cluster_rows = tile.cluster_rows,
-                     .multiprocessors = 8,  // several waves even of small matrices
-                     .raster = 4});
+std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data_type, const KernelTile& tile,
+                                   OperandLayout a_layout, OperandLayout b_layout) {
+  return make_plans(
+      {.m = c.rows, .n = c.cols, .k = k, .data_type = data_type, .a_layout = a_layout, .b_layout = b_layout},
+      {.strategy = Strategy::signal,
+       .tile_rows = tile.rows,
+       .tile_cols = tile.cols,
+       .cluster_rows = tile.cluster_rows,
+       .multiprocessors = 8,  // several waves even of small matrices
+       .raster = 4});
 }
 
 void expect_right(const Shape& c, std::int64_t k, DataType data_type, const KernelTile& tile,
                   OperandLayout a_layout, OperandLayout b_layout, std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("m {} n {} k {} {} tile {}x{} cluster {} layouts {} {} seed {}", c.rows, c.cols, k,
-                           name(data_type), tile.rows, tile.cols, tile.cluster_rows,
-                           name(a_layout), name(b_layout), seed));
+                           name(data_type), tile.rows, tile.cols, tile.cluster_rows, name(a_layout),
+                           name(b_layout), seed));
   const std::vector<Plan> plans = single_rank_plan(c, k, data_type, tile, a_layout, b_layout);
   GpuRanks ranks(plans, seed);
   run(plans[0], ranks);
@@ -140,7 +136,8 @@ std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const GpuR
       a.insert(a.end(), part.begin(), part.end());
     }
     for (std::int32_t col = 0; col < tile.cols; ++col) {
-      const std::vector<float> b = read(tile.b_buffer, plan.problem.b_layout, tile.b_row + col, plan.problem.k);
+      const std::vector<float> b =
+          read(tile.b_buffer, plan.problem.b_layout, tile.b_row + col, plan.problem.k);
       double sum = 0;
       for (std::size_t depth = 0; depth < a.size(); ++depth)
         sum += static_cast<double>(a[depth]) * static_cast<double>(b[depth]);
