@@ -33,7 +33,7 @@ class HostExecutor {
 
   /// Takes other routes, see `Operator::route`: `Problem::expert_rows` of the runs that follow. Needs a
   /// capacity. Throws `InvalidArgument` for routes that do not fit; the executor keeps those it has.
-  void route(std::vector<std::vector<std::int32_t>> expert_rows);
+  void route(const std::vector<std::vector<std::int32_t>>& expert_rows);
 
   /// a[r], b[r]: operands of rank r, with the shapes of `a_shape` and `b_shape`, in the problem's data type.
   /// Returns buffer `out` of every rank as the plan left it (see `natural_result`). Workspace and results are

@@ -26,6 +26,10 @@ std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule);
 /// make_plans(problem, schedule)[rank], without making the others.
 Plan make_plan(const Problem& problem, const Schedule& schedule, int rank);
 
+/// Makes the plan again for other `Problem::expert_rows`, in its memory. Needs `Problem::capacity`; the
+/// buffers stay what they are. Throws as `make_plans`: then the plan is as before.
+void route(Plan& plan, std::vector<std::vector<std::int32_t>> expert_rows);
+
 /// The number of waves that `Schedule::groups` must add up to for strategy `signal`. Throws like
 /// `make_plans`.
 int grouped_waves(const Problem& problem, const Schedule& schedule);

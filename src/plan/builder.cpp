@@ -8,10 +8,30 @@
 
 namespace flashoverlap {
 
-PlanBuilder::PlanBuilder(const Problem& problem, const Schedule& schedule, int rank, const RowRoutes& routes)
-    : plan_{.problem = problem, .schedule = schedule, .rank = rank},
-      gemm_(gemm_shape(problem, rank)),
+namespace {
+
+/// Without its lists, whose memory it keeps.
+Plan emptied(Plan plan) {
+  Plan empty{.problem = std::move(plan.problem), .schedule = std::move(plan.schedule), .rank = plan.rank};
+  const auto keep = [&](auto list) {
+    (plan.*list).clear();
+    empty.*list = std::move(plan.*list);
+  };
+  keep(&Plan::counters);
+  keep(&Plan::tiles);
+  keep(&Plan::row_map);
+  keep(&Plan::messages);
+  return empty;
+}
+
+}  // namespace
+
+PlanBuilder::PlanBuilder(Plan begun, const RowRoutes& routes)
+    : plan_(emptied(std::move(begun))),
+      gemm_(gemm_shape(plan_.problem, plan_.rank)),
       routes_(routes) {
+  const Problem& problem = plan_.problem;
+  const std::int32_t rank = plan_.rank;
   const Shape a = a_shape(problem, rank);
   const Shape b = b_shape(problem, rank);
   const Shape out = out_shape(problem, rank);

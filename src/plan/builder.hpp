@@ -17,8 +17,9 @@ namespace flashoverlap {
 /// the counters that peers raise so that the peers can compute the numbers too.
 class PlanBuilder {
  public:
-  /// Fills in the caller's buffers, the credits, and the output for layout natural. `routes`: the problem's.
-  PlanBuilder(const Problem& problem, const Schedule& schedule, int rank, const RowRoutes& routes);
+  /// Fills in the caller's buffers, the credits, and the output for layout natural. `begun` has problem,
+  /// schedule and rank; what else it has is replaced, in its memory. `routes`: the problem's.
+  PlanBuilder(Plan begun, const RowRoutes& routes);
 
   const Problem& problem() const { return plan_.problem; }
   const Schedule& schedule() const { return plan_.schedule; }

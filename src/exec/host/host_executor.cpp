@@ -40,12 +40,12 @@ HostExecutor::~HostExecutor() = default;
 HostExecutor::HostExecutor(HostExecutor&&) noexcept = default;
 HostExecutor& HostExecutor::operator=(HostExecutor&&) noexcept = default;
 
-void HostExecutor::route(std::vector<std::vector<std::int32_t>> expert_rows) {
+void HostExecutor::route(const std::vector<std::vector<std::int32_t>>& expert_rows) {
   const HostRanks& ranks = state_->world.ranks();
-  Problem problem = ranks.at(0).plan().problem;
-  require(problem.capacity > 0, "capacity", problem.capacity, "must be more than 0 to take other routes");
-  problem.expert_rows = std::move(expert_rows);
-  *this = HostExecutor(make_plans(problem, ranks.at(0).plan().schedule), ranks.options());
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    flashoverlap::route(plans.emplace_back(ranks.at(rank).plan()), expert_rows);
+  *this = HostExecutor(std::move(plans), ranks.options());
 }
 
 std::vector<Matrix> HostExecutor::run(std::span<const Matrix> a, std::span<const Matrix> b) {

@@ -1,7 +1,6 @@
 #include "gemm/sm90/spread_stores.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "plan/grouping.hpp"
 
@@ -15,13 +14,14 @@ constexpr std::int64_t most_steps = 16;  // by then the link has taken them
 /// has not waited for before.
 std::vector<bool> find_late(const Plan& plan) {
   const auto blocks = static_cast<std::size_t>(workers(plan.schedule));
-  std::vector<std::set<std::int32_t>> passed(blocks, {none});  // waits, by the block's earlier tiles
-  std::vector<bool> late;
+  std::vector<std::vector<std::int32_t>> passed(blocks, {none});  // waits, by the block's earlier tiles
+  std::vector<bool> late(plan.tiles.size(), false);
   for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
-    std::set<std::int32_t>& counters = passed[tile % blocks];
-    counters.insert(plan.tiles[tile].store_wait);
+    std::vector<std::int32_t>& counters = passed[tile % blocks];
+    const auto has_passed = [&](std::int32_t counter) { return std::ranges::find(counters, counter) != counters.end(); };
+    if (!has_passed(plan.tiles[tile].store_wait)) counters.push_back(plan.tiles[tile].store_wait);
     const std::size_t next = tile + blocks;
-    late.push_back(next < plan.tiles.size() && counters.contains(plan.tiles[next].store_wait));
+    late[tile] = next < plan.tiles.size() && has_passed(plan.tiles[next].store_wait);
   }
   return late;
 }

@@ -90,6 +90,9 @@ void check_together(const Problem& problem, const Schedule& schedule) {
       "and all_to_all_gemm by rows by copy or store work in rounds");
   require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
           readable_list(schedule.groups), "strategy sequential has a single group");
+  require(schedule.groups.empty() || problem.capacity == 0 || schedule.strategy == Strategy::signal, "groups",
+          readable_list(schedule.groups),
+          "must be empty where routes may change, as slices then take another number of waves");
   require(schedule.first_multiprocessors == 0 || !communicates_first(problem.operation),
           "first_multiprocessors", schedule.first_multiprocessors,
           "must be 0 where tiles wait for the communication, which needs its multiprocessors from the start");
@@ -108,9 +111,11 @@ void check_together(const Problem& problem, const Schedule& schedule) {
   }
 }
 
-Plan plan_checked(const Problem& problem, const Schedule& schedule, int rank, const RowRoutes& routes) {
-  PlanBuilder builder(problem, schedule, rank, routes);
-  planner_for(problem, schedule.strategy, schedule.layout).plan(builder);
+Plan plan_checked(Plan begun, const RowRoutes& routes) {
+  const Schedule& schedule = begun.schedule;
+  const Planner planner = planner_for(begun.problem, schedule.strategy, schedule.layout);
+  PlanBuilder builder(std::move(begun), routes);
+  planner.plan(builder);
   return builder.finish();
 }
 
@@ -145,7 +150,7 @@ std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {
   const RowRoutes routes(problem);
   std::vector<Plan> plans;
   for (int rank = 0; rank < problem.ranks; ++rank)
-    plans.push_back(plan_checked(problem, schedule, rank, routes));
+    plans.push_back(plan_checked({.problem = problem, .schedule = schedule, .rank = rank}, routes));
   return plans;
 }
 
@@ -158,7 +163,21 @@ Plan make_plan(const Problem& problem, const Schedule& schedule, int rank) {
   check_all(problem, schedule);
   require(rank >= 0 && rank < problem.ranks, "rank", rank,
           fmt::format("must be between 0 and {}", problem.ranks - 1));
-  return plan_checked(problem, schedule, rank, RowRoutes(problem));
+  return plan_checked({.problem = problem, .schedule = schedule, .rank = rank}, RowRoutes(problem));
+}
+
+void route(Plan& plan, std::vector<std::vector<std::int32_t>> expert_rows) {
+  require(plan.problem.capacity > 0, "capacity", plan.problem.capacity,
+          "must be more than 0 to take other routes");
+  std::swap(plan.problem.expert_rows, expert_rows);
+  try {
+    check_all(plan.problem, plan.schedule);
+  } catch (...) {
+    std::swap(plan.problem.expert_rows, expert_rows);
+    throw;
+  }
+  const RowRoutes routes(plan.problem);
+  plan = plan_checked(std::move(plan), routes);
 }
 
 }  // namespace flashoverlap
