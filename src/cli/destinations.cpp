@@ -22,6 +22,14 @@ Destinations read_destinations(std::string_view text) {
   return JsonValue(json, "destinations").array(read_rank, max_ranks);
 }
 
+Destinations read_expert_rows(std::string_view text) {
+  const nlohmann::json json = parse_json(text, "expert_rows");
+  const auto read_rank = [](const JsonValue& rank) {
+    return rank.array([](const JsonValue& rows) { return rows.integer<std::int32_t>(); });
+  };
+  return JsonValue(json, "expert_rows").array(read_rank, max_ranks);
+}
+
 Destinations random_destinations(const Problem& problem, std::uint64_t seed) {
   const std::int64_t most_rows = most_entries / problem.ranks / problem.ranks;
   require(problem.m <= most_rows, "--random-destinations", seed,
@@ -50,6 +58,23 @@ Destinations uneven_destinations(const Problem& problem, std::uint64_t seed) {
     for (std::int32_t& row : destinations[source]) row = draw(random);
   }
   return destinations;
+}
+
+Destinations uneven_expert_rows(const Problem& problem, std::uint64_t seed, double least_share) {
+  std::mt19937_64 random(seed);
+  const bool routed = is_all_to_all(problem.operation);
+  const auto experts = static_cast<std::size_t>(problem.experts * (routed ? problem.ranks : 1));
+  const std::int64_t rows = routed ? problem.m : problem.m / problem.ranks;
+  std::vector<double> shares(experts);
+  for (double& share : shares)
+    share = std::max(0.0, std::uniform_real_distribution(least_share, 1.0)(random));
+  shares[random() % experts] = 1;  // not all are 0
+  std::discrete_distribution<std::size_t> draw(shares.begin(), shares.end());
+  Destinations expert_rows(static_cast<std::size_t>(problem.ranks), std::vector<std::int32_t>(experts, 0));
+  for (std::vector<std::int32_t>& counts : expert_rows) {
+    for (std::int64_t row = 0; row < rows; ++row) ++counts[draw(random)];
+  }
+  return expert_rows;
 }
 
 }  // namespace flashoverlap::cli

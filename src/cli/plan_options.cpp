@@ -112,9 +112,17 @@ void PlanOptions::add_problem(CLI::App& command) {
       ->default_str("k_contiguous");
   add_path(command, "--destinations", destinations_file_,
            "Rank that each row goes to (--exchange rows): a JSON list per rank; otherwise equal parts");
-  add_integer(command, "--random-destinations", destinations_seed_, "Random destinations from this seed",
-              std::int64_t{0})
+  add_integer(command, "--random-destinations", destinations_seed_,
+              "Random destinations, or with --experts random experts, from this seed", std::int64_t{0})
       ->type_name("SEED");
+  add_integer(command, "--experts", problem_.experts, "Experts on each rank, by which rows are sorted", 1,
+              max_experts)
+      ->default_str("1");
+  add_path(command, "--expert-rows", expert_rows_file_,
+           "How many rows each rank has for each expert: a JSON list per rank");
+  add_integer(command, "--capacity", problem_.capacity,
+              "Most rows that a rank may receive: buffers are made for these", std::int64_t{1},
+              largest_extent);
 }
 
 void PlanOptions::add_schedule(CLI::App& command) {
@@ -159,7 +167,10 @@ Machine PlanOptions::machine() const {
 
 std::vector<NamedFile> PlanOptions::files() const {
   const std::string_view machine_file = is_preset(machine_) ? "" : std::string_view(machine_);
-  return {{"--plan", plan_file_}, {"--machine", machine_file}, {"--destinations", destinations_file_}};
+  return {{"--plan", plan_file_},
+          {"--machine", machine_file},
+          {"--destinations", destinations_file_},
+          {"--expert-rows", expert_rows_file_}};
 }
 
 std::vector<Plan> PlanOptions::plans() const {
@@ -178,8 +189,10 @@ void PlanOptions::refuse_idle_options() const {
     require(command_->count(option) == 0 || applies, option, "(given)", rule);
   };
   only_for("--gather", problem_.operation == Operation::all_gather_gemm, "is for all_gather_gemm");
-  for (const std::string option : {"--exchange", "--destinations", "--random-destinations"})
+  for (const std::string option : {"--exchange", "--destinations", "--capacity"})
     only_for(option, is_all_to_all(problem_.operation), "is for gemm_all_to_all and all_to_all_gemm");
+  only_for("--random-destinations", is_all_to_all(problem_.operation) || problem_.experts > 1,
+           "is for gemm_all_to_all and all_to_all_gemm, and for --experts");
   only_for(
       "--first-multiprocessors",
       schedule_.strategy == Strategy::signal && !communicates_first(problem_.operation),
@@ -201,18 +214,29 @@ std::vector<Plan> PlanOptions::read_plans() const {
 
 Problem PlanOptions::posed_problem() const {
   Problem problem = problem_;
-  if (!destinations_file_.empty()) {
-    require(!destinations_seed_, "--random-destinations", *destinations_seed_,
-            "cannot be combined with --destinations");
+  const auto seed = static_cast<std::uint64_t>(destinations_seed_.value_or(0));
+  const bool from_files = !destinations_file_.empty() || !expert_rows_file_.empty();
+  require(!destinations_seed_ || !from_files, "--random-destinations", seed,
+          "cannot be combined with --destinations or --expert-rows");
+  require(problem.experts == 1 || destinations_seed_ || !expert_rows_file_.empty(), "--experts",
+          problem.experts, "needs --expert-rows, or --random-destinations to draw them");
+  if (!expert_rows_file_.empty()) {
+    problem.expert_rows = from_file("--expert-rows", expert_rows_file_, read_expert_rows);
+  } else if (problem.experts > 1 || (destinations_seed_ && problem.capacity > 0)) {
+    constexpr double least_share = 0.3;
+    problem.expert_rows = uneven_expert_rows(problem, seed, least_share);
+  } else if (!destinations_file_.empty()) {
     problem.destinations = from_file("--destinations", destinations_file_, read_destinations);
     require(!problem.destinations.empty(), "--destinations", destinations_file_,
             "must have a list for each rank");
   } else if (destinations_seed_) {
-    problem.destinations = random_destinations(problem, static_cast<std::uint64_t>(*destinations_seed_));
+    problem.destinations = random_destinations(problem, seed);
   }
   try {
     validate(problem);
   } catch (const InvalidArgument& error) {
+    if (error.argument().starts_with("expert_rows") && !expert_rows_file_.empty())
+      naming_file("--expert-rows", expert_rows_file_, [&] { throw error; });
     if (destinations_file_.empty() || !error.argument().starts_with("destinations")) throw;
     naming_file("--destinations", destinations_file_, [&] { throw error; });
   }

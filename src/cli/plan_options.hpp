@@ -49,6 +49,7 @@ class PlanOptions {
   std::optional<int> multiprocessors_;
   std::optional<int> comm_multiprocessors_;
   std::string destinations_file_;
+  std::string expert_rows_file_;
   std::optional<std::int64_t> destinations_seed_;
   bool search_ = false;
 };

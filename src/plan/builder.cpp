@@ -27,9 +27,7 @@ Plan emptied(Plan plan) {
 }  // namespace
 
 PlanBuilder::PlanBuilder(Plan begun, const RowRoutes& routes)
-    : plan_(emptied(std::move(begun))),
-      gemm_(gemm_shape(plan_.problem, plan_.rank)),
-      routes_(routes) {
+    : plan_(emptied(std::move(begun))), gemm_(gemm_shape(plan_.problem, plan_.rank)), routes_(routes) {
   const Problem& problem = plan_.problem;
   const std::int32_t rank = plan_.rank;
   const Shape a = a_shape(problem, rank);

@@ -18,7 +18,9 @@ std::vector<bool> find_late(const Plan& plan) {
   std::vector<bool> late(plan.tiles.size(), false);
   for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
     std::vector<std::int32_t>& counters = passed[tile % blocks];
-    const auto has_passed = [&](std::int32_t counter) { return std::ranges::find(counters, counter) != counters.end(); };
+    const auto has_passed = [&](std::int32_t counter) {
+      return std::ranges::find(counters, counter) != counters.end();
+    };
     if (!has_passed(plan.tiles[tile].store_wait)) counters.push_back(plan.tiles[tile].store_wait);
     const std::size_t next = tile + blocks;
     late[tile] = next < plan.tiles.size() && has_passed(plan.tiles[next].store_wait);
