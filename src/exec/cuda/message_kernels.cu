@@ -88,21 +88,32 @@ class StoreBlock {
 
   __device__ std::byte* own(BufferRole role) const { return list_.own[static_cast<std::size_t>(role)]; }
 
-  __device__ void move_unit(const StoredRectangle& rectangle, std::int64_t first) const {
-    const auto* const from = reinterpret_cast<const uint4*>(own(rectangle.from) + rectangle.from_offset);
-    const auto pitch = static_cast<std::uint32_t>(rectangle.pitch / stored_bytes);
+  static constexpr std::uint32_t outside = ~0u;
+
+  /// Of this thread's part of the unit that begins at `first`, in memory with rows `pitch` bytes apart.
+  static __device__ void find_places(std::uint32_t (&places)[batch], const StoredRectangle& rectangle,
+                                     std::int64_t pitch, std::int64_t first) {
     const auto row_chunks = static_cast<std::uint32_t>(rectangle.row_bytes / stored_bytes);
+    const auto pitch_chunks = static_cast<std::uint32_t>(pitch / stored_bytes);
     auto row = static_cast<std::uint32_t>(first / row_chunks);
     auto col = static_cast<std::uint32_t>(first % row_chunks + lane());
-    constexpr std::uint32_t outside = ~0u;
-    std::uint32_t places[batch];
-    uint4 chunks[batch];
 #pragma unroll
     for (int each = 0; each < batch; ++each, col += 32) {
       for (; col >= row_chunks; col -= row_chunks) ++row;
-      places[each] = row < rectangle.rows ? row * pitch + col : outside;
+      places[each] = row < rectangle.rows ? row * pitch_chunks + col : outside;
+    }
+  }
+
+  __device__ void move_unit(const StoredRectangle& rectangle, std::int64_t first) const {
+    const auto* const from = reinterpret_cast<const uint4*>(own(rectangle.from) + rectangle.from_offset);
+    std::uint32_t places[batch];
+    uint4 chunks[batch];
+    find_places(places, rectangle, rectangle.from_pitch, first);
+#pragma unroll
+    for (int each = 0; each < batch; ++each) {
       if (places[each] != outside) chunks[each] = from[places[each]];
     }
+    if (rectangle.to_pitch != rectangle.from_pitch) find_places(places, rectangle, rectangle.to_pitch, first);
 #pragma unroll 1
     for (int target = 0; target < rectangle.target_count; ++target) {
       const StoredTarget& stored = rectangle.targets[target];

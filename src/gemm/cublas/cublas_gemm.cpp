@@ -35,21 +35,22 @@ constexpr std::size_t workspace_bytes = 64 << 20;
 // cuBLASLt is column-major, so row-major C[m,n] = A·Bᵀ is computed as Cᵀ[n,m] = B·Aᵀ: its first operand is
 // our B.
 CublasGemm::Layout CublasGemm::make_layout(DataType data_type, std::int64_t rows, std::int64_t cols,
-                                           OperandLayout layout) {
+                                           OperandLayout layout, std::int64_t pitch) {
   const bool transposed = layout == OperandLayout::row_contiguous;
   const std::int64_t contiguous = transposed ? rows : cols;
   cublasLtMatrixLayout_t made = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&made, cuda_type(data_type), static_cast<std::uint64_t>(contiguous),
-                                          static_cast<std::uint64_t>(transposed ? cols : rows), contiguous),
+                                          static_cast<std::uint64_t>(transposed ? cols : rows),
+                                          pitch == 0 ? contiguous : pitch),
                "cublasLtMatrixLayoutCreate");
   return Layout(made);
 }
 
 CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
-                       OperandLayout b_layout, int multiprocessors)
-    : a_(make_layout(data_type, c.rows, k, a_layout)),
-      b_(make_layout(data_type, c.cols, k, b_layout)),
-      c_(make_layout(data_type, c.rows, c.cols, OperandLayout::k_contiguous)),
+                       OperandLayout b_layout, const GemmPitches& pitches)
+    : a_(make_layout(data_type, c.rows, k, a_layout, pitches.a)),
+      b_(make_layout(data_type, c.cols, k, b_layout, pitches.b)),
+      c_(make_layout(data_type, c.rows, c.cols, OperandLayout::k_contiguous, pitches.c)),
       workspace_(workspace_bytes) {
   cublasLtHandle_t handle = nullptr;
   check_cublas(cublasLtCreate(&handle), "cublasLtCreate");
@@ -65,10 +66,6 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
       "TRANSA");
   set(cublasLtMatmulDescSetAttribute, operation, CUBLASLT_MATMUL_DESC_TRANSB, transposition(a_layout, false),
       "TRANSB");
-  if (multiprocessors > 0) {
-    set(cublasLtMatmulDescSetAttribute, operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, multiprocessors,
-        "SM_COUNT_TARGET");
-  }
 
   cublasLtMatmulPreference_t preference_handle = nullptr;
   check_cublas(cublasLtMatmulPreferenceCreate(&preference_handle), "cublasLtMatmulPreferenceCreate");
