@@ -8,13 +8,13 @@
 
 namespace flashoverlap {
 
-/// A matrix of 16-bit elements in GPU memory, with NaN between its rows. Copies to and from matrices without
-/// padding are asynchronous.
+/// A matrix of 16-bit elements in GPU memory that begins where a slice may, with NaN between its rows. Copies
+/// to and from matrices without padding are asynchronous.
 class PitchedMatrix {
  public:
   PitchedMatrix(DataType data_type, const Shape& shape)
       : shape_(shape),
-        elements_(count(shape.rows, pitch())),
+        elements_(count(shape.rows, pitch()) + first),
         untouched_(count(shape.rows, padding())),
         compare_(data_type, {shape.rows, padding()}, pitch()) {
     elements_.set_bytes(poison);
@@ -23,26 +23,24 @@ class PitchedMatrix {
 
   /// Elements from row to row, a multiple of 8.
   std::int64_t pitch() const { return (shape_.cols + 7) / 8 * 8 + 24; }
-  void* data() const { return elements_.data(); }
+  Element* data() const { return elements_.data() + first; }
 
   void fill_with_nan(cudaStream_t stream) const {
-    if (elements_.size() == 0) return;
     FLASHOVERLAP_CUDA(cudaMemsetAsync(elements_.data(), poison, elements_.size() * sizeof(Element), stream));
   }
   void read_from(const void* dense, cudaStream_t stream) const {
-    copy(elements_.data(), pitch(), dense, shape_.cols, stream);
+    copy(data(), pitch(), dense, shape_.cols, stream);
   }
-  void write_to(void* dense, cudaStream_t stream) const {
-    copy(dense, shape_.cols, elements_.data(), pitch(), stream);
-  }
+  void write_to(void* dense, cudaStream_t stream) const { copy(dense, shape_.cols, data(), pitch(), stream); }
 
   /// Waits for the stream.
   bool padding_is_untouched(cudaStream_t stream) const {
-    return compare_(elements_.data() + shape_.cols, untouched_.data(), stream).equal;
+    return compare_(data() + shape_.cols, untouched_.data(), stream).equal;
   }
 
  private:
   static constexpr int poison = 0xFF;
+  static constexpr std::size_t first = 8;  ///< element, at a multiple of 16 bytes and of nothing more
 
   static std::size_t count(std::int64_t rows, std::int64_t cols) {
     return static_cast<std::size_t>(rows * cols);

@@ -12,6 +12,7 @@
 #include "flashoverlap/planner.hpp"
 #include "plan/message_rules.hpp"
 #include "support/gpu_ranks.hpp"
+#include "support/padding.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap {
@@ -65,27 +66,23 @@ double error_of(const Plan& plan, GpuRanks& ranks) {
   return relative_error(ranks.result(0, BufferRole::out), c);
 }
 
-std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data_type,
-                                   const KernelTile& tile, OperandLayout a_layout, OperandLayout b_layout) {
-  return make_plans({.m = c.rows,
-                     .n = c.cols,
-                     .k = k,
-                     .data_type = data_type,
-                     .a_layout = a_layout,
-                     .b_layout = b_layout},
-                    {.strategy = Strategy::signal,
-                     .tile_rows = tile.rows,
-                     .tile_cols = tile.cols,
-                     .cluster_rows = tile.cluster_rows,
-                     .multiprocessors = 8,  // several waves even of small matrices
-                     .raster = 4});
+std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data_type, const KernelTile& tile,
+                                   OperandLayout a_layout, OperandLayout b_layout) {
+  return make_plans(
+      {.m = c.rows, .n = c.cols, .k = k, .data_type = data_type, .a_layout = a_layout, .b_layout = b_layout},
+      {.strategy = Strategy::signal,
+       .tile_rows = tile.rows,
+       .tile_cols = tile.cols,
+       .cluster_rows = tile.cluster_rows,
+       .multiprocessors = 8,  // several waves even of small matrices
+       .raster = 4});
 }
 
 void expect_right(const Shape& c, std::int64_t k, DataType data_type, const KernelTile& tile,
                   OperandLayout a_layout, OperandLayout b_layout, std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("m {} n {} k {} {} tile {}x{} cluster {} layouts {} {} seed {}", c.rows, c.cols, k,
-                           name(data_type), tile.rows, tile.cols, tile.cluster_rows,
-                           name(a_layout), name(b_layout), seed));
+                           name(data_type), tile.rows, tile.cols, tile.cluster_rows, name(a_layout),
+                           name(b_layout), seed));
   const std::vector<Plan> plans = single_rank_plan(c, k, data_type, tile, a_layout, b_layout);
   GpuRanks ranks(plans, seed);
   run(plans[0], ranks);
@@ -123,6 +120,28 @@ TEST(Sm90Gemm, RaggedShapesAreWrittenInFullAndNowhereElse) {
   }
 }
 
+TEST(Sm90Gemm, RowsWithPaddingGiveTheBitsOfRowsWithout) {
+  const std::uint64_t seed = testing::base_seed();
+  for (const OperandLayout a : {k_major, row_major}) {
+    for (const OperandLayout b : {k_major, row_major}) {
+      for (const Shape c : {Shape{512, 1024}, Shape{1000, 520}, Shape{264, 8}}) {
+        for (const std::int64_t padding : {1, 64, 2000}) {
+          SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} m {} n {} padding {} layouts {} {}", seed, c.rows,
+                                   c.cols, padding, name(a), name(b)));
+          const std::vector<Plan> plans = single_rank_plan(c, 328, DataType::bf16, {128, 256, 1}, a, b);
+          GpuRanks dense(plans, seed);
+          GpuRanks padded(plans, seed, padding);
+          run(plans[0], dense);
+          run(plans[0], padded);
+          const Matrix result = padded.result(0, BufferRole::out);
+          EXPECT_EQ(result, dense.result(0, BufferRole::out));
+          EXPECT_TRUE(padding_is_untouched(result));
+        }
+      }
+    }
+  }
+}
+
 /// What a tile should hold, as the plan says and nothing else: operands where they are read, partial results
 /// added.
 std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const GpuRanks& ranks) {
@@ -140,7 +159,8 @@ std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const GpuR
       a.insert(a.end(), part.begin(), part.end());
     }
     for (std::int32_t col = 0; col < tile.cols; ++col) {
-      const std::vector<float> b = read(tile.b_buffer, plan.problem.b_layout, tile.b_row + col, plan.problem.k);
+      const std::vector<float> b =
+          read(tile.b_buffer, plan.problem.b_layout, tile.b_row + col, plan.problem.k);
       double sum = 0;
       for (std::size_t depth = 0; depth < a.size(); ++depth)
         sum += static_cast<double>(a[depth]) * static_cast<double>(b[depth]);
@@ -232,7 +252,8 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     } catch (const InvalidArgument&) {  // tiled ReduceScatter of ranks that do not divide the tile
       continue;
     }
-    GpuRanks ranks(plans, seed + static_cast<std::uint64_t>(index));
+    GpuRanks ranks(plans, seed + static_cast<std::uint64_t>(index),
+                   /*padding=*/cases.between(0, 1) * cases.between(1, 200));
     const Plan& plan = plans[static_cast<std::size_t>(cases.between(0, drawn.problem.ranks - 1))];
     constexpr std::uint32_t reached = 1'000'000;
     ranks.set_counters(plan.rank, reached);
@@ -241,8 +262,11 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     std::vector<std::vector<Matrix>> stored;
     for (std::int32_t rank = 0; rank < drawn.problem.ranks; ++rank) {
       auto& buffers = stored.emplace_back();
-      for (std::size_t role = 0; role < buffer_count; ++role)
+      for (std::size_t role = 0; role < buffer_count; ++role) {
         buffers.push_back(ranks.result(rank, static_cast<BufferRole>(role)));
+        EXPECT_TRUE(padding_is_untouched(buffers.back()))
+            << name(static_cast<BufferRole>(role)) << " of rank " << rank;
+      }
     }
     Difference difference;
     for (const Tile& each : plan.tiles) compare_tile(plan, each, ranks, stored, difference);
