@@ -105,7 +105,7 @@ TEST(RowPitches, AreTheLengthsOfRowsUnlessGiven) {
     EXPECT_EQ(pitches[role], plan.buffers[role].cols) << name(static_cast<BufferRole>(role));
   EXPECT_EQ(row_bytes_apart(plan, pitches, BufferRole::a, 1), 2 * wide);
   EXPECT_EQ(row_bytes_apart(plan, pitches, BufferRole::gathered, 1), 2 * 32);
-  EXPECT_EQ(row_bytes_apart(plan, pitches, BufferRole::gathered, 0), 2 * 32) << "of a peer";
+  EXPECT_EQ(row_bytes_apart(plan, pitches, BufferRole::a, 0), 2 * 32) << "of a peer";
 }
 
 }  // namespace
