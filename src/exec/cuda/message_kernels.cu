@@ -88,41 +88,35 @@ class StoreBlock {
 
   __device__ std::byte* own(BufferRole role) const { return list_.own[static_cast<std::size_t>(role)]; }
 
-  static constexpr std::uint32_t outside = ~0u;
-
-  /// Of this thread's part of the unit that begins at `first`, in memory with rows `pitch` bytes apart.
-  static __device__ void find_places(std::uint32_t (&places)[batch], const StoredRectangle& rectangle,
-                                     std::int64_t pitch, std::int64_t first) {
+  /// Calls visit(each, place) for this thread's chunks of the unit that begins at chunk `first`: where they
+  /// lie in memory with rows `pitch` bytes apart.
+  template <typename Visit>
+  static __device__ void for_each_place(const StoredRectangle& rectangle, std::int64_t pitch,
+                                        std::uint32_t row, std::uint32_t col, const Visit& visit) {
     const auto row_chunks = static_cast<std::uint32_t>(rectangle.row_bytes / stored_bytes);
     const auto pitch_chunks = static_cast<std::uint32_t>(pitch / stored_bytes);
-    auto row = static_cast<std::uint32_t>(first / row_chunks);
-    auto col = static_cast<std::uint32_t>(first % row_chunks + lane());
 #pragma unroll
     for (int each = 0; each < batch; ++each, col += 32) {
       for (; col >= row_chunks; col -= row_chunks) ++row;
-      places[each] = row < rectangle.rows ? row * pitch_chunks + col : outside;
+      if (row < rectangle.rows) visit(each, row * pitch_chunks + col);
     }
   }
 
   __device__ void move_unit(const StoredRectangle& rectangle, std::int64_t first) const {
     const auto* const from = reinterpret_cast<const uint4*>(own(rectangle.from) + rectangle.from_offset);
-    std::uint32_t places[batch];
+    const auto row_chunks = static_cast<std::uint32_t>(rectangle.row_bytes / stored_bytes);
+    const auto row = static_cast<std::uint32_t>(first / row_chunks);
+    const auto col = static_cast<std::uint32_t>(first % row_chunks + lane());
     uint4 chunks[batch];
-    find_places(places, rectangle, rectangle.from_pitch, first);
-#pragma unroll
-    for (int each = 0; each < batch; ++each) {
-      if (places[each] != outside) chunks[each] = from[places[each]];
-    }
-    if (rectangle.to_pitch != rectangle.from_pitch) find_places(places, rectangle, rectangle.to_pitch, first);
+    for_each_place(rectangle, rectangle.from_pitch, row, col,
+                   [&](int each, std::uint32_t place) { chunks[each] = from[place]; });
 #pragma unroll 1
     for (int target = 0; target < rectangle.target_count; ++target) {
       const StoredTarget& stored = rectangle.targets[target];
       auto* const to =
           reinterpret_cast<uint4*>((stored.peer != nullptr ? stored.peer : own(stored.to)) + stored.offset);
-#pragma unroll
-      for (int each = 0; each < batch; ++each) {
-        if (places[each] != outside) to[places[each]] = chunks[each];
-      }
+      for_each_place(rectangle, rectangle.to_pitch, row, col,
+                     [&](int each, std::uint32_t place) { to[place] = chunks[each]; });
     }
   }
 
