@@ -88,8 +88,8 @@ class StoreBlock {
 
   __device__ std::byte* own(BufferRole role) const { return list_.own[static_cast<std::size_t>(role)]; }
 
-  /// Calls visit(each, place) for this thread's chunks of the unit that begins at chunk `first`: where they
-  /// lie in memory with rows `pitch` bytes apart.
+  /// Calls visit(each, place) for this thread's chunks of a unit, the first of which is chunk `col` counted
+  /// from the beginning of row `row`: where they lie in memory with rows `pitch` bytes apart.
   template <typename Visit>
   static __device__ void for_each_place(const StoredRectangle& rectangle, std::int64_t pitch,
                                         std::uint32_t row, std::uint32_t col, const Visit& visit) {
