@@ -19,6 +19,7 @@ struct HostOptions {
   std::chrono::milliseconds wait_limit{10'000};
   std::chrono::microseconds max_delay{0};  ///< of a random delay before and after each tile and message
   std::uint64_t delay_seed = 0;
+  std::int64_t out_pitch = 0;                       ///< of buffer `out` on every rank, see `Matrix`
   std::atomic<std::int64_t>* tiles_done = nullptr;  ///< if any, raised by 1 after each tile of any rank
 };
 
@@ -35,10 +36,11 @@ class HostExecutor {
   /// capacity. Throws `InvalidArgument` for routes that do not fit; the executor keeps those it has.
   void route(const std::vector<std::vector<std::int32_t>>& expert_rows);
 
-  /// a[r], b[r]: operands of rank r, with the shapes of `a_shape` and `b_shape`, in the problem's data type.
-  /// Returns buffer `out` of every rank as the plan left it (see `natural_result`). Workspace and results are
-  /// filled with NaN first. Throws `WaitExpired`, which names rank, counter, group, expected and actual
-  /// value, or the first error of another thread. Then the executor can be used again.
+  /// a[r], b[r]: operands of rank r, with the shapes of `a_shape` and `b_shape`, in the problem's data type,
+  /// of any pitch. Returns buffer `out` of every rank as the plan left it (see `natural_result`). Workspace
+  /// and results are filled with NaN first, and what lies between rows of `out` stays so. Throws
+  /// `WaitExpired`, which names rank, counter, group, expected and actual value, or the first error of
+  /// another thread. Then the executor can be used again.
   std::vector<Matrix> run(std::span<const Matrix> a, std::span<const Matrix> b);
 
  private:

@@ -9,6 +9,15 @@
 
 namespace flashoverlap {
 
+/// Of the matrices that the caller passes: elements from the beginning of a row to that of the next, the
+/// leading dimension of BLAS. 0: the length of a row. More where the matrix is a slice of a wider one; what
+/// lies between its rows is neither read nor written.
+struct Pitches {
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t out = 0;
+};
+
 struct OperatorOptions {
   /// Record when tiles were stored and when messages began and ended, for `Operator::timeline`.
   bool record_timeline = false;
@@ -16,6 +25,11 @@ struct OperatorOptions {
   /// on all ranks. AllReduce by strategy `signal` then needs fewer multiprocessors over NVLink, see
   /// `Communicator::allocate`.
   bool own_result = false;
+  /// Multiples of 8 elements where they are more than the length of a row. They may differ between ranks. A
+  /// matrix has no padding where NCCL moves it (`out` of gemm_all_reduce and gemm_all_to_all, `out` of
+  /// gemm_reduce_scatter by `sequential` and `signal`, what all_gather_gemm and all_to_all_gemm gather or
+  /// exchange by `sequential`, `signal` and `p2p`), nor has a result that is `tiled` or the operator's.
+  Pitches pitches{};
 };
 
 /// When a message of the last run was signalled and done, in µs from the start of the run.
@@ -70,10 +84,11 @@ class Operator {
 
   /// Enqueues a run: it sees what `stream` did before, and what `stream` does next sees its results.
   /// a, b: operands in GPU memory, shaped as `a_shape` and `b_shape` say. out: shaped as the plan's buffer
-  /// `out`; null or `result()` where that is not null. All three are aligned to 16 bytes (`InvalidArgument`)
-  /// and stay the caller's. Allocates no GPU memory and does not wait for the GPU. May be captured into a
-  /// CUDA graph, which must be destroyed before the operator; replays use the same addresses. Throws the
-  /// error that an earlier run ended with, see `throw_if_failed`.
+  /// `out`; null or `result()` where that is not null. Their rows lie `OperatorOptions::pitches` apart. All
+  /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's. Allocates no GPU memory and
+  /// does not wait for the GPU. May be captured into a CUDA graph, which must be destroyed before the
+  /// operator; replays use the same addresses. Throws the error that an earlier run ended with, see
+  /// `throw_if_failed`.
   void run(const void* a, const void* b, void* out, Stream stream);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or

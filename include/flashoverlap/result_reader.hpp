@@ -24,12 +24,14 @@ struct RmsNorm {
 /// `out` is shaped as the plan's buffer `out`; [rows, cols] are those of `Output`. Every pointer is GPU
 /// memory that the caller owns and keeps until the stream has completed the work. Calls are asynchronous,
 /// allocate nothing, may come from several threads and may be captured into a CUDA graph. They are fastest
-/// where every pointer is aligned to 16 bytes and cols and the reorder's block_cols are multiples of 8.
+/// where every pointer is aligned to 16 bytes and cols, pitch and the reorder's block_cols are multiples
+/// of 8.
 class ResultReader {
  public:
-  /// Copies the reorder to the GPU. Throws `InvalidArgument` where the plan's buffer lacks elements of its
-  /// output, or the data type is fp32.
-  explicit ResultReader(const Plan& plan);
+  /// Copies the reorder to the GPU. `out_pitch`: elements from row to row of `out`, see `Pitches`; 0 where it
+  /// is tiled. Throws `InvalidArgument` where the plan's buffer lacks elements of its output, or the data
+  /// type is fp32.
+  explicit ResultReader(const Plan& plan, std::int64_t out_pitch = 0);
   ~ResultReader();
   ResultReader(ResultReader&&) noexcept;
   ResultReader& operator=(ResultReader&&) noexcept;

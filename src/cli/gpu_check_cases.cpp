@@ -31,6 +31,8 @@ std::vector<Problem> shaped(const Problem& wanted) {
   return all;
 }
 
+constexpr std::size_t pitched_shape = 2;  ///< of the built-in ones: that is checked with padding too
+
 /// Rounds up what is not given, for slices of rows of 16 bytes, and parts of k of whole steps.
 void fit(Problem& problem, const Problem& wanted) {
   const auto round_up = [&](std::int64_t& extent, std::int64_t given, std::int64_t multiple) {
@@ -95,7 +97,9 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
            wanted.operations,
            {gemm_all_reduce, gemm_reduce_scatter, gemm_all_to_all, all_gather_gemm, all_to_all_gemm})) {
     std::uint64_t seed = wanted.seed;
-    for (Problem& shape : shaped(wanted.problem)) {
+    std::vector<Problem> shapes = shaped(wanted.problem);
+    for (Problem& shape : shapes) {
+      const bool has_pitched_cases = shapes.size() == 1 || &shape == &shapes[pitched_shape];
       shape.operation = operation;
       for (const Problem& problem : forms(shape, wanted.problem, ++seed)) {
         check_runs_on_gpus(problem);
@@ -108,6 +112,10 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
             const bool sums = sums_results(operation);
             if (!in_rounds || !sums) cases.push_back({problem, strategy, layout});
             if (in_rounds) cases.push_back({problem, strategy, layout, /*rounds=*/sums ? 2 : 3});
+            if (has_pitched_cases && layout == Layout::natural) {
+              cases.push_back(cases.back());
+              cases.back().pitched = true;
+            }
             if (sums && strategy == Strategy::signal)
               cases.push_back({problem, strategy, layout, /*rounds=*/1, /*own_result=*/true});
           }
@@ -122,9 +130,11 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
 std::vector<GpuCase> gpu_cases(const std::vector<Plan>& plans) {
   const Problem& problem = plans.front().problem;
   const Schedule& schedule = plans.front().schedule;
-  const GpuCase given{problem,         schedule.strategy,    schedule.layout,
-                      schedule.rounds, /*own_result=*/false, plans};
-  std::vector<GpuCase> cases{given};
+  const GpuCase given{
+      problem, schedule.strategy, schedule.layout, schedule.rounds, /*own_result=*/false, /*pitched=*/false,
+      plans};
+  std::vector<GpuCase> cases{given, given};
+  cases.back().pitched = true;
   if (sums_results(problem.operation) && schedule.strategy == Strategy::signal) {
     cases.push_back(given);
     cases.back().own_result = true;

@@ -6,19 +6,20 @@
 #include <limits>
 
 #include "data_type/elements.hpp"
+#include "data_type/pitch.hpp"
 #include "data_type/splitmix.hpp"
 #include "flashoverlap/error.hpp"
 
 namespace flashoverlap {
 namespace {
 
-std::size_t matrix_bytes(DataType data_type, std::int64_t rows, std::int64_t cols) {
+std::size_t matrix_bytes(DataType data_type, std::int64_t rows, std::int64_t cols, std::int64_t pitch) {
   require(rows >= 0, "rows", rows, "must not be negative");
   require(cols >= 0, "cols", cols, "must not be negative");
   const std::int64_t most_cols = std::numeric_limits<std::int64_t>::max() / size_of(data_type);
-  require(cols <= most_cols / std::max<std::int64_t>(rows, 1), "cols", cols,
+  require(pitch <= most_cols / std::max<std::int64_t>(rows, 1), pitch == cols ? "cols" : "pitch", pitch,
           "the matrix does not fit into memory");
-  return static_cast<std::size_t>(rows * cols * size_of(data_type));
+  return static_cast<std::size_t>(rows * pitch * size_of(data_type));
 }
 
 void require_inside(const Matrix& matrix, std::int64_t row, std::int64_t col, std::size_t count) {
@@ -39,8 +40,12 @@ int significant_bits(DataType data_type) {
 
 }  // namespace
 
-Matrix::Matrix(DataType data_type, std::int64_t rows, std::int64_t cols)
-    : data_type_(data_type), rows_(rows), cols_(cols), bytes_(matrix_bytes(data_type, rows, cols)) {}
+Matrix::Matrix(DataType data_type, std::int64_t rows, std::int64_t cols, std::int64_t pitch)
+    : data_type_(data_type),
+      rows_(rows),
+      cols_(cols),
+      pitch_(checked_pitch("pitch", pitch, cols)),
+      bytes_(matrix_bytes(data_type, rows, cols, pitch_)) {}
 
 void Matrix::read(std::int64_t row, std::int64_t col, std::span<float> values) const {
   require_inside(*this, row, col, values.size());
@@ -55,6 +60,22 @@ void Matrix::write(std::int64_t row, std::int64_t col, std::span<const float> va
 void Matrix::poison() {
   // All bits set are a NaN in every data type.
   if (!bytes_.empty()) std::memset(bytes_.data(), 0xff, bytes_.size());
+}
+
+bool Matrix::operator==(const Matrix& other) const {
+  if (data_type_ != other.data_type_ || rows_ != other.rows_ || cols_ != other.cols_) return false;
+  for (std::int64_t each = 0; each < rows_; ++each) {
+    if (!std::equal(row(each), row(each) + row_bytes(), other.row(each))) return false;
+  }
+  return true;
+}
+
+Matrix with_pitch(const Matrix& matrix, std::int64_t pitch) {
+  Matrix pitched(matrix.data_type(), matrix.rows(), matrix.cols(), pitch);
+  pitched.poison();
+  for (std::int64_t row = 0; row < matrix.rows(); ++row)
+    std::copy_n(matrix.row(row), matrix.row_bytes(), pitched.row(row));
+  return pitched;
 }
 
 Matrix random_matrix(DataType data_type, std::int64_t rows, std::int64_t cols, std::uint64_t seed) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cuda/device_array.hpp"
+#include "data_type/pitch.hpp"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_pieces.hpp"
 
@@ -14,23 +15,25 @@ struct ResultReader::State {
   ResultLayout layout;  // without rows where the result is empty: nothing is launched
 };
 
-ResultReader::ResultReader(const Plan& plan) {
+ResultReader::ResultReader(const Plan& plan, std::int64_t out_pitch) {
   const Output& output = plan.output;
   const Reorder& reorder = output.reorder;
   const Buffer& out = plan.buffer(BufferRole::out);
   const DataType data_type = plan.problem.data_type;
   require(data_type != DataType::fp32, "data_type", name(data_type), "must be bf16 or fp16 on a GPU");
   require_readable(output, {out.rows, out.cols});
+  const bool natural = reorder.first_row.empty();
+  const std::int64_t pitch = checked_pitch("out_pitch", out_pitch, out.cols);
+  require(natural || pitch == out.cols, "out_pitch", out_pitch, "must be 0 where the result is tiled");
   state_ = std::make_unique<State>(
       State{data_type, DeviceArray<std::int32_t>(std::span<const std::int32_t>(reorder.first_row)), {}});
   if (output.rows == 0 || output.cols == 0) return;
   const auto rows = static_cast<std::int32_t>(output.rows);
   const auto cols = static_cast<std::int32_t>(output.cols);
-  const bool natural = reorder.first_row.empty();
   const Divisor block_cols(natural ? cols : reorder.block_cols);
   state_->layout = {.rows = rows,
                     .cols = cols,
-                    .pitch = out.cols,
+                    .pitch = pitch,
                     .first_row = state_->first_row.data(),
                     .column_blocks = block_cols.quotient(cols - 1) + 1,
                     .block_rows = Divisor(natural ? rows : reorder.block_rows),
@@ -58,9 +61,11 @@ void ResultReader::natural(const void* out, void* result, Stream stream) const {
   if (layout.first_row != nullptr) {
     FLASHOVERLAP_CUDA(launch_unreorder(layout, out, result, stream));
   } else {
-    const std::int64_t bytes = std::int64_t{layout.rows} * layout.cols * size_of(state_->data_type);
+    const auto element = static_cast<std::size_t>(size_of(state_->data_type));
+    const std::size_t row_bytes = static_cast<std::size_t>(layout.cols) * element;
     FLASHOVERLAP_CUDA(
-        cudaMemcpyAsync(result, out, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+        cudaMemcpy2DAsync(result, row_bytes, out, static_cast<std::size_t>(layout.pitch) * element, row_bytes,
+                          static_cast<std::size_t>(layout.rows), cudaMemcpyDeviceToDevice, stream));
   }
 }
 

@@ -16,6 +16,7 @@ struct DeviceMatrix {
   void* base = nullptr;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
+  std::int64_t pitch = 0;  ///< elements from row to row
 };
 
 /// Memory that a plan's GEMM works on, shaped as each rank's plan says; all of it belongs to the caller.
@@ -43,7 +44,8 @@ class GemmKernel {
   GemmKernel(const GemmKernel&) = delete;
   GemmKernel& operator=(const GemmKernel&) = delete;
 
-  /// Gives this rank's buffer `role` (a, b or out) other memory of the same shape, aligned to 16 bytes.
+  /// Gives this rank's buffer `role` (a, b or out) other memory of the same shape and pitch, aligned to 16
+  /// bytes.
   virtual void rebind(BufferRole role, void* base) = 0;
 
   /// Launches the kernel; asynchronous, no allocation.

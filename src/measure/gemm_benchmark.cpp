@@ -95,7 +95,7 @@ GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, i
       GemmMemory memory{.buffers = {{}}, .counters = {counters.data()}};
       const auto bind = [&](BufferRole role, void* base) {
         const Buffer& buffer = plan.buffer(role);
-        memory.buffers[0][static_cast<std::size_t>(role)] = {base, buffer.rows, buffer.cols};
+        memory.buffers[0][static_cast<std::size_t>(role)] = {base, buffer.rows, buffer.cols, buffer.cols};
       };
       bind(BufferRole::a, set.a.data());
       bind(BufferRole::b, set.b.data());

@@ -29,8 +29,8 @@ GpuComparison::GpuComparison(const Plan& plan)
       first_row_(std::span<const std::int32_t>(plan.output.reorder.first_row)),
       sums_(1) {}
 
-GpuComparison::GpuComparison(DataType data_type, const Shape& shape)
-    : data_type_(data_type), shape_(shape), buffer_cols_(shape.cols), sums_(1) {}
+GpuComparison::GpuComparison(DataType data_type, const Shape& shape, std::int64_t pitch)
+    : data_type_(data_type), shape_(shape), buffer_cols_(pitch), sums_(1) {}
 
 Difference GpuComparison::operator()(const void* values, const void* reference, cudaStream_t stream) const {
   if (shape_.rows == 0) return {};

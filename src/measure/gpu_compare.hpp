@@ -30,10 +30,10 @@ class GpuComparison {
  public:
   /// Results of a plan, which lie as its `Output::reorder` says.
   explicit GpuComparison(const Plan& plan);
-  /// Matrices without padding.
-  GpuComparison(DataType data_type, const Shape& shape);
+  /// Matrices whose rows begin `pitch` elements apart.
+  GpuComparison(DataType data_type, const Shape& shape, std::int64_t pitch);
 
-  /// `reference` is natural. Waits for the stream.
+  /// `reference` is natural and has no padding. Waits for the stream.
   Difference operator()(const void* values, const void* reference, cudaStream_t stream) const;
 
  private:

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "data_type/splitmix.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/host_result.hpp"
 #include "gemm/host/host_gemm.hpp"
@@ -44,6 +45,18 @@ const std::vector<Plan>& affordable(const std::vector<Plan>& plans) {
           fmt::format("the matrices of all ranks must fit into the {} of memory of this machine",
                       readable_bytes(machine)));
   return plans;
+}
+
+/// Every other one is that of a matrix without padding.
+std::int64_t random_pitch(std::int64_t cols, std::uint64_t seed) {
+  constexpr std::uint64_t most_padding = 16;
+  const std::uint64_t number = splitmix64(seed, 0) % (2 * most_padding);
+  return cols + static_cast<std::int64_t>(number < most_padding ? 0 : number + 1 - most_padding);
+}
+
+HostOptions with_out_pitch(HostOptions options, std::int64_t cols) {
+  options.out_pitch = random_pitch(cols, options.delay_seed);
+  return options;
 }
 
 /// One core's time for a multiply-add of a tile: the fastest of three tries, as the first may load libraries.
@@ -88,7 +101,9 @@ Deviation deviation(const Matrix& result, std::span<const double> reference) {
 }
 
 Comparison::Comparison(const std::vector<Plan>& plans, const HostOptions& options)
-    : plans_(affordable(plans)), options_(options), executor_(plans_, options) {}
+    : plans_(affordable(plans)),
+      options_(options),
+      executor_(plans_, with_out_pitch(options, plans_.front().buffer(BufferRole::out).cols)) {}
 
 void Comparison::run(std::uint64_t seed) {
   const Problem& problem = plans_.front().problem;
@@ -96,8 +111,9 @@ void Comparison::run(std::uint64_t seed) {
   b_.clear();
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const auto operand = [&](const Shape& shape, std::uint64_t which) {
-      return random_matrix(problem.data_type, shape.rows, shape.cols,
-                           seed * 1'000 + 2 * static_cast<std::uint64_t>(rank) + which);
+      const std::uint64_t own = seed * 1'000 + 2 * static_cast<std::uint64_t>(rank) + which;
+      return with_pitch(random_matrix(problem.data_type, shape.rows, shape.cols, own),
+                        random_pitch(shape.cols, own));
     };
     a_.push_back(operand(a_shape(problem, rank), 0));
     b_.push_back(operand(b_shape(problem, rank), 1));

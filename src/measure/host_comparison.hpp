@@ -26,7 +26,8 @@ struct Deviation {
 
 Deviation deviation(const Matrix& result, std::span<const double> reference);
 
-/// A world on the host that runs the same plans again and again, each time on other random operands.
+/// A world on the host that runs the same plans again and again, each time on other random operands. Pitches
+/// are random too, with NaN between rows.
 class Comparison {
  public:
   Comparison(const std::vector<Plan>& plans, const HostOptions& options);

@@ -34,7 +34,7 @@ LoneGemm::LoneGemm(const Plan& plan, cudaStream_t stream)
                     .counters = std::vector<std::uint32_t*>(ranks)};
   const auto describe = [&](BufferRole role, void* base) {
     const Buffer& shape = alone.buffer(role);
-    memory.buffers[rank][static_cast<std::size_t>(role)] = {base, shape.rows, shape.cols};
+    memory.buffers[rank][static_cast<std::size_t>(role)] = {base, shape.rows, shape.cols, shape.cols};
   };
   describe(BufferRole::a, nullptr);
   describe(BufferRole::b, nullptr);

@@ -5,9 +5,11 @@
 #include <random>
 #include <thread>
 
+#include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/operator.hpp"
 #include "measure/gpu_baseline.hpp"
 #include "measure/host_comparison.hpp"
+#include "measure/pitched_matrix.hpp"
 #include "measure/sampled_reference.hpp"
 
 namespace flashoverlap {
@@ -54,10 +56,23 @@ class CheckedRuns {
         out_(elements_of(plan_.buffer(BufferRole::out))),
         replayed_(check.graph ? out_.size() : 0),
         compare_replays_(plan_.problem.data_type,
-                         {plan_.buffer(BufferRole::out).rows, plan_.buffer(BufferRole::out).cols}),
+                         {plan_.buffer(BufferRole::out).rows, plan_.buffer(BufferRole::out).cols},
+                         plan_.buffer(BufferRole::out).cols),
         random_(static_cast<std::uint64_t>(check.seed) * max_ranks + static_cast<std::uint64_t>(gpu.rank())) {
+    OperatorOptions options{.own_result = check.own_result};
+    if (check.pitched) {
+      const auto pad = [&](BufferRole role, std::optional<PitchedMatrix>& padded, std::int64_t& pitch) {
+        const Buffer& shape = plan_.buffer(role);
+        if (!padding_obstacle(plans, role, check.own_result).empty()) return;
+        padded.emplace(plan_.problem.data_type, Shape{shape.rows, shape.cols});
+        pitch = padded->pitch();
+      };
+      pad(BufferRole::a, padded_a_, options.pitches.a);
+      pad(BufferRole::b, padded_b_, options.pitches.b);
+      pad(BufferRole::out, padded_out_, options.pitches.out);
+    }
     gpu.barrier();
-    operator_.emplace(plans, gpu.communicator(), OperatorOptions{.own_result = check.own_result});
+    operator_.emplace(plans, gpu.communicator(), options);
   }
   ~CheckedRuns() {
     try {
@@ -80,11 +95,12 @@ class CheckedRuns {
       gpu_.barrier();
     }
     if (check_.graph) verdict.different_replays = different_replays();
-    const auto worst = gpu_.maxima(std::vector<double>{verdict.difference.relative,
-                                                       verdict.difference.largest, verdict.reference_error,
-                                                       static_cast<double>(verdict.different_replays)});
+    for (const auto* padded : {&padded_a_, &padded_b_}) note_padding(*padded);
+    const auto worst = gpu_.maxima(
+        std::vector<double>{verdict.difference.relative, verdict.difference.largest, verdict.reference_error,
+                            static_cast<double>(verdict.different_replays), padding_written_ ? 1.0 : 0.0});
     gpu_.barrier();
-    return {{worst[0], worst[1]}, worst[2], static_cast<int>(worst[3]), verdict.limit};
+    return {{worst[0], worst[1]}, worst[2], static_cast<int>(worst[3]), worst[4] > 0, verdict.limit};
   }
 
  private:
@@ -92,6 +108,8 @@ class CheckedRuns {
     const std::uint64_t seed =
         static_cast<std::uint64_t>(check_.seed) * 1'000'003 + static_cast<std::uint64_t>(run);
     operands_.fill(seed, gpu_.rank(), gpu_.stream());
+    if (padded_a_) padded_a_->read_from(operands_.a.data(), gpu_.stream());
+    if (padded_b_) padded_b_->read_from(operands_.b.data(), gpu_.stream());
     return seed;
   }
 
@@ -103,25 +121,38 @@ class CheckedRuns {
   }
 
   void poison(const DeviceArray<Element>& out) {
+    if (padded_out_) return padded_out_->fill_with_nan(gpu_.stream());
     if (out.size() > 0)
       FLASHOVERLAP_CUDA(cudaMemsetAsync(target(out), 0xFF, out.size() * sizeof(Element), gpu_.stream()));
   }
 
   /// Where runs leave their result.
   void* target(const DeviceArray<Element>& out) const {
+    if (padded_out_) return padded_out_->data();
     return operator_->result() != nullptr ? operator_->result() : out.data();
   }
 
+  void note_padding(const std::optional<PitchedMatrix>& padded) {
+    if (padded && !padded->padding_is_untouched(gpu_.stream())) padding_written_ = true;
+  }
+
   void keep_result(const DeviceArray<Element>& out) {
+    if (padded_out_) return padded_out_->write_to(out.data(), gpu_.stream());
     if (operator_->result() == nullptr) return;
     FLASHOVERLAP_CUDA(cudaMemcpyAsync(out.data(), operator_->result(), out.size() * sizeof(Element),
                                       cudaMemcpyDeviceToDevice, gpu_.stream()));
   }
 
+  void launch(const DeviceArray<Element>& out) {
+    operator_->run(padded_a_ ? padded_a_->data() : operands_.a.data(),
+                   padded_b_ ? padded_b_->data() : operands_.b.data(), target(out), gpu_.stream());
+  }
+
   void run_operator(const DeviceArray<Element>& out) {
     poison(out);
-    operator_->run(operands_.a.data(), operands_.b.data(), target(out), gpu_.stream());
+    launch(out);
     operator_->wait();
+    note_padding(padded_out_);
     keep_result(out);
   }
 
@@ -132,9 +163,7 @@ class CheckedRuns {
   }
 
   int different_replays() {
-    const Graph graph(gpu_.stream(), [this] {
-      operator_->run(operands_.a.data(), operands_.b.data(), target(replayed_), gpu_.stream());
-    });
+    const Graph graph(gpu_.stream(), [this] { launch(replayed_); });
     int wrong = 0;
     for (int run = 0; run < check_.runs; ++run) {
       begin_run(check_.runs + run);
@@ -144,6 +173,7 @@ class CheckedRuns {
       graph.launch(gpu_.stream());
       keep_result(replayed_);
       gpu_.synchronize();
+      note_padding(padded_out_);
       if (!compare_replays_(replayed_.data(), out_.data(), gpu_.stream()).equal) ++wrong;
     }
     gpu_.barrier();
@@ -161,6 +191,10 @@ class CheckedRuns {
   DeviceArray<Element> replayed_;
   GpuComparison compare_replays_;
   std::mt19937_64 random_;
+  std::optional<PitchedMatrix> padded_a_;
+  std::optional<PitchedMatrix> padded_b_;
+  std::optional<PitchedMatrix> padded_out_;
+  bool padding_written_ = false;
   std::optional<Operator> operator_;
 };
 
@@ -168,7 +202,7 @@ class CheckedRuns {
 
 bool PlanVerdict::holds() const {
   return difference.relative < limit && difference.largest < largest_difference && reference_error < limit &&
-         different_replays == 0;
+         different_replays == 0 && !padding_written;
 }
 
 PlanVerdict check_plans(const GpuRank& gpu, const std::vector<Plan>& plans, const PlanCheck& check) {

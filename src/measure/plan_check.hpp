@@ -16,13 +16,15 @@ struct PlanCheck {
   std::int64_t seed = 0;    ///< of operands and delays
   bool graph = false;       ///< also replay a captured run as often
   bool own_result = false;  ///< see OperatorOptions
+  bool pitched = false;     ///< rows of a, b and out have padding between them, where the plans allow it
 };
 
 struct PlanVerdict {
   Difference difference;       ///< from cuBLASLt + NCCL, the worst of all runs and ranks
   double reference_error = 0;  ///< from fp64, on a few rows of the first run
   int different_replays = 0;   ///< that are not bit by bit what an eager run computes
-  double limit = 0;            ///< of both errors
+  bool padding_written = false;
+  double limit = 0;  ///< of both errors
 
   bool holds() const;
 };

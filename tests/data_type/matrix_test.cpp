@@ -9,6 +9,7 @@
 
 #include "data_type/half.hpp"
 #include "flashoverlap/error.hpp"
+#include "support/padding.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -188,6 +189,43 @@ TEST_P(MatrixTest, RefusesWhatLiesOutside) {
   EXPECT_THROW(matrix.write(0, 4, values), InvalidArgument);
   EXPECT_NO_THROW(matrix.write(1, 1, values));
   EXPECT_NO_THROW(matrix.read(0, 3, {}));
+}
+
+TEST_P(MatrixTest, APitchMovesRowsApart) {
+  const Matrix dense = random_matrix(GetParam(), 3, 5, 1);
+  EXPECT_EQ(dense.pitch(), 5);
+  Matrix pitched = with_pitch(dense, 8);
+  EXPECT_EQ(pitched.pitch(), 8);
+  EXPECT_EQ(pitched.row_bytes(), dense.row_bytes());
+  EXPECT_EQ(pitched.row(2) - pitched.row(0), 16 * size_of(GetParam()));
+  for (int row = 0; row < 3; ++row) EXPECT_EQ(row_values(pitched, row), row_values(dense, row));
+  pitched.write(1, 0, std::vector<float>(5, 1.0f));
+  EXPECT_EQ(row_values(pitched, 0), row_values(dense, 0));
+  EXPECT_EQ(row_values(pitched, 2), row_values(dense, 2));
+  EXPECT_TRUE(padding_is_untouched(pitched));
+  std::vector<float> values(3);
+  EXPECT_THROW(pitched.read(0, 3, values), InvalidArgument);
+}
+
+TEST_P(MatrixTest, ComparesElementsAndNotThePadding) {
+  const Matrix dense = random_matrix(GetParam(), 3, 5, 1);
+  Matrix pitched = with_pitch(dense, 7);
+  EXPECT_EQ(pitched, dense);
+  EXPECT_EQ(pitched, with_pitch(dense, 9));
+  std::fill_n(pitched.row(0) + pitched.row_bytes(), 1, std::byte{0});
+  EXPECT_EQ(pitched, dense);
+  EXPECT_FALSE(padding_is_untouched(pitched));
+  pitched.row(2)[0] ^= std::byte{1};
+  EXPECT_NE(pitched, dense);
+  EXPECT_NE(dense, Matrix(GetParam(), 5, 3));
+}
+
+TEST_P(MatrixTest, RefusesRowsThatOverlap) {
+  EXPECT_NO_THROW(Matrix(GetParam(), 2, 4, 4));
+  EXPECT_THAT(
+      [] { Matrix(GetParam(), 2, 4, 3); },
+      testing::ThrowsMessage<InvalidArgument>("pitch = 3: must be 0 or at least the length of a row, 4"));
+  EXPECT_THROW(Matrix(GetParam(), 4, 4, std::numeric_limits<std::int64_t>::max() / 2), InvalidArgument);
 }
 
 TEST_P(MatrixTest, RefusesImpossibleShapes) {

@@ -234,6 +234,33 @@ TEST(ResultReader, TakesPointersThatAreNotMultiplesOf16Bytes) {
   EXPECT_EQ(natural, natural_result(plan.output, out));
 }
 
+TEST(ResultReader, ReadsNaturalResultsWithAPitch) {
+  const std::uint64_t seed = testing::base_seed();
+  for (const std::int64_t n : {7, 1000, 1024}) {
+    for (const std::int64_t padding : {1, 8, 1024}) {
+      SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} n {} padding {}", seed, n, padding));
+      const Plan plan = plans_of({40, n}, Layout::natural)[0];
+      const Matrix out = random_matrix(DataType::bf16, 40, n, seed);
+      const auto weight = testing::upload(random_matrix(DataType::bf16, 1, n, seed + 1));
+      const auto read = [&](const Matrix& matrix) {
+        const ResultReader reader(plan, matrix.pitch());
+        const auto device_out = testing::upload(matrix);
+        const auto natural = testing::upload(Matrix(DataType::bf16, 40, n));
+        const auto normalized = testing::upload(Matrix(DataType::bf16, 40, n));
+        reader.natural(device_out.data(), natural.data(), nullptr);
+        reader.rms_norm(device_out.data(), {.weight = weight.data()}, normalized.data(), nullptr);
+        FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
+        return std::pair{testing::download(DataType::bf16, {40, n}, natural),
+                         testing::download(DataType::bf16, {40, n}, normalized)};
+      };
+      const auto [natural, normalized] = read(with_pitch(out, n + padding));
+      EXPECT_EQ(natural, out);
+      const auto [dense_natural, dense_normalized] = read(out);
+      EXPECT_LT(relative_error(normalized, as_doubles(dense_normalized)), largest_error(DataType::bf16));
+    }
+  }
+}
+
 TEST(ResultReader, OfNoRowsDoesNothing) {
   const std::vector<Plan> plans =
       make_plans({.operation = Operation::gemm_all_to_all,
@@ -267,6 +294,8 @@ TEST(ResultReader, RefusesWhatItCannotRead) {
   EXPECT_EQ(refusal([&] { reader.rms_norm(nullptr, {}, nullptr, nullptr); }), "weight");
   EXPECT_EQ(refusal([&] { reader.rms_norm(nullptr, {.weight = &plan, .eps = -1}, nullptr, nullptr); }),
             "eps");
+  EXPECT_EQ(refusal([&] { ResultReader(plan, 1000); }), "out_pitch");
+  EXPECT_EQ(refusal([] { ResultReader(plans_of({8, 8}, Layout::natural)[0], 7); }), "out_pitch");
   plan.output.reorder.first_row[0] = 1;
   EXPECT_EQ(refusal([&] { ResultReader{plan}; }), "first_row[0]");
 }

@@ -15,9 +15,10 @@ namespace flashoverlap::testing {
 
 using Element = std::uint16_t;  // bits of a 16-bit element
 
+/// With what lies between rows.
 inline std::span<const Element> elements_of(const Matrix& matrix) {
   return {reinterpret_cast<const Element*>(matrix.row(0)),
-          static_cast<std::size_t>(matrix.rows() * matrix.cols())};
+          static_cast<std::size_t>(matrix.rows() * matrix.pitch())};
 }
 
 inline DeviceArray<Element> upload(const Matrix& matrix) { return DeviceArray<Element>(elements_of(matrix)); }
@@ -26,9 +27,15 @@ inline Matrix download(DataType data_type, const Buffer& shape, const DeviceArra
   return flashoverlap::download(data_type, shape.rows, shape.cols, array.data());
 }
 
+/// A pitch for rows with at least this much padding, or none, that begin at multiples of 16 bytes.
+inline std::int64_t pitch_with(std::int64_t padding, std::int64_t cols) {
+  return padding == 0 ? cols : (cols + padding + 7) / 8 * 8;
+}
+
 class GpuRanks {
  public:
-  GpuRanks(const std::vector<Plan>& plans, std::uint64_t seed) : plans_(plans) {
+  /// `padding`: of every row of every buffer.
+  GpuRanks(const std::vector<Plan>& plans, std::uint64_t seed, std::int64_t padding = 0) : plans_(plans) {
     for (const Plan& plan : plans) {
       auto& inputs = inputs_.emplace_back();
       auto& arrays = arrays_.emplace_back();
@@ -37,10 +44,12 @@ class GpuRanks {
         const Buffer& buffer = plan.buffers[role];
         const bool written = role == static_cast<std::size_t>(BufferRole::out) ||
                              role == static_cast<std::size_t>(BufferRole::staging);
-        inputs.push_back(random_matrix(plan.problem.data_type, buffer.rows, buffer.cols, ++seed));
+        inputs.push_back(with_pitch(random_matrix(plan.problem.data_type, buffer.rows, buffer.cols, ++seed),
+                                    pitch_with(padding, buffer.cols)));
         if (written) inputs.back().poison();
         arrays.push_back(upload(inputs.back()));
-        memory_.buffers.back()[role] = {arrays.back().data(), buffer.rows, buffer.cols};
+        memory_.buffers.back()[role] = {arrays.back().data(), buffer.rows, buffer.cols,
+                                        inputs.back().pitch()};
       }
       counters_.emplace_back(plan.counters.size() + 1);
       memory_.counters.push_back(counters_.back().data());
@@ -54,8 +63,9 @@ class GpuRanks {
   }
   Matrix result(std::int32_t rank, BufferRole role) const {
     const Plan& plan = plans_[index(rank)];
-    return download(plan.problem.data_type, plan.buffer(role),
-                    arrays_[index(rank)][static_cast<std::size_t>(role)]);
+    return flashoverlap::download(plan.problem.data_type, plan.buffer(role).rows, plan.buffer(role).cols,
+                                  arrays_[index(rank)][static_cast<std::size_t>(role)].data(),
+                                  input(rank, role).pitch());
   }
   std::uint32_t* counter(std::int32_t rank, std::int32_t counter) const {
     return memory_.counters[index(rank)] + counter;

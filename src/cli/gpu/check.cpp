@@ -40,7 +40,8 @@ std::string described(const GpuCase& wanted) {
   std::string operands = fmt::format("{} {}", layout(problem.a_layout), layout(problem.b_layout));
   if (gathers(problem, Operand::b)) operands += " of b";
   if (problem.exchange == Exchange::heads) operands += " heads";
-  return fmt::format("{:<20} {:<13} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
+  if (wanted.pitched) operands += " pitched";
+  return fmt::format("{:<20} {:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
                      operands, name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "",
                      problem.m, problem.n, problem.k, wanted.rounds);
 }
@@ -49,17 +50,18 @@ void print_headers(const GpuCheck& check) {
   const DataType data_type = check.cases.front().problem.data_type;
   fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(data_type),
              error_limit(data_type));
-  fmt::print("{:<20} {:<13} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
+  fmt::print("{:<20} {:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
              "operation", "operands", "strategy", "layout", "result", "m", "n", "k", "rounds", "groups",
              "runs", "error", "fp64", "element");
 }
 
 void print(const GpuCase& wanted, const std::vector<Plan>& plans, int runs, const PlanVerdict& verdict) {
-  fmt::print(
-      "{}  {:>6} {:>6}  {:>8.1e} {:>8.1e} {:>7.3f}  {}{}\n", described(wanted), group_count(plans.front()),
-      runs, verdict.difference.relative, verdict.reference_error, verdict.difference.largest,
-      verdict.holds() ? "ok" : "FAILED",
-      verdict.different_replays > 0 ? fmt::format(", {} replays differ", verdict.different_replays) : "");
+  std::string outcome = verdict.holds() ? "ok" : "FAILED";
+  if (verdict.different_replays > 0) outcome += fmt::format(", {} replays differ", verdict.different_replays);
+  if (verdict.padding_written) outcome += ", padding written";
+  fmt::print("{}  {:>6} {:>6}  {:>8.1e} {:>8.1e} {:>7.3f}  {}\n", described(wanted),
+             group_count(plans.front()), runs, verdict.difference.relative, verdict.reference_error,
+             verdict.difference.largest, outcome);
   std::fflush(stdout);
 }
 
@@ -82,7 +84,8 @@ bool check_rank(const GpuRank& gpu, const GpuCheck& check) {
     }
     PlanVerdict verdict;
     try {
-      verdict = check_plans(gpu, plans, {check.runs, check.delays, check.seed, check.graph, each.own_result});
+      verdict = check_plans(
+          gpu, plans, {check.runs, check.delays, check.seed, check.graph, each.own_result, each.pitched});
     } catch (const InvalidArgument& refusal) {
       if (!check.skips_refused) throw;
       skip(each, refusal);

@@ -18,6 +18,7 @@ struct GpuCase {
   Layout layout = Layout::natural;
   int rounds = 1;
   bool own_result = false;  ///< see OperatorOptions
+  bool pitched = false;     ///< see PlanCheck
   std::vector<Plan> plans;  ///< of all ranks; empty: made for the GPUs
 };
 

@@ -15,12 +15,13 @@ namespace flashoverlap {
 
 CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages,
                            const Communicator& alone, const Communicator& during_gemm,
-                           const PlanMemory& memory, bool record_times)
+                           const PlanMemory& memory, const RowPitches& pitches, bool record_times)
     : plan_(plans[static_cast<std::size_t>(alone.rank())]),
       messages_(std::move(messages)),
       alone_(alone),
       during_gemm_(during_gemm),
       memory_(memory),
+      pitches_(pitches),
       counters_(memory.counters(alone.rank())),
       raises_(resolve_raises(plans, alone.rank(), messages_, memory)),
       awaited_by_tiles_(plan_.counters.size(), false) {
@@ -45,7 +46,7 @@ void CudaMessages::gather_stores() {
       ++index;
       continue;
     }
-    const auto [run, is_new] = stores_.try_emplace(index, plan_, messages_, index, raises_, memory_,
+    const auto [run, is_new] = stores_.try_emplace(index, plan_, messages_, index, raises_, memory_, pitches_,
                                                    wait_limit, words_.device(expired_word));
     index += run->second.messages();
   }
@@ -207,7 +208,7 @@ void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
 void* CudaMessages::at(const Buffers& own, const Region& region, int rank) const {
   void* const buffer =
       rank == plan_.rank ? own[static_cast<std::size_t>(region.buffer)] : memory_.buffer(rank, region.buffer);
-  return static_cast<std::byte*>(buffer) + region.row * row_pitch(plan_, region.buffer);
+  return static_cast<std::byte*>(buffer) + region.row * row_bytes_apart(plan_, pitches_, region.buffer, rank);
 }
 
 std::int64_t CudaMessages::count(const Region& region) const {
@@ -251,27 +252,30 @@ void CudaMessages::transfer(std::size_t index, const Buffers& own, cudaStream_t 
     case MessageKind::exchange:
       during_gemm_.exchange(parts(message.sends, own), parts(message.receives, own), data_type, stream);
       break;
-    case MessageKind::copy:
-      copy(message, source(), at(own, message.destination, message.peer), stream);
-      break;
+    case MessageKind::copy: copy(message, own, stream); break;
     case MessageKind::store:  // made with others
     case MessageKind::signal: break;
   }
 }
 
-void CudaMessages::copy(const Message& message, const void* source, void* destination,
-                        cudaStream_t stream) const {
-  const auto pitch = static_cast<std::size_t>(row_pitch(plan_, message.source.buffer));
-  const auto rows = static_cast<std::size_t>(message.source.rows);
-  if (message.cols == none) {
-    FLASHOVERLAP_CUDA(cudaMemcpyAsync(destination, source, rows * pitch, cudaMemcpyDeviceToDevice, stream));
-    return;
-  }
+void CudaMessages::copy(const Message& message, const Buffers& own, cudaStream_t stream) const {
+  const auto pitch = [&](const Region& region, int rank) {
+    return static_cast<std::size_t>(row_bytes_apart(plan_, pitches_, region.buffer, rank));
+  };
+  const std::size_t from_pitch = pitch(message.source, plan_.rank);
+  const std::size_t to_pitch = pitch(message.destination, message.peer);
   const std::int64_t element = size_of(plan_.problem.data_type);
   const std::int64_t first = message.col * element;
-  FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
-      static_cast<std::byte*>(destination) + first, pitch, static_cast<const std::byte*>(source) + first,
-      pitch, static_cast<std::size_t>(message.cols * element), rows, cudaMemcpyDeviceToDevice, stream));
+  const auto row_bytes = static_cast<std::size_t>(moved_cols(plan_, message) * element);
+  const auto rows = static_cast<std::size_t>(message.source.rows);
+  const std::byte* const from = static_cast<std::byte*>(at(own, message.source, plan_.rank)) + first;
+  std::byte* const to = static_cast<std::byte*>(at(own, message.destination, message.peer)) + first;
+  if (from_pitch == row_bytes && to_pitch == row_bytes) {
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(to, from, rows * row_bytes, cudaMemcpyDeviceToDevice, stream));
+  } else {
+    FLASHOVERLAP_CUDA(
+        cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, row_bytes, rows, cudaMemcpyDeviceToDevice, stream));
+  }
 }
 
 void CudaMessages::check_waits() const {

@@ -10,6 +10,7 @@
 #include "cuda/handles.hpp"
 #include "exec/cuda/plan_memory.hpp"
 #include "exec/cuda/resolved_raise.hpp"
+#include "exec/cuda/row_pitches.hpp"
 #include "exec/cuda/store_run.hpp"
 #include "exec/cuda/stream_memory.hpp"
 #include "flashoverlap/communicator.hpp"
@@ -30,7 +31,8 @@ class CudaMessages {
   /// the transfers that meet the GEMM; `alone` the one after its last tiles, which has the GPU to itself,
   /// unless `during_gemm` is fast enough (`is_fast_enough`). Loads kernels.
   CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages, const Communicator& alone,
-               const Communicator& during_gemm, const PlanMemory& memory, bool record_times);
+               const Communicator& during_gemm, const PlanMemory& memory, const RowPitches& pitches,
+               bool record_times);
 
   std::size_t size() const noexcept { return messages_.size(); }
 
@@ -91,7 +93,7 @@ class CudaMessages {
   void fork_copies(cudaStream_t stream) const;
   void copy_concurrently(std::size_t index, const Buffers& own);
   bool shares_times(std::size_t index) const;
-  void copy(const Message& message, const void* source, void* destination, cudaStream_t stream) const;
+  void copy(const Message& message, const Buffers& own, cudaStream_t stream) const;
   void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
   void reset_awaited(const Message& message, StreamMemoryBatch& batch) const;
   void reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
@@ -105,6 +107,7 @@ class CudaMessages {
   const Communicator& alone_;
   const Communicator& during_gemm_;
   const PlanMemory& memory_;
+  const RowPitches& pitches_;
   std::uint32_t* const counters_;                         // this rank's
   const std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
   std::map<std::size_t, StoreRun> stores_;                // by the first message

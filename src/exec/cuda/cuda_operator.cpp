@@ -16,6 +16,7 @@
 #include "exec/cuda/gpu_support.hpp"
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
+#include "exec/cuda/row_pitches.hpp"
 #include "exec/cuda/run_watch.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/validate.hpp"
@@ -51,19 +52,23 @@ struct Operator::State {
   State(std::vector<Plan> all_plans, const Communicator& all_ranks, const OperatorOptions& options)
       : plans(std::move(all_plans)),
         plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
+        pitches(row_pitches(plans, all_ranks.rank(), options.pitches, options.own_result)),
         communicator(all_ranks),
         during_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
         order(in_order(plan)),
         resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_after_tiles(plan)),
         memory(plans, all_ranks, during_gemm, options.own_result),
-        messages(plans, streamed_messages(), communicator, during_gemm, memory, options.record_timeline) {
+        messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
+                 options.record_timeline) {
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
       buffers[index(role)] = memory.buffer(plan.rank, role);
     result = memory.buffer(plan.rank, BufferRole::out);
     if (order && order->gemm) {
+      const auto pitch = [&](BufferRole role) { return pitches[index(role)]; };
       cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
-                     plan.problem.a_layout, plan.problem.b_layout);
+                     plan.problem.a_layout, plan.problem.b_layout,
+                     GemmPitches{pitch(order->gemm->a), pitch(order->gemm->b), pitch(order->gemm->c)});
     } else {
       make_kernel(options.record_timeline);
     }
@@ -134,7 +139,8 @@ struct Operator::State {
       gemm_memory.counters[rank] = memory.counters(each.rank);
       for (std::size_t role = 0; role < buffer_count; ++role) {
         gemm_memory.buffers[rank][role] = {memory.buffer(each.rank, static_cast<BufferRole>(role)),
-                                           each.buffers[role].rows, each.buffers[role].cols};
+                                           each.buffers[role].rows, each.buffers[role].cols,
+                                           each.rank == plan.rank ? pitches[role] : each.buffers[role].cols};
       }
     }
     const std::chrono::nanoseconds limit = longest_wait();
@@ -151,7 +157,7 @@ struct Operator::State {
       const Buffer& shape = plan.buffer(role);
       if (role == BufferRole::out && result != nullptr) continue;
       callers[index(role)] =
-          DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * shape.cols) *
+          DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * pitches[index(role)]) *
                                  static_cast<std::size_t>(size_of(plan.problem.data_type)));
     }
     const CudaStream stream;
@@ -308,6 +314,7 @@ struct Operator::State {
 
   const std::vector<Plan> plans;
   const Plan& plan;
+  const RowPitches pitches;
   Communicator communicator;
   Communicator during_gemm;  // capped; aborted with the one it was made from
   std::optional<RunWatch> making;

@@ -88,30 +88,35 @@ class StoreBlock {
 
   __device__ std::byte* own(BufferRole role) const { return list_.own[static_cast<std::size_t>(role)]; }
 
-  __device__ void move_unit(const StoredRectangle& rectangle, std::int64_t first) const {
-    const auto* const from = reinterpret_cast<const uint4*>(own(rectangle.from) + rectangle.from_offset);
-    const auto pitch = static_cast<std::uint32_t>(rectangle.pitch / stored_bytes);
+  /// Calls visit(each, place) for this thread's chunks of a unit, the first of which is chunk `col` counted
+  /// from the beginning of row `row`: where they lie in memory with rows `pitch` bytes apart.
+  template <typename Visit>
+  static __device__ void for_each_place(const StoredRectangle& rectangle, std::int64_t pitch,
+                                        std::uint32_t row, std::uint32_t col, const Visit& visit) {
     const auto row_chunks = static_cast<std::uint32_t>(rectangle.row_bytes / stored_bytes);
-    auto row = static_cast<std::uint32_t>(first / row_chunks);
-    auto col = static_cast<std::uint32_t>(first % row_chunks + lane());
-    constexpr std::uint32_t outside = ~0u;
-    std::uint32_t places[batch];
-    uint4 chunks[batch];
+    const auto pitch_chunks = static_cast<std::uint32_t>(pitch / stored_bytes);
 #pragma unroll
     for (int each = 0; each < batch; ++each, col += 32) {
       for (; col >= row_chunks; col -= row_chunks) ++row;
-      places[each] = row < rectangle.rows ? row * pitch + col : outside;
-      if (places[each] != outside) chunks[each] = from[places[each]];
+      if (row < rectangle.rows) visit(each, row * pitch_chunks + col);
     }
+  }
+
+  __device__ void move_unit(const StoredRectangle& rectangle, std::int64_t first) const {
+    const auto* const from = reinterpret_cast<const uint4*>(own(rectangle.from) + rectangle.from_offset);
+    const auto row_chunks = static_cast<std::uint32_t>(rectangle.row_bytes / stored_bytes);
+    const auto row = static_cast<std::uint32_t>(first / row_chunks);
+    const auto col = static_cast<std::uint32_t>(first % row_chunks + lane());
+    uint4 chunks[batch];
+    for_each_place(rectangle, rectangle.from_pitch, row, col,
+                   [&](int each, std::uint32_t place) { chunks[each] = from[place]; });
 #pragma unroll 1
     for (int target = 0; target < rectangle.target_count; ++target) {
       const StoredTarget& stored = rectangle.targets[target];
       auto* const to =
           reinterpret_cast<uint4*>((stored.peer != nullptr ? stored.peer : own(stored.to)) + stored.offset);
-#pragma unroll
-      for (int each = 0; each < batch; ++each) {
-        if (places[each] != outside) to[places[each]] = chunks[each];
-      }
+      for_each_place(rectangle, rectangle.to_pitch, row, col,
+                     [&](int each, std::uint32_t place) { to[place] = chunks[each]; });
     }
   }
 

@@ -33,7 +33,8 @@ struct StoredTarget {
 struct StoredRectangle {
   BufferRole from;  ///< buffer of this rank
   std::int64_t from_offset;
-  std::int64_t pitch;  ///< from row to row, there and here
+  std::int64_t from_pitch;  ///< bytes from row to row, here
+  std::int64_t to_pitch;    ///< and there
   std::int64_t row_bytes;
   std::int64_t rows;
   int target_count;

@@ -36,10 +36,6 @@ std::size_t most_bytes(const std::vector<Plan>& plans, BufferRole role) {
 
 }  // namespace
 
-std::int64_t row_pitch(const Plan& plan, BufferRole role) {
-  return plan.buffer(role).cols * size_of(plan.problem.data_type);
-}
-
 std::uint32_t target_of(const Plan& plan, std::int32_t counter) {
   return static_cast<std::uint32_t>(plan.counters[static_cast<std::size_t>(counter)].target);
 }

@@ -14,9 +14,6 @@ namespace flashoverlap {
 /// Of one rank, by role.
 using Buffers = std::array<void*, buffer_count>;
 
-/// Bytes from row to row of a plan's buffer.
-std::int64_t row_pitch(const Plan& plan, BufferRole role);
-
 /// What a counter of a plan reaches, as it stands in memory.
 std::uint32_t target_of(const Plan& plan, std::int32_t counter);
 

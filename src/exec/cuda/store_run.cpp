@@ -22,7 +22,8 @@ bool is_full(const std::vector<StoredRectangle>& rectangles) {
 /// What the kernel works off, made message by message.
 class StoreRun::Rectangles {
  public:
-  Rectangles(const Plan& plan, const PlanMemory& memory) : plan_(plan), memory_(memory) {}
+  Rectangles(const Plan& plan, const PlanMemory& memory, const RowPitches& pitches)
+      : plan_(plan), memory_(memory), pitches_(pitches) {}
 
   const std::vector<StoredRectangle>& list() const { return list_; }
 
@@ -41,7 +42,7 @@ class StoreRun::Rectangles {
  private:
   bool is_read_already(const Message& message) const {
     return move_the_same_part(*last_, message) && list_.back().rows > 0 &&
-           list_.back().target_count < most_targets;
+           list_.back().to_pitch == to_pitch(message) && list_.back().target_count < most_targets;
   }
 
   /// Of a row.
@@ -49,12 +50,17 @@ class StoreRun::Rectangles {
     return std::int64_t{message.col} * size_of(plan_.problem.data_type);
   }
 
+  std::int64_t to_pitch(const Message& message) const {
+    return row_bytes_apart(plan_, pitches_, message.destination.buffer, message.peer);
+  }
+
   StoredRectangle rectangle(const Message& message) const {
-    const std::int64_t pitch = row_pitch(plan_, message.source.buffer);
+    const std::int64_t pitch = row_bytes_apart(plan_, pitches_, message.source.buffer, plan_.rank);
     const std::int64_t row_bytes = moved_cols(plan_, message) * size_of(plan_.problem.data_type);
     return {.from = message.source.buffer,
             .from_offset = message.source.row * pitch + first_byte(message),
-            .pitch = pitch,
+            .from_pitch = pitch,
+            .to_pitch = to_pitch(message),
             .row_bytes = row_bytes,
             .rows = message.source.rows};
   }
@@ -63,22 +69,23 @@ class StoreRun::Rectangles {
     StoredRectangle& rectangle = list_.back();
     StoredTarget& target = rectangle.targets[rectangle.target_count++];
     target.to = message.destination.buffer;
-    target.offset = message.destination.row * rectangle.pitch + first_byte(message);
+    target.offset = message.destination.row * rectangle.to_pitch + first_byte(message);
     if (message.peer != plan_.rank)
       target.peer = static_cast<std::byte*>(memory_.buffer(message.peer, message.destination.buffer));
   }
 
   const Plan& plan_;
   const PlanMemory& memory_;
+  const RowPitches& pitches_;
   std::vector<StoredRectangle> list_;
   const Message* last_ = nullptr;
 };
 
 StoreRun::StoreRun(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
                    const std::vector<std::vector<ResolvedRaise>>& raises, const PlanMemory& memory,
-                   std::chrono::nanoseconds wait_limit, std::uint32_t* expired)
+                   const RowPitches& pitches, std::chrono::nanoseconds wait_limit, std::uint32_t* expired)
     : blocks_(plan.schedule.comm_multiprocessors > 0 ? plan.schedule.comm_multiprocessors : default_blocks) {
-  Rectangles rectangles(plan, memory);
+  Rectangles rectangles(plan, memory, pitches);
   std::size_t next = first;
   do {
     rectangles.add(messages[next], raises[next]);

@@ -9,6 +9,7 @@
 #include "exec/cuda/message_kernels.hpp"
 #include "exec/cuda/plan_memory.hpp"
 #include "exec/cuda/resolved_raise.hpp"
+#include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/plan.hpp"
 
 namespace flashoverlap {
@@ -21,7 +22,7 @@ class StoreRun {
   /// the word `expired` (not to 0) if that was not enough.
   StoreRun(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
            const std::vector<std::vector<ResolvedRaise>>& raises, const PlanMemory& memory,
-           std::chrono::nanoseconds wait_limit, std::uint32_t* expired);
+           const RowPitches& pitches, std::chrono::nanoseconds wait_limit, std::uint32_t* expired);
 
   /// How many it makes.
   std::size_t messages() const noexcept { return messages_; }

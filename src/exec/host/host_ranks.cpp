@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
 
+#include "data_type/pitch.hpp"
 #include "flashoverlap/error.hpp"
 
 namespace flashoverlap {
@@ -19,28 +21,26 @@ void check(const HostOptions& options) {
           options.max_delay.count(), "must be between 0 us and a day");
 }
 
-std::size_t offset_of(const Matrix& matrix, const Region& region) {
+void require_inside(const Matrix& matrix, const Region& region) {
   require(region.row >= 0 && region.rows >= 0 && region.row <= matrix.rows() - region.rows,
           fmt::format("rows of buffer {}", name(region.buffer)),
           fmt::format("{} from {} on", region.rows, region.row),
           fmt::format("must lie in the buffer's {}", matrix.rows()));
-  return static_cast<std::size_t>(region.row * matrix.row_bytes());
-}
-
-std::size_t bytes_of(const Matrix& matrix, const Region& region) {
-  return static_cast<std::size_t>(region.rows * matrix.row_bytes());
 }
 
 }  // namespace
 
-HostRank::HostRank(Plan plan, std::chrono::milliseconds wait_limit)
+HostRank::HostRank(Plan plan, const HostOptions& options)
     : plan_(std::move(plan)),
-      counters_(plan_.counters, wait_limit),
-      tiles_done_({{.target = static_cast<std::int32_t>(plan_.tiles.size())}}, wait_limit) {
+      counters_(plan_.counters, options.wait_limit),
+      tiles_done_({{.target = static_cast<std::int32_t>(plan_.tiles.size())}}, options.wait_limit) {
   for (const BufferRole role :
        {BufferRole::out, BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
     const Buffer& buffer = plan_.buffer(role);
-    workspace_[static_cast<std::size_t>(role)] = Matrix(plan_.problem.data_type, buffer.rows, buffer.cols);
+    const std::int64_t pitch =
+        role == BufferRole::out ? checked_pitch("out_pitch", options.out_pitch, buffer.cols) : 0;
+    workspace_[static_cast<std::size_t>(role)] =
+        Matrix(plan_.problem.data_type, buffer.rows, buffer.cols, pitch);
   }
 }
 
@@ -65,21 +65,31 @@ Matrix& HostRank::writable(BufferRole role) {
   return workspace_[static_cast<std::size_t>(role)];
 }
 
-std::span<const std::byte> HostRank::readable(const Region& region) const {
+std::size_t HostRank::bytes_of(const Region& region) const {
   const Matrix& matrix = readable(region.buffer);
-  return {matrix.row(0) + offset_of(matrix, region), bytes_of(matrix, region)};
+  require_inside(matrix, region);
+  return static_cast<std::size_t>(region.rows * matrix.row_bytes());
 }
 
-std::span<std::byte> HostRank::writable(const Region& region) {
+std::vector<std::byte> HostRank::read(const Region& region) const {
+  std::vector<std::byte> bytes(bytes_of(region));
+  const Matrix& matrix = readable(region.buffer);
+  for (std::int64_t row = 0; row < region.rows; ++row)
+    std::copy_n(matrix.row(region.row + row), matrix.row_bytes(), bytes.data() + row * matrix.row_bytes());
+  return bytes;
+}
+
+void HostRank::write(const Region& region, std::span<const std::byte> bytes) {
   Matrix& matrix = writable(region.buffer);
-  return {matrix.row(0) + offset_of(matrix, region), bytes_of(matrix, region)};
+  for (std::int64_t row = 0; row < region.rows; ++row)
+    std::copy_n(bytes.data() + row * matrix.row_bytes(), matrix.row_bytes(), matrix.row(region.row + row));
 }
 
 HostRanks::HostRanks(std::vector<Plan> plans, const HostOptions& options)
     : options_(options),
       communicator_(static_cast<int>(plans.size()), plans.at(0).problem.data_type, options.wait_limit) {
   check(options);
-  for (Plan& plan : plans) ranks_.emplace_back(std::move(plan), options.wait_limit);
+  for (Plan& plan : plans) ranks_.emplace_back(std::move(plan), options);
 }
 
 void HostRanks::sleep(int rank, DelayPoint point, std::size_t index) const {

@@ -24,7 +24,7 @@ namespace flashoverlap {
 /// One rank's plan, memory and counters.
 class HostRank {
  public:
-  HostRank(Plan plan, std::chrono::milliseconds wait_limit);
+  HostRank(Plan plan, const HostOptions& options);
 
   const Plan& plan() const { return plan_; }
   HostCounters& counters() { return counters_; }
@@ -38,8 +38,10 @@ class HostRank {
 
   const Matrix& readable(BufferRole role) const;
   Matrix& writable(BufferRole role);
-  std::span<const std::byte> readable(const Region& region) const;
-  std::span<std::byte> writable(const Region& region);
+  /// Whole rows as they are transferred, without what lies between them.
+  std::size_t bytes_of(const Region& region) const;
+  std::vector<std::byte> read(const Region& region) const;
+  void write(const Region& region, std::span<const std::byte> bytes);
 
  private:
   Plan plan_;

@@ -25,40 +25,64 @@ void wait_for_tiles(HostRank& own, const std::string& step) {
 
 void copy(HostRanks& ranks, int rank, const Message& message, const std::string& step) {
   const Plan& plan = ranks.at(rank).plan();
-  const auto source = ranks.at(rank).readable(message.source);
-  const auto destination = ranks.at(message.peer).writable(message.destination);
-  if (source.size() != destination.size()) {
-    throw Error(
-        fmt::format("{}: source has {} bytes, destination {}", step, source.size(), destination.size()));
+  const std::size_t source_bytes = ranks.at(rank).bytes_of(message.source);
+  const std::size_t destination_bytes = ranks.at(message.peer).bytes_of(message.destination);
+  const Matrix& source = ranks.at(rank).readable(message.source.buffer);
+  Matrix& destination = ranks.at(message.peer).writable(message.destination.buffer);
+  if (source_bytes != destination_bytes || source.cols() != destination.cols()) {
+    throw Error(fmt::format("{}: source has {} bytes in rows of {}, destination {} in rows of {}", step,
+                            source_bytes, source.row_bytes(), destination_bytes, destination.row_bytes()));
   }
-  const auto element = static_cast<std::size_t>(size_of(plan.problem.data_type));
-  const std::size_t pitch = source.size() / static_cast<std::size_t>(message.source.rows);
-  const std::size_t first = static_cast<std::size_t>(message.col) * element;
-  const std::size_t width = static_cast<std::size_t>(moved_cols(plan, message)) * element;
-  for (std::size_t row = first; row < source.size(); row += pitch)
-    std::ranges::copy(source.subspan(row, width), destination.subspan(row).begin());
+  const std::int64_t element = size_of(plan.problem.data_type);
+  const std::int64_t first = message.col * element;
+  const std::int64_t width = moved_cols(plan, message) * element;
+  for (std::int64_t row = 0; row < message.source.rows; ++row) {
+    std::copy_n(source.row(message.source.row + row) + first, width,
+                destination.row(message.destination.row + row) + first);
+  }
 }
 
 void exchange(HostRanks& ranks, int rank, const Message& message, const std::string& step) {
   HostRank& own = ranks.at(rank);
+  std::vector<std::vector<std::byte>> sent;
+  std::vector<std::vector<std::byte>> received;
   std::vector<InProcessCommunicator::Send> sends;
   std::vector<InProcessCommunicator::Receive> receives;
-  for (const Part& part : message.sends) sends.push_back({part.peer, own.readable(part.region)});
-  for (const Part& part : message.receives) receives.push_back({part.peer, own.writable(part.region)});
+  for (const Part& part : message.sends)
+    sends.push_back({part.peer, sent.emplace_back(own.read(part.region))});
+  for (const Part& part : message.receives)
+    receives.push_back({part.peer, received.emplace_back(own.bytes_of(part.region))});
   ranks.communicator().exchange(rank, step, sends, receives);
+  for (std::size_t part = 0; part < received.size(); ++part)
+    own.write(message.receives[part].region, received[part]);
+}
+
+/// `call(source, destination)`, on memory without padding.
+template <typename Call>
+void collective(HostRank& own, const Message& message, const Call& call) {
+  const std::vector<std::byte> source = own.read(message.source);
+  std::vector<std::byte> destination(own.bytes_of(message.destination));
+  call(source, destination);
+  own.write(message.destination, destination);
 }
 
 void transfer(HostRanks& ranks, int rank, const Message& message, const std::string& step) {
   HostRank& own = ranks.at(rank);
+  InProcessCommunicator& communicator = ranks.communicator();
   switch (message.kind) {
-    case MessageKind::all_reduce:
-      return ranks.communicator().all_reduce(rank, step, own.writable(message.source));
+    case MessageKind::all_reduce: {
+      std::vector<std::byte> data = own.read(message.source);
+      communicator.all_reduce(rank, step, data);
+      return own.write(message.source, data);
+    }
     case MessageKind::reduce_scatter:
-      return ranks.communicator().reduce_scatter(rank, step, own.readable(message.source),
-                                                 own.writable(message.destination));
+      return collective(own, message, [&](auto& source, auto& destination) {
+        communicator.reduce_scatter(rank, step, source, destination);
+      });
     case MessageKind::all_gather:
-      return ranks.communicator().all_gather(rank, step, own.readable(message.source),
-                                             own.writable(message.destination));
+      return collective(own, message, [&](auto& source, auto& destination) {
+        communicator.all_gather(rank, step, source, destination);
+      });
     case MessageKind::exchange: return exchange(ranks, rank, message, step);
     case MessageKind::copy:
     case MessageKind::store: return copy(ranks, rank, message, step);

@@ -35,21 +35,22 @@ constexpr std::size_t workspace_bytes = 64 << 20;
 // cuBLASLt is column-major, so row-major C[m,n] = A·Bᵀ is computed as Cᵀ[n,m] = B·Aᵀ: its first operand is
 // our B.
 CublasGemm::Layout CublasGemm::make_layout(DataType data_type, std::int64_t rows, std::int64_t cols,
-                                           OperandLayout layout) {
+                                           OperandLayout layout, std::int64_t pitch) {
   const bool transposed = layout == OperandLayout::row_contiguous;
   const std::int64_t contiguous = transposed ? rows : cols;
   cublasLtMatrixLayout_t made = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&made, cuda_type(data_type), static_cast<std::uint64_t>(contiguous),
-                                          static_cast<std::uint64_t>(transposed ? cols : rows), contiguous),
+                                          static_cast<std::uint64_t>(transposed ? cols : rows),
+                                          pitch == 0 ? contiguous : pitch),
                "cublasLtMatrixLayoutCreate");
   return Layout(made);
 }
 
 CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
-                       OperandLayout b_layout, int multiprocessors)
-    : a_(make_layout(data_type, c.rows, k, a_layout)),
-      b_(make_layout(data_type, c.cols, k, b_layout)),
-      c_(make_layout(data_type, c.rows, c.cols, OperandLayout::k_contiguous)),
+                       OperandLayout b_layout, const GemmPitches& pitches)
+    : a_(make_layout(data_type, c.rows, k, a_layout, pitches.a)),
+      b_(make_layout(data_type, c.cols, k, b_layout, pitches.b)),
+      c_(make_layout(data_type, c.rows, c.cols, OperandLayout::k_contiguous, pitches.c)),
       workspace_(workspace_bytes) {
   cublasLtHandle_t handle = nullptr;
   check_cublas(cublasLtCreate(&handle), "cublasLtCreate");
@@ -65,16 +66,25 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
       "TRANSA");
   set(cublasLtMatmulDescSetAttribute, operation, CUBLASLT_MATMUL_DESC_TRANSB, transposition(a_layout, false),
       "TRANSB");
-  if (multiprocessors > 0) {
-    set(cublasLtMatmulDescSetAttribute, operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, multiprocessors,
-        "SM_COUNT_TARGET");
-  }
 
   cublasLtMatmulPreference_t preference_handle = nullptr;
   check_cublas(cublasLtMatmulPreferenceCreate(&preference_handle), "cublasLtMatmulPreferenceCreate");
   const Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(preference_handle);
   set(cublasLtMatmulPreferenceSetAttribute, preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       workspace_bytes, "MAX_WORKSPACE_BYTES");
+  const auto row_length = [k](std::int64_t rows, OperandLayout layout) {
+    return layout == OperandLayout::row_contiguous ? rows : k;
+  };
+  const bool sliced = pitches.a > row_length(c.rows, a_layout) || pitches.b > row_length(c.cols, b_layout) ||
+                      pitches.c > c.cols;
+  if (sliced) {  // slices begin where they like, whole matrices where CUDA allocates them
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      set(cublasLtMatmulPreferenceSetAttribute, preference.get(), attribute, std::uint32_t{16},
+          "MIN_ALIGNMENT");
+    }
+  }
   candidates_.resize(8);
   int found = 0;
   check_cublas(cublasLtMatmulAlgoGetHeuristic(

@@ -11,13 +11,20 @@
 
 namespace flashoverlap {
 
+/// Elements from row to row of a GEMM's matrices; 0: the length of a row.
+struct GemmPitches {
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t c = 0;
+};
+
 /// The baseline: C = A · Bᵀ by cuBLASLt, row-major C, fp32 accumulation, with the fastest of its heuristics'
 /// candidates.
 class CublasGemm {
  public:
-  /// `multiprocessors`: how many it may use; 0: all. Throws `InvalidArgument` for data type fp32.
+  /// Throws `InvalidArgument` for data type fp32.
   CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
-             OperandLayout b_layout, int multiprocessors = 0);
+             OperandLayout b_layout, const GemmPitches& pitches = {});
 
   /// Times the heuristics' candidates on these operands and keeps the fastest; synchronises.
   void choose_algorithm(const void* a, const void* b, void* c, cudaStream_t stream);
@@ -36,7 +43,8 @@ class CublasGemm {
   using Handle = std::unique_ptr<std::remove_pointer_t<T>, Destroyer<Destroy>>;
   using Layout = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 
-  static Layout make_layout(DataType data_type, std::int64_t rows, std::int64_t cols, OperandLayout layout);
+  static Layout make_layout(DataType data_type, std::int64_t rows, std::int64_t cols, OperandLayout layout,
+                            std::int64_t pitch);
 
   Handle<cublasLtHandle_t, cublasLtDestroy> handle_;
   Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;

@@ -27,29 +27,32 @@ CUtensorMapDataType tensor_type(DataType data_type) {
 }
 
 /// Boxes of `box_rows` rows × 128 bytes of a row-major matrix of 16-bit elements, swizzled by 128 bytes.
-CUtensorMap tensor_map(DataType data_type, void* base, std::int64_t rows, std::int64_t cols, int box_rows) {
+CUtensorMap tensor_map(DataType data_type, const DeviceMatrix& matrix, int box_rows) {
   static const auto encode =
       driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled", 12000);
   CUtensorMap map{};
-  const std::array<cuuint64_t, 2> extents{static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
-  const std::array<cuuint64_t, 1> pitch{static_cast<cuuint64_t>(cols) * 2};
+  const std::array<cuuint64_t, 2> extents{static_cast<cuuint64_t>(matrix.cols),
+                                          static_cast<cuuint64_t>(matrix.rows)};
+  const std::array<cuuint64_t, 1> pitch{static_cast<cuuint64_t>(matrix.pitch) * 2};
   const std::array<cuuint32_t, 2> box{64, static_cast<cuuint32_t>(box_rows)};
   const std::array<cuuint32_t, 2> steps{1, 1};
   const CUresult result =
-      encode(&map, tensor_type(data_type), 2, base, extents.data(), pitch.data(), box.data(), steps.data(),
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, tensor_type(data_type), 2, matrix.base, extents.data(), pitch.data(), box.data(),
+             steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
-    throw CudaError(fmt::format("cuTensorMapEncodeTiled: error {} for a matrix of {} x {} at {}",
-                                static_cast<int>(result), rows, cols, base));
+    throw CudaError(fmt::format("cuTensorMapEncodeTiled: error {} for a matrix of {} x {} (pitch {}) at {}",
+                                static_cast<int>(result), matrix.rows, matrix.cols, matrix.pitch,
+                                matrix.base));
   }
   return map;
 }
 
 constexpr int swizzle_rows = 8;  ///< after which the 128-byte swizzle repeats
 
-bool is_aligned(const void* base, std::int64_t cols) {
-  return cols % 8 == 0 && reinterpret_cast<std::uintptr_t>(base) % 16 == 0;
+bool is_aligned(const DeviceMatrix& matrix) {
+  return matrix.cols % 8 == 0 && matrix.pitch % 8 == 0 &&
+         reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0;
 }
 
 /// Loads of `box_rows` rows of the operand × 64 of k, or of 64 of k × 64 rows of the operand.
@@ -58,8 +61,7 @@ CUtensorMap operand_map(std::string_view name, DataType data_type, const DeviceM
   if (matrix.base == nullptr) return {};
   require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name),
           matrix.base, "must be a multiple of 16 bytes");
-  return tensor_map(data_type, matrix.base, matrix.rows, matrix.cols,
-                    layout == OperandLayout::row_contiguous ? 64 : box_rows);
+  return tensor_map(data_type, matrix, layout == OperandLayout::row_contiguous ? 64 : box_rows);
 }
 
 sm90::Kernel kernel_for(const Schedule& schedule, const Problem& problem) {
@@ -135,10 +137,10 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   destinations_ = DeviceArray<Destination>(destinations);
   arguments_.destinations = destinations_.data();
   const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
-  if (inbox.base != nullptr && is_aligned(inbox.base, inbox.cols))
-    arguments_.addends_map = tensor_map(data_type_, inbox.base, inbox.rows, inbox.cols, block_rows_);
+  if (inbox.base != nullptr && is_aligned(inbox))
+    arguments_.addends_map = tensor_map(data_type_, inbox, block_rows_);
   arguments_.addends = inbox.base;
-  arguments_.addend_pitch = inbox.cols;
+  arguments_.addend_pitch = inbox.pitch;
   arguments_.addend_count = plan.addends.count;
   arguments_.addend_stride = plan.addends.row_stride;
   resolve_tiles(plan, memory, options);
@@ -177,9 +179,9 @@ void Sm90Gemm::bind_operand(BufferRole role, const DeviceMatrix& matrix) {
 }
 
 Destination Sm90Gemm::destination(const DeviceMatrix& matrix) const {
-  Destination destination{.base = matrix.base, .pitch = matrix.cols};
-  if (matrix.base != nullptr && is_aligned(matrix.base, matrix.cols))
-    destination.map = tensor_map(data_type_, matrix.base, matrix.rows, matrix.cols, arguments_.store_rows);
+  Destination destination{.base = matrix.base, .pitch = matrix.pitch};
+  if (matrix.base != nullptr && is_aligned(matrix))
+    destination.map = tensor_map(data_type_, matrix, arguments_.store_rows);
   return destination;
 }
 
@@ -213,14 +215,14 @@ void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const G
       const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
       const bool whole_rows = tile.rows % arguments_.store_rows == 0 || ends_with_buffer;
       const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
-      if (!whole_rows || !whole_cols || !is_aligned(to.base, to.cols)) return false;
+      if (!whole_rows || !whole_cols || !is_aligned(to)) return false;
     }
     return true;
   };
   const SpreadStores spread = spread_stores(plan);
   arguments_.steps_per_box = spread.steps_per_box;
   std::vector<sm90::DeviceTile> tiles;
-  const bool addends_aligned = is_aligned(arguments_.addends, arguments_.addend_pitch);
+  const bool addends_aligned = is_aligned(own_[static_cast<std::size_t>(BufferRole::inbox)]);
   for (const Tile& tile : plan.tiles) {
     const bool everywhere = tile.rank == every_rank;
     const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -29,7 +30,9 @@ inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds li
 /// One rank's operands and result on its GPU.
 class Operands {
  public:
-  Operands(const Operator& op, std::uint64_t seed) : plan_(op.plan()), op_(op) {
+  /// `pitches`: those of the operator; NaN lies between rows.
+  Operands(const Operator& op, std::uint64_t seed, const Pitches& pitches = {})
+      : plan_(op.plan()), op_(op), pitches_(pitches) {
     fill(seed);
     if (op.result() == nullptr) out_ = DeviceArray<Element>(elements());
     poison();
@@ -48,8 +51,8 @@ class Operands {
 
   /// Other values at the same addresses.
   void fill(std::uint64_t seed) {
-    replace(a_, a(plan_, seed));
-    replace(b_, b(plan_, seed));
+    replace(a_, with_pitch(a(plan_, seed), pitches_.a));
+    replace(b_, with_pitch(b(plan_, seed), pitches_.b));
   }
   void poison() {
     if (elements() == 0) return;
@@ -58,11 +61,15 @@ class Operands {
   }
 
   void run(Operator& op, Stream stream) { op.run(a_.data(), b_.data(), target(), stream); }
-  Matrix out() const { return download(plan_.problem.data_type, shape().rows, shape().cols, target()); }
+  Matrix out() const {
+    return download(plan_.problem.data_type, shape().rows, shape().cols, target(), pitches_.out);
+  }
 
  private:
   const Buffer& shape() const { return plan_.buffer(BufferRole::out); }
-  std::size_t elements() const { return static_cast<std::size_t>(shape().rows * shape().cols); }
+  std::size_t elements() const {
+    return static_cast<std::size_t>(shape().rows * std::max(pitches_.out, shape().cols));
+  }
   void* target() const { return op_.result() != nullptr ? op_.result() : out_.data(); }
   static void replace(DeviceArray<Element>& array, const Matrix& values) {
     if (array.size() == 0) {
@@ -74,6 +81,7 @@ class Operands {
 
   const Plan& plan_;
   const Operator& op_;
+  Pitches pitches_;
   DeviceArray<Element> a_;
   DeviceArray<Element> b_;
   DeviceArray<Element> out_;

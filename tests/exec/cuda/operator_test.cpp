@@ -15,9 +15,11 @@
 #include "comm/process_environment.hpp"
 #include "cuda/handles.hpp"
 #include "exec/cuda/operator_runs.hpp"
+#include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/planner.hpp"
 #include "plan/enumerators.hpp"
 #include "search/kernel_choice.hpp"
+#include "support/padding.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap {
@@ -102,6 +104,19 @@ class Meeting {
   std::barrier<> barrier_;
 };
 
+/// Of the matrices that may have padding, about every other one has.
+Pitches random_pitches(std::mt19937_64& engine, const std::vector<Plan>& plans, int rank, bool own_result) {
+  Pitches pitches;
+  for (const auto& [role, pitch] :
+       {std::pair{BufferRole::a, &pitches.a}, {BufferRole::b, &pitches.b}, {BufferRole::out, &pitches.out}}) {
+    const std::uint64_t padding = engine() % 2 * (engine() % 300);
+    if (!padding_obstacle(plans, role, own_result).empty()) continue;
+    *pitch = testing::pitch_with(static_cast<std::int64_t>(padding),
+                                 plans[static_cast<std::size_t>(rank)].buffer(role).cols);
+  }
+  return pitches;
+}
+
 int cases_wanted() {
   const char* cases = std::getenv("FLASHOVERLAP_OPERATOR_CASES");
   return cases == nullptr ? 40 : std::atoi(cases);
@@ -128,8 +143,10 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
     for (const testing::Case& drawn : cases) {
       member.meet();
       const std::vector<Plan> plans = make_plans(drawn.problem, drawn.schedule);
-      Operator op(plans, communicator, {.own_result = (&drawn - cases.data()) % 2 == 1});
-      Operands operands(op, seed);
+      const bool own_result = (&drawn - cases.data()) % 2 == 1;
+      const Pitches pitches = random_pitches(delays, plans, communicator.rank(), own_result);
+      Operator op(plans, communicator, {.own_result = own_result, .pitches = pitches});
+      Operands operands(op, seed, pitches);
       for (std::uint64_t run = 0; run < 4; ++run) {
         operands.fill(seed + run);
         operands.poison();
@@ -141,9 +158,12 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
         const double limit = drawn.problem.data_type == DataType::fp16 ? 2e-3 : 1e-2;
         const double error = error_of(plans, communicator.rank(), operands.out(), seed + run);
         if (!(error < limit)) {
-          throw Error(fmt::format("FLASHOVERLAP_SEED={} run {}: error {} in {}", seed, run, error,
-                                  testing::describe(drawn)));
+          throw Error(fmt::format("FLASHOVERLAP_SEED={} run {}: error {} in {}, pitches {} {} {}", seed, run,
+                                  error, testing::describe(drawn), pitches.a, pitches.b, pitches.out));
         }
+        if (!padding_is_untouched(operands.out()))
+          throw Error(fmt::format("FLASHOVERLAP_SEED={}: {} writes between rows of out, pitch {}", seed,
+                                  testing::describe(drawn), pitches.out));
       }
     }
   });
@@ -430,6 +450,20 @@ TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
     EXPECT_THROW(op.run(other.data(), other.data(), other.data(), stream), InvalidArgument);
     EXPECT_THROW(op.run(nullptr, other.data(), nullptr, stream), InvalidArgument);
     EXPECT_THROW(op.run(other.data(), other.data() + 1, nullptr, stream), InvalidArgument);
+    run_right(op, operands, plans, communicator.rank(), stream);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(Operator, APitchThatIsRefusedDoesNotAbortTheCommunicator) {
+  const int ranks = gpu_count();
+  const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce}, ranks);
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    EXPECT_THROW(Operator(plans, communicator, {.pitches = {.out = 2048}}), InvalidArgument);
+    const CudaStream stream;
+    const Pitches pitches{.a = 512, .b = 264};
+    Operator op(plans, communicator, {.pitches = pitches});
+    Operands operands(op, 1, pitches);
     run_right(op, operands, plans, communicator.rank(), stream);
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");

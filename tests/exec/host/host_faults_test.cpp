@@ -125,8 +125,9 @@ TEST_F(FaultTest, ACounterThatIsNotZeroAfterTheRunIsReported) {
 TEST_F(FaultTest, ACopyIntoARegionOfAnotherSizeIsRefused) {
   auto plans = hand_written::copied_reduction(reduce_scatter);
   plans[0].messages[1].source.rows = 3;
-  EXPECT_EQ(report<Error>(plans, 10s),
-            "rank 0, message 1 (copy) of group 0: source has 48 bytes, destination 64");
+  EXPECT_EQ(
+      report<Error>(plans, 10s),
+      "rank 0, message 1 (copy) of group 0: source has 48 bytes in rows of 16, destination 64 in rows of 16");
 }
 
 TEST_F(FaultTest, ARegionOutsideItsBufferIsRefused) {

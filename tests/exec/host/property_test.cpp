@@ -4,6 +4,7 @@
 #include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/host_result.hpp"
 #include "flashoverlap/validate.hpp"
+#include "support/padding.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap {
@@ -18,26 +19,35 @@ constexpr int runs_per_case = 2;      // back to back, with different data
 
 class Property : public ::testing::TestWithParam<int> {};
 
-std::vector<Matrix> random_operands(const Problem& problem, Shape (*shape)(const Problem&, int),
-                                    std::uint64_t seed) {
+/// Rows with up to as much padding as they have elements.
+std::int64_t random_pitch(RandomCases& cases, std::int64_t cols) {
+  return cols + (cases.between(0, 1) == 0 ? 0 : cases.between(0, static_cast<int>(cols)));
+}
+
+std::vector<Matrix> random_operands(RandomCases& cases, const Problem& problem,
+                                    Shape (*shape)(const Problem&, int), std::uint64_t seed) {
   std::vector<Matrix> operands;
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const auto [rows, cols] = shape(problem, rank);
-    operands.push_back(random_matrix(problem.data_type, rows, cols, seed + static_cast<std::uint64_t>(rank)));
+    operands.push_back(
+        with_pitch(random_matrix(problem.data_type, rows, cols, seed + static_cast<std::uint64_t>(rank)),
+                   random_pitch(cases, cols)));
   }
   return operands;
 }
 
-void expect_right_results(const std::vector<Plan>& plans, HostExecutor& executor, std::uint64_t seed) {
+void expect_right_results(RandomCases& cases, const std::vector<Plan>& plans, HostExecutor& executor,
+                          std::uint64_t seed) {
   const Problem& problem = plans[0].problem;
-  const std::vector<Matrix> a = random_operands(problem, a_shape, seed);
-  const std::vector<Matrix> b = random_operands(problem, b_shape, seed + 1000);
+  const std::vector<Matrix> a = random_operands(cases, problem, a_shape, seed);
+  const std::vector<Matrix> b = random_operands(cases, problem, b_shape, seed + 1000);
   const std::vector<Matrix> out = executor.run(a, b);
   const double limit = problem.data_type == DataType::fp32 ? 1e-5 : 1e-2;
   for (const Plan& plan : plans) {
     const Matrix result = natural_result(plan.output, out[static_cast<std::size_t>(plan.rank)]);
     const std::vector<double> reference = reference_result(problem, plan.output, a, b, plan.rank);
     EXPECT_LT(relative_error(result, reference), limit) << "rank " << plan.rank;
+    EXPECT_TRUE(padding_is_untouched(out[static_cast<std::size_t>(plan.rank)]));
   }
 }
 
@@ -53,16 +63,18 @@ TEST_P(Property, PlannedProblemsValidateRunWithDelaysAndMatchTheFp64Reference) {
     for (const Finding& finding : findings)
       ADD_FAILURE() << name(finding.violation) << ": " << finding.detail;
     if (!findings.empty()) return;
-    HostExecutor executor(plans, {.workers_per_rank = cases.between(1, 3),
-                                  .max_delay = std::chrono::microseconds(cases.between(0, 60)),
-                                  .delay_seed = seed + static_cast<std::uint64_t>(index)});
+    HostExecutor executor(plans,
+                          {.workers_per_rank = cases.between(1, 3),
+                           .max_delay = std::chrono::microseconds(cases.between(0, 60)),
+                           .delay_seed = seed + static_cast<std::uint64_t>(index),
+                           .out_pitch = random_pitch(cases, plans.front().buffer(BufferRole::out).cols)});
     Problem problem = drawn.problem;
     for (int run = 0; run < runs_per_case; ++run) {
       if (run > 0 && problem.capacity > 0) {
         problem.expert_rows = cases.expert_rows(problem);
         executor.route(problem.expert_rows);
       }
-      expect_right_results(make_plans(problem, drawn.schedule), executor,
+      expect_right_results(cases, make_plans(problem, drawn.schedule), executor,
                            seed + static_cast<std::uint64_t>(10 * index + run));
     }
   }

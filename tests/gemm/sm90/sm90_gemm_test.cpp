@@ -12,6 +12,7 @@
 #include "flashoverlap/planner.hpp"
 #include "plan/message_rules.hpp"
 #include "support/gpu_ranks.hpp"
+#include "support/padding.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap {
@@ -116,6 +117,28 @@ TEST(Sm90Gemm, RaggedShapesAreWrittenInFullAndNowhereElse) {
     }
     for (const std::int64_t k : {8, 64, 72, 4096})
       expect_right({257, 1000}, k, DataType::bf16, tile, k_major, k_major, ++seed);
+  }
+}
+
+TEST(Sm90Gemm, RowsWithPaddingGiveTheBitsOfRowsWithout) {
+  const std::uint64_t seed = testing::base_seed();
+  for (const OperandLayout a : {k_major, row_major}) {
+    for (const OperandLayout b : {k_major, row_major}) {
+      for (const Shape c : {Shape{512, 1024}, Shape{1000, 520}, Shape{264, 8}}) {
+        for (const std::int64_t padding : {1, 64, 2000}) {
+          SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} m {} n {} padding {} layouts {} {}", seed, c.rows,
+                                   c.cols, padding, name(a), name(b)));
+          const std::vector<Plan> plans = single_rank_plan(c, 328, DataType::bf16, {128, 256, 1}, a, b);
+          GpuRanks dense(plans, seed);
+          GpuRanks padded(plans, seed, padding);
+          run(plans[0], dense);
+          run(plans[0], padded);
+          const Matrix result = padded.result(0, BufferRole::out);
+          EXPECT_EQ(result, dense.result(0, BufferRole::out));
+          EXPECT_TRUE(padding_is_untouched(result));
+        }
+      }
+    }
   }
 }
 
@@ -229,7 +252,8 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     } catch (const InvalidArgument&) {  // tiled ReduceScatter of ranks that do not divide the tile
       continue;
     }
-    GpuRanks ranks(plans, seed + static_cast<std::uint64_t>(index));
+    GpuRanks ranks(plans, seed + static_cast<std::uint64_t>(index),
+                   /*padding=*/cases.between(0, 1) * cases.between(1, 200));
     const Plan& plan = plans[static_cast<std::size_t>(cases.between(0, drawn.problem.ranks - 1))];
     constexpr std::uint32_t reached = 1'000'000;
     ranks.set_counters(plan.rank, reached);
@@ -238,8 +262,11 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     std::vector<std::vector<Matrix>> stored;
     for (std::int32_t rank = 0; rank < drawn.problem.ranks; ++rank) {
       auto& buffers = stored.emplace_back();
-      for (std::size_t role = 0; role < buffer_count; ++role)
+      for (std::size_t role = 0; role < buffer_count; ++role) {
         buffers.push_back(ranks.result(rank, static_cast<BufferRole>(role)));
+        EXPECT_TRUE(padding_is_untouched(buffers.back()))
+            << name(static_cast<BufferRole>(role)) << " of rank " << rank;
+      }
     }
     Difference difference;
     for (const Tile& each : plan.tiles) compare_tile(plan, each, ranks, stored, difference);

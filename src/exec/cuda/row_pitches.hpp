@@ -1,0 +1,26 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/plan.hpp"
+
+/// Rows of a caller's matrices that lie apart.
+namespace flashoverlap {
+
+/// Elements from row to row of a rank's buffers, by role.
+using RowPitches = std::array<std::int64_t, buffer_count>;
+
+/// Why a, b or out can have no padding between rows, on any rank; empty where it can.
+std::string padding_obstacle(std::span<const Plan> plans, BufferRole role, bool own_result);
+
+/// Throws `InvalidArgument` for pitches that the rank's matrices cannot have.
+RowPitches row_pitches(std::span<const Plan> plans, int rank, const Pitches& pitches, bool own_result);
+
+/// Bytes from row to row of a buffer of any rank. `own`: of the plan's; peers address no memory of callers.
+std::int64_t row_bytes_apart(const Plan& plan, const RowPitches& own, BufferRole role, int rank);
+
+}  // namespace flashoverlap
