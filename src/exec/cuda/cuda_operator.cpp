@@ -9,6 +9,7 @@
 
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
+#include "comm/run_watch.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
 #include "cuda/properties.hpp"
@@ -16,7 +17,6 @@
 #include "exec/cuda/gpu_support.hpp"
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
-#include "exec/cuda/run_watch.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/validate.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
@@ -35,13 +35,6 @@ std::size_t index(BufferRole role) { return static_cast<std::size_t>(role); }
 /// Between two questions whether GPU work has ended.
 void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
-/// What this thread does on the GPU must not break a capture that another one has under way.
-void leave_captures_alone(int device) {
-  cudaSetDevice(device);
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&mode);
-}
-
 }  // namespace
 
 /// Streams, events and memory of one operator. A run is: the caller's stream computes; the communication
@@ -53,17 +46,16 @@ struct Operator::State {
         plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
         communicator(all_ranks),
         during_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
-        making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
         order(in_order(plan)),
         resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_after_tiles(plan)),
-        memory(plans, all_ranks, during_gemm, options.own_result),
+        memory(plans, all_ranks, during_gemm, options),
         messages(plans, streamed_messages(), communicator, during_gemm, memory, options.record_timeline) {
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
       buffers[index(role)] = memory.buffer(plan.rank, role);
     result = memory.buffer(plan.rank, BufferRole::out);
     if (order && order->gemm) {
       cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
-                     plan.problem.a_layout, plan.problem.b_layout);
+                     plan.problem.a_layout, plan.problem.b_layout, /*multiprocessors=*/0, memory.cublas());
     } else {
       make_kernel(options.record_timeline);
     }
@@ -71,17 +63,18 @@ struct Operator::State {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
     }
     warm_up();
-    memory.meet();  // after what the warm-up gave back, which may wait for the GPUs of the whole process
+    own_bytes += allocated_bytes();
+    // After what the warm-up gave back, which may wait for the GPUs of the whole process.
+    memory.workspace().meet();
     making.reset();
     communicator.throw_if_failed();  // it may have expired at the last moment
     watch.emplace(
-        communicator.options().wait_limit,
-        RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
-                            .running = [this] { return messages.running(); },
-                            .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
-                            .expired = [this] { return messages.report(); },
-                            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
-                            .release = [this] { release(); }});
+        run_watch(communicator), communicator.options().wait_limit,
+        WatchedRuns::Callbacks{.running = [this] { return messages.running(); },
+                               .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
+                               .expired = [this] { return messages.report(); },
+                               .give_up = [this](const auto& why) { abort_for(communicator, why); },
+                               .release = [this] { release(); }});
   }
 
   ~State() {
@@ -101,21 +94,6 @@ struct Operator::State {
 
   std::chrono::milliseconds longest_wait() const {
     return after_the_watch(communicator.options().wait_limit);
-  }
-
-  /// A first transfer waits on the host for ranks that may have failed.
-  RunWatch::Callbacks watch_making() {
-    return {.begin = [device = communicator.device()] { leave_captures_alone(device); },
-            .running = [] { return 1; },
-            .find_error = [] {},
-            .expired =
-                [this] {
-                  return std::make_exception_ptr(CommunicationError(
-                      fmt::format("rank {} of {}: the ranks have not made an operator together in time",
-                                  communicator.rank(), communicator.ranks())));
-                },
-            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
-            .release = [] {}};
   }
 
   /// The plan's, but for what is done otherwise.
@@ -162,7 +140,7 @@ struct Operator::State {
       cublas->choose_algorithm(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)],
                                stream);
     }
-    memory.meet();
+    memory.workspace().meet();
     const auto limit = communicator.options().wait_limit;
     try {
       if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
@@ -180,7 +158,7 @@ struct Operator::State {
     } catch (...) {
       // What is enqueued may wait for what will not come, and freeing memory waits for it.
       release();
-      give_up(std::current_exception());
+      abort_for(communicator, std::current_exception());
       throw;
     }
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
@@ -217,6 +195,8 @@ struct Operator::State {
     require(address != nullptr, name(role), "null", "must be GPU memory");
     require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
             address, "must be a multiple of 16 bytes");
+    require(role == BufferRole::out || !memory.workspace().contains(address), name(role), address,
+            "must not lie in the operator's workspace");
     bound = const_cast<void*>(address);
   }
 
@@ -281,7 +261,7 @@ struct Operator::State {
 
   /// Asking the peers takes a copy from the GPU, which a run should rarely meet.
   void find_error(bool ask_peers = true) const {
-    if (ask_peers) memory.check_peers();
+    if (ask_peers) memory.workspace().check_peers();
     messages.check_waits();
     communicator.throw_if_failed();
     during_gemm.throw_if_failed();
@@ -294,32 +274,25 @@ struct Operator::State {
   }
 
   void release() const noexcept {
-    memory.tell_failure();  // before anything wrong can reach a peer
+    memory.workspace().tell_failure();  // before anything wrong can reach a peer
     messages.release();
-  }
-
-  void give_up(const std::exception_ptr& why) noexcept {
-    try {
-      std::rethrow_exception(why);
-    } catch (const std::exception& error) {
-      communicator.abort(error.what());
-    }
   }
 
   const std::vector<Plan> plans;
   const Plan& plan;
   Communicator communicator;
   Communicator during_gemm;  // capped; aborted with the one it was made from
-  std::optional<RunWatch> making;
+  std::unique_ptr<const WatchedRuns> making = watch_construction(communicator, "an operator");
   const std::optional<InOrder> order;
   const std::vector<std::int32_t> resets_by_kernel;
   PlanMemory memory;
+  std::int64_t own_bytes = -allocated_bytes();
   std::array<void*, buffer_count> buffers{};
   void* result = nullptr;
   CudaMessages messages;
   std::optional<CublasGemm> cublas;
   std::unique_ptr<GemmKernel> kernel;
-  CudaStream communication{StreamPriority::high};
+  const CudaStream& communication = memory.workspace().communication;
   CudaEvent forked;
   CudaEvent computed;
   CudaEvent communicated;
@@ -327,7 +300,7 @@ struct Operator::State {
   std::optional<CudaEvent> begun;
   std::optional<CudaEvent> gemm_done;
   std::optional<CudaEvent> ended;
-  std::optional<RunWatch> watch;
+  std::optional<WatchedRuns> watch;
 };
 
 namespace {
@@ -359,6 +332,8 @@ Operator::Operator(Operator&&) noexcept = default;
 Operator& Operator::operator=(Operator&&) noexcept = default;
 
 const Plan& Operator::plan() const noexcept { return state_->plan; }
+
+OperatorMemory Operator::memory() const noexcept { return {state_->memory.bytes(), state_->own_bytes}; }
 
 void* Operator::result() const noexcept { return state_->result; }
 
