@@ -14,6 +14,8 @@
 
 namespace flashoverlap {
 
+class RunWatch;
+
 struct CommunicatorOptions {
   /// Limit of every wait on the host: for the other ranks to join, and for a run to end once it has begun.
   /// Constructing a communicator takes up to twice this time, an operator up to four times.
@@ -23,6 +25,7 @@ struct CommunicatorOptions {
 /// GPU memory, freed with the last copy of `data`.
 struct CollectiveMemory {
   std::shared_ptr<void> data{};
+  std::size_t bytes = 0;
   bool is_shared = false;  ///< registered with NCCL, on all ranks or on none
 };
 
@@ -73,6 +76,10 @@ class Communicator {
   /// everything enqueued with it has completed: unlike cudaFree this does not wait for the GPU.
   CollectiveMemory allocate(std::size_t bytes) const;
 
+  /// The same memory, registered with this communicator too, where `allocate` would register it. It may have
+  /// been allocated by another communicator of the same ranks, with another cap. Collective as `allocate`.
+  CollectiveMemory share(const CollectiveMemory& memory) const;
+
   int rank() const noexcept;
   int ranks() const noexcept;
   int device() const noexcept;
@@ -108,7 +115,12 @@ class Communicator {
   /// their stream first, or from another thread. Other ranks are not told. Any thread may call it.
   void abort(const std::string& reason) const noexcept;
 
+  /// Whether one is a copy of the other.
+  bool operator==(const Communicator&) const = default;
+
  private:
+  friend std::shared_ptr<RunWatch> run_watch(const Communicator& communicator);
+
   struct State;
   explicit Communicator(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/plan.hpp"
+#include "flashoverlap/workspace.hpp"
 
 namespace flashoverlap {
 
@@ -30,6 +32,15 @@ struct OperatorOptions {
   /// gemm_reduce_scatter by `sequential` and `signal`, what all_gather_gemm and all_to_all_gemm gather or
   /// exchange by `sequential`, `signal` and `p2p`), nor has a result that is `tiled` or the operator's.
   Pitches pitches{};
+  /// Memory that the operator shares with others which never run at the same time, results included; without
+  /// it the operator allocates its own. On all ranks or on none.
+  std::optional<Workspace> workspace{};
+};
+
+/// GPU memory that an operator takes.
+struct OperatorMemory {
+  WorkspaceBytes workspace{};  ///< of its workspace, which it may share
+  std::int64_t own = 0;        ///< bytes besides: its list of tiles, and what else it alone reads
 };
 
 /// When a message of the last run was signalled and done, in µs from the start of the run.
@@ -49,9 +60,9 @@ struct RunTimes {
 ///
 /// Used by one thread at a time. Its own runs follow each other, on one stream or ordered by the caller.
 /// Operators on one communicator run in the same order on all ranks. Several may run concurrently on
-/// different streams, unless tiles of two of them wait for other ranks: each could hold the multiprocessors
-/// that the other needs. A run that fails aborts the communicator, with everything split from it and every
-/// operator on it.
+/// different streams, unless they share a workspace, or tiles of two of them wait for other ranks: each could
+/// hold the multiprocessors that the other needs. A run that fails aborts the communicator, with everything
+/// split from it and every operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, which must be GPUs of one host;
 /// NCCL's collectives may too (`Communicator::allocate`). Every rank destroys its operators in the same order
@@ -75,20 +86,24 @@ class Operator {
 
   const Plan& plan() const noexcept;
 
+  OperatorMemory memory() const noexcept;
+
   /// The result of the last run where the operator owns it (`OperatorOptions::own_result`, or
-  /// `Buffer::peer_written` of `out`), valid until the next run begins; null where the caller passes `out`.
+  /// `Buffer::peer_written` of `out`), valid until the next run on its workspace begins; null where the
+  /// caller passes `out`.
   void* result() const noexcept;
-  /// The operand that the last run has gathered or exchanged, valid until the next run begins; null where the
-  /// plan has none. Rows that tiles read from a or b directly, which are this rank's own, may be missing.
+  /// The operand that the last run has gathered or exchanged, valid until the next run on its workspace
+  /// begins; null where the plan has none. Rows that tiles read from a or b directly, which are this rank's
+  /// own, may be missing.
   const void* gathered() const noexcept;
 
   /// Enqueues a run: it sees what `stream` did before, and what `stream` does next sees its results.
   /// a, b: operands in GPU memory, shaped as `a_shape` and `b_shape` say. out: shaped as the plan's buffer
   /// `out`; null or `result()` where that is not null. Their rows lie `OperatorOptions::pitches` apart. All
-  /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's. Allocates no GPU memory and
-  /// does not wait for the GPU. May be captured into a CUDA graph, which must be destroyed before the
-  /// operator; replays use the same addresses. Throws the error that an earlier run ended with, see
-  /// `throw_if_failed`.
+  /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; a and b do not lie in the
+  /// operator's workspace. Allocates no GPU memory and does not wait for the GPU. May be captured into a CUDA
+  /// graph, which must be destroyed before the operator; replays use the same addresses. Throws the error that
+  /// an earlier run ended with, see `throw_if_failed`.
   void run(const void* a, const void* b, void* out, Stream stream);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or

@@ -9,6 +9,7 @@
 
 #include "cli/format.hpp"
 #include "flashoverlap/gpu_support.hpp"
+#include "flashoverlap/workspace_bytes.hpp"
 #include "plan/grouping.hpp"
 #include "plan/json/plan_keys.hpp"
 #include "plan/message_rules.hpp"
@@ -101,6 +102,12 @@ nlohmann::ordered_json keys_of(const auto& fields) {
   return collector.json;
 }
 
+WorkspaceBytes workspace_of(std::span<const Plan> plans) {
+  WorkspaceBytes bytes;
+  bytes.add(plans);
+  return bytes;
+}
+
 nlohmann::ordered_json span_json(const Span& span) { return {{"least", span.least}, {"most", span.most}}; }
 
 }  // namespace
@@ -153,6 +160,11 @@ std::string summary_text(std::span<const Plan> plans) {
                                readable_bytes(size_of_buffer(largest(plans, role), role)),
                                buffer.peer_written ? ", written by peers" : ""));
   }
+  const WorkspaceBytes workspace = workspace_of(plans);
+  line("workspace", fmt::format("{} bytes: {} written by peers, {} of collectives, {} others, {} counters",
+                                grouped_digits(workspace.total()), grouped_digits(workspace.peer_written),
+                                grouped_digits(workspace.collective), grouped_digits(workspace.device),
+                                grouped_digits(workspace.counters)));
   return text;
 }
 
@@ -173,6 +185,11 @@ nlohmann::ordered_json summary_json(std::span<const Plan> plans) {
     const Buffer& buffer = largest(plans, role).buffer(role);
     if (buffer != Buffer{}) buffers[std::string(name(role))] = keys_of(buffer);
   }
+  const WorkspaceBytes workspace = workspace_of(plans);
+  json["workspace_bytes"] = {{"peer_written", workspace.peer_written},
+                             {"collective", workspace.collective},
+                             {"device", workspace.device},
+                             {"counters", workspace.counters}};
   return json;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/background.hpp"
+#include "comm/give_up.hpp"
 #include "comm/nccl_base.hpp"
 #include "comm/nccl_error.hpp"
 #include "comm/nccl_memory.hpp"
@@ -131,9 +132,10 @@ struct Communicator::State {
   const ncclComm_t transfers;
 
   std::timed_mutex calling;  // held by whoever is inside NCCL
-  std::mutex family;         // guards what was made from this, and `reason`
+  std::mutex family;         // guards what was made from this, `watch` and `reason`
   std::map<int, std::shared_ptr<State>> capped;
   std::vector<std::weak_ptr<State>> groups;
+  std::weak_ptr<RunWatch> watch;
   std::string reason;
   std::atomic<bool> aborted = false;
 
@@ -196,6 +198,21 @@ std::string Communicator::make_key() {
   return std::string(id.internal, sizeof id.internal);
 }
 
+std::shared_ptr<RunWatch> run_watch(const Communicator& communicator) {
+  Communicator::State& state = *communicator.state_;
+  const std::lock_guard held(state.family);
+  std::shared_ptr<RunWatch> watch = state.watch.lock();
+  if (watch) return watch;
+  watch = std::make_shared<RunWatch>([device = state.end.device] {
+    cudaSetDevice(device);
+    // What the thread does on the GPU must not break a capture that another one has under way.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+  });
+  state.watch = watch;
+  return watch;
+}
+
 Communicator Communicator::split(int color) const {
   require(color >= 0, "color", color, "must be at least 0");
   state_->throw_if_aborted();
@@ -229,14 +246,20 @@ Communicator Communicator::capped(int thread_blocks) const {
 
 CollectiveMemory Communicator::allocate(std::size_t bytes) const {
   if (bytes == 0) return {};
-  const auto release = [state = state_](NcclMemory* memory) {
+  void* memory = nullptr;
+  state_->call("ncclMemAlloc", [&] { return ncclMemAlloc(&memory, bytes); });
+  return share({.data = {memory, [](void* allocated) { ncclMemFree(allocated); }}, .bytes = bytes});
+}
+
+CollectiveMemory Communicator::share(const CollectiveMemory& memory) const {
+  if (memory.data == nullptr || state_->thread_blocks == 0) return memory;
+  const auto release = [state = state_](NcclWindow* window) {
     const std::unique_lock held(state->calling, longest_call);
-    delete memory;
+    delete window;
   };
-  const std::shared_ptr<NcclMemory> memory(new NcclMemory(state_->transfers), release);
-  state_->call("ncclMemAlloc", [&] { return memory->allocate(bytes); });
-  if (state_->thread_blocks > 0) state_->call("ncclCommWindowRegister", [&] { return memory->share(); });
-  return {{memory, memory->data()}, memory->is_shared()};
+  const std::shared_ptr<NcclWindow> window(new NcclWindow(state_->transfers, memory.data), release);
+  state_->call("ncclCommWindowRegister", [&] { return window->open(memory.bytes); });
+  return {{window, memory.data.get()}, memory.bytes, window->is_open()};
 }
 
 int Communicator::rank() const noexcept { return state_->end.rank; }

@@ -4,12 +4,7 @@
 
 namespace flashoverlap {
 
-ncclResult_t NcclMemory::allocate(std::size_t bytes) {
-  bytes_ = bytes;
-  return ncclMemAlloc(&memory_, bytes);
-}
-
-ncclResult_t NcclMemory::share() {
+ncclResult_t NcclWindow::open(std::size_t bytes) {
   // Before, its kernels for shared memory wait for a lost rank for ever, whatever is aborted.
   constexpr int first_that_can_be_aborted = 22'907;
   int version = 0;
@@ -17,12 +12,11 @@ ncclResult_t NcclMemory::share() {
   if (known != ncclSuccess || version < first_that_can_be_aborted) return known;
   // It would register the memory all the same, and not use it.
   if (peer_access_is_disabled(environment_variable)) return ncclSuccess;
-  return ncclCommWindowRegister(communicator_, memory_, bytes_, &window_, NCCL_WIN_COLL_SYMMETRIC);
+  return ncclCommWindowRegister(communicator_, memory_.get(), bytes, &window_, NCCL_WIN_COLL_SYMMETRIC);
 }
 
-NcclMemory::~NcclMemory() {
+NcclWindow::~NcclWindow() {
   if (window_ != nullptr) ncclCommWindowDeregister(communicator_, window_);
-  if (memory_ != nullptr) ncclMemFree(memory_);
 }
 
 }  // namespace flashoverlap

@@ -8,16 +8,27 @@
 
 namespace flashoverlap {
 
+/// In arrays that the calling thread has made, less those that it has freed.
+inline std::int64_t& allocated_bytes() {
+  thread_local std::int64_t bytes = 0;
+  return bytes;
+}
+
 /// Memory of the current GPU, freed with its owner.
 template <typename T>
 class DeviceArray {
  public:
   DeviceArray() = default;
   explicit DeviceArray(std::size_t count) : count_(count) {
-    if (count > 0) FLASHOVERLAP_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
+    if (count == 0) return;
+    FLASHOVERLAP_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
+    allocated_bytes() += static_cast<std::int64_t>(count * sizeof(T));
   }
   explicit DeviceArray(std::span<const T> values) : DeviceArray(values.size()) { set(values); }
-  ~DeviceArray() { cudaFree(data_); }
+  ~DeviceArray() {
+    cudaFree(data_);
+    if (data_ != nullptr) allocated_bytes() -= static_cast<std::int64_t>(count_ * sizeof(T));
+  }
   DeviceArray(DeviceArray&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
   DeviceArray& operator=(DeviceArray&& other) noexcept {

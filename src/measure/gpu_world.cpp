@@ -11,8 +11,8 @@
 #include "comm/bounded_wait.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
+#include "comm/run_watch.hpp"
 #include "cuda/properties.hpp"
-#include "exec/cuda/run_watch.hpp"
 #include "measure/current_gpu.hpp"
 
 namespace flashoverlap {

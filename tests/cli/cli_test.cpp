@@ -49,9 +49,13 @@ TEST_F(Cli, PlanPrintsASummary) {
   EXPECT_THAT(plan.out, HasSubstr("tiles      30 on each rank"));
   EXPECT_THAT(plan.out, HasSubstr("all_reduce"));
   EXPECT_THAT(plan.out, HasSubstr("predicted"));
+  EXPECT_THAT(run("plan " + small + " --strategy store").out,
+              HasSubstr("workspace  23,552 bytes: 23,296 written by peers"));
 
   const json as_json = json::parse(run("plan " + small + " --json").out);
   EXPECT_EQ(as_json["tiles"]["most"], 30);
+  EXPECT_EQ(as_json["workspace_bytes"], json::parse(R"({"peer_written": 0, "collective": 0, "device": 0,
+                                                       "counters": 256})"));
   EXPECT_GT(as_json["prediction"]["latency_us"], 0);
 }
 

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "comm/run_watch.hpp"
 #include "exec/cuda/message_kernels.hpp"
 #include "exec/cuda/plan_needs.hpp"
-#include "exec/cuda/run_watch.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
@@ -125,25 +125,25 @@ void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream
 /// Copies begin after what the stream has done so far.
 void CudaMessages::fork_copies(cudaStream_t stream) const {
   FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->begun, stream));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(concurrent_copies_->copies, concurrent_copies_->begun));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(memory_.workspace().copies, concurrent_copies_->begun));
 }
 
 /// The raises of copies that move the same part to several ranks come together.
 void CudaMessages::copy_concurrently(std::size_t index, const Buffers& own) {
-  transfer(index, own, concurrent_copies_->copies);
-  record(index, &Times::done, concurrent_copies_->copies);
+  transfer(index, own, memory_.workspace().copies);
+  record(index, &Times::done, memory_.workspace().copies);
   concurrent_copies_->unraised.push_back(index);
   const std::size_t next = index + 1;
   if (next < messages_.size() && follows_at_once(plan_, messages_, next) &&
       move_the_same_part(messages_[index], messages_[next])) {
     return;
   }
-  FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->copied, concurrent_copies_->copies));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(concurrent_copies_->raises, concurrent_copies_->copied));
+  FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->copied, memory_.workspace().copies));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(memory_.workspace().raises, concurrent_copies_->copied));
   StreamMemoryBatch raises;
   for (const std::size_t copied : std::exchange(concurrent_copies_->unraised, {}))
-    reset_and_raise(copied, raises, concurrent_copies_->raises);
-  raises.enqueue(concurrent_copies_->raises);
+    reset_and_raise(copied, raises, memory_.workspace().raises);
+  raises.enqueue(memory_.workspace().raises);
 }
 
 void CudaMessages::add_waits(const Message& message) {
@@ -190,7 +190,7 @@ void CudaMessages::flush(cudaStream_t stream) {
 void CudaMessages::join(cudaStream_t stream) {
   flush(stream);
   if (concurrent_copies_) {
-    FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->raised, concurrent_copies_->raises));
+    FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->raised, memory_.workspace().raises));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, concurrent_copies_->raised));
   }
 }
@@ -288,8 +288,9 @@ void CudaMessages::check_waits() const {
 std::exception_ptr CudaMessages::report() const {
   std::vector<std::uint32_t> values(plan_.counters.size());
   const auto bytes = values.size() * sizeof(std::uint32_t);
-  if (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost, side_) != cudaSuccess ||
-      cudaStreamSynchronize(side_) != cudaSuccess) {
+  if (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost, memory_.workspace().side) !=
+          cudaSuccess ||
+      cudaStreamSynchronize(memory_.workspace().side) != cudaSuccess) {
     return std::make_exception_ptr(CudaError(fmt::format("rank {}: the GPU does not answer: {}", plan_.rank,
                                                          cudaGetErrorString(cudaGetLastError()))));
   }
@@ -339,7 +340,7 @@ void CudaMessages::release() const noexcept {
     StreamMemoryBatch batch;
     for (std::size_t counter = 0; counter < plan_.counters.size(); ++counter)
       batch.write(counters_ + counter, static_cast<std::uint32_t>(plan_.counters[counter].target));
-    batch.enqueue(side_);
+    batch.enqueue(memory_.workspace().side);
   } catch (const Error&) {
     // The GPU is gone; there is nothing to release.
   }

@@ -75,8 +75,6 @@ class CudaMessages {
 
   /// What copies to peers go on with.
   struct ConcurrentCopies {
-    CudaStream copies{StreamPriority::high};
-    CudaStream raises{StreamPriority::high};
     CudaEvent begun;  ///< by the message stream: all that comes before a copy
     CudaEvent copied;
     CudaEvent raised;
@@ -117,7 +115,6 @@ class CudaMessages {
   std::uint32_t runs_ = 0;
   std::vector<std::shared_ptr<Times>> times_;
   std::unique_ptr<ConcurrentCopies> concurrent_copies_;  // null where nothing is copied to peers
-  CudaStream side_{StreamPriority::high};  // for what must pass while the message stream is stuck
 };
 
 }  // namespace flashoverlap

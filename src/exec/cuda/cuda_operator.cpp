@@ -9,6 +9,7 @@
 
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
+#include "comm/run_watch.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
 #include "cuda/properties.hpp"
@@ -17,7 +18,6 @@
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
 #include "exec/cuda/row_pitches.hpp"
-#include "exec/cuda/run_watch.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/validate.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
@@ -36,13 +36,6 @@ std::size_t index(BufferRole role) { return static_cast<std::size_t>(role); }
 /// Between two questions whether GPU work has ended.
 void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
-/// What this thread does on the GPU must not break a capture that another one has under way.
-void leave_captures_alone(int device) {
-  cudaSetDevice(device);
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&mode);
-}
-
 }  // namespace
 
 /// Streams, events and memory of one operator. A run is: the caller's stream computes; the communication
@@ -55,10 +48,9 @@ struct Operator::State {
         pitches(row_pitches(plans, all_ranks.rank(), options.pitches, options.own_result)),
         communicator(all_ranks),
         during_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
-        making(std::in_place, 2 * all_ranks.options().wait_limit, watch_making()),
         order(in_order(plan)),
         resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_after_tiles(plan)),
-        memory(plans, all_ranks, during_gemm, options.own_result),
+        memory(plans, all_ranks, during_gemm, options),
         messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
                  options.record_timeline) {
     for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
@@ -68,7 +60,8 @@ struct Operator::State {
       const auto pitch = [&](BufferRole role) { return pitches[index(role)]; };
       cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
                      plan.problem.a_layout, plan.problem.b_layout,
-                     GemmPitches{pitch(order->gemm->a), pitch(order->gemm->b), pitch(order->gemm->c)});
+                     GemmPitches{pitch(order->gemm->a), pitch(order->gemm->b), pitch(order->gemm->c)},
+                     memory.cublas());
     } else {
       make_kernel(options.record_timeline);
     }
@@ -76,17 +69,18 @@ struct Operator::State {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
     }
     warm_up();
-    memory.meet();  // after what the warm-up gave back, which may wait for the GPUs of the whole process
+    own_bytes += allocated_bytes();
+    // After what the warm-up gave back, which may wait for the GPUs of the whole process.
+    memory.workspace().meet();
     making.reset();
     communicator.throw_if_failed();  // it may have expired at the last moment
     watch.emplace(
-        communicator.options().wait_limit,
-        RunWatch::Callbacks{.begin = [device = communicator.device()] { leave_captures_alone(device); },
-                            .running = [this] { return messages.running(); },
-                            .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
-                            .expired = [this] { return messages.report(); },
-                            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
-                            .release = [this] { release(); }});
+        run_watch(communicator), communicator.options().wait_limit,
+        WatchedRuns::Callbacks{.running = [this] { return messages.running(); },
+                               .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
+                               .expired = [this] { return messages.report(); },
+                               .give_up = [this](const auto& why) { abort_for(communicator, why); },
+                               .release = [this] { release(); }});
   }
 
   ~State() {
@@ -106,21 +100,6 @@ struct Operator::State {
 
   std::chrono::milliseconds longest_wait() const {
     return after_the_watch(communicator.options().wait_limit);
-  }
-
-  /// A first transfer waits on the host for ranks that may have failed.
-  RunWatch::Callbacks watch_making() {
-    return {.begin = [device = communicator.device()] { leave_captures_alone(device); },
-            .running = [] { return 1; },
-            .find_error = [] {},
-            .expired =
-                [this] {
-                  return std::make_exception_ptr(CommunicationError(
-                      fmt::format("rank {} of {}: the ranks have not made an operator together in time",
-                                  communicator.rank(), communicator.ranks())));
-                },
-            .give_up = [this](const std::exception_ptr& why) { give_up(why); },
-            .release = [] {}};
   }
 
   /// The plan's, but for what is done otherwise.
@@ -168,7 +147,7 @@ struct Operator::State {
       cublas->choose_algorithm(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)],
                                stream);
     }
-    memory.meet();
+    memory.workspace().meet();
     const auto limit = communicator.options().wait_limit;
     try {
       if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
@@ -186,7 +165,7 @@ struct Operator::State {
     } catch (...) {
       // What is enqueued may wait for what will not come, and freeing memory waits for it.
       release();
-      give_up(std::current_exception());
+      abort_for(communicator, std::current_exception());
       throw;
     }
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
@@ -223,6 +202,8 @@ struct Operator::State {
     require(address != nullptr, name(role), "null", "must be GPU memory");
     require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
             address, "must be a multiple of 16 bytes");
+    require(role == BufferRole::out || !memory.workspace().contains(address), name(role), address,
+            "must not lie in the operator's workspace");
     bound = const_cast<void*>(address);
   }
 
@@ -287,7 +268,7 @@ struct Operator::State {
 
   /// Asking the peers takes a copy from the GPU, which a run should rarely meet.
   void find_error(bool ask_peers = true) const {
-    if (ask_peers) memory.check_peers();
+    if (ask_peers) memory.workspace().check_peers();
     messages.check_waits();
     communicator.throw_if_failed();
     during_gemm.throw_if_failed();
@@ -300,16 +281,8 @@ struct Operator::State {
   }
 
   void release() const noexcept {
-    memory.tell_failure();  // before anything wrong can reach a peer
+    memory.workspace().tell_failure();  // before anything wrong can reach a peer
     messages.release();
-  }
-
-  void give_up(const std::exception_ptr& why) noexcept {
-    try {
-      std::rethrow_exception(why);
-    } catch (const std::exception& error) {
-      communicator.abort(error.what());
-    }
   }
 
   const std::vector<Plan> plans;
@@ -317,16 +290,17 @@ struct Operator::State {
   const RowPitches pitches;
   Communicator communicator;
   Communicator during_gemm;  // capped; aborted with the one it was made from
-  std::optional<RunWatch> making;
+  std::unique_ptr<const WatchedRuns> making = watch_construction(communicator, "an operator");
   const std::optional<InOrder> order;
   const std::vector<std::int32_t> resets_by_kernel;
   PlanMemory memory;
+  std::int64_t own_bytes = -allocated_bytes();
   std::array<void*, buffer_count> buffers{};
   void* result = nullptr;
   CudaMessages messages;
   std::optional<CublasGemm> cublas;
   std::unique_ptr<GemmKernel> kernel;
-  CudaStream communication{StreamPriority::high};
+  const CudaStream& communication = memory.workspace().communication;
   CudaEvent forked;
   CudaEvent computed;
   CudaEvent communicated;
@@ -334,7 +308,7 @@ struct Operator::State {
   std::optional<CudaEvent> begun;
   std::optional<CudaEvent> gemm_done;
   std::optional<CudaEvent> ended;
-  std::optional<RunWatch> watch;
+  std::optional<WatchedRuns> watch;
 };
 
 namespace {
@@ -366,6 +340,8 @@ Operator::Operator(Operator&&) noexcept = default;
 Operator& Operator::operator=(Operator&&) noexcept = default;
 
 const Plan& Operator::plan() const noexcept { return state_->plan; }
+
+OperatorMemory Operator::memory() const noexcept { return {state_->memory.bytes(), state_->own_bytes}; }
 
 void* Operator::result() const noexcept { return state_->result; }
 

@@ -5,6 +5,7 @@
 
 #include "cuda/timer.hpp"
 #include "data_type/gpu_types.hpp"
+#include "gemm/cublas/workspace_bytes.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -28,8 +29,6 @@ void set(Setter setter, Handle handle, Attribute attribute, const Value& value, 
   check_cublas(setter(handle, attribute, &value, sizeof value), what);
 }
 
-constexpr std::size_t workspace_bytes = 64 << 20;
-
 }  // namespace
 
 // cuBLASLt is column-major, so row-major C[m,n] = A·Bᵀ is computed as Cᵀ[n,m] = B·Aᵀ: its first operand is
@@ -47,11 +46,12 @@ CublasGemm::Layout CublasGemm::make_layout(DataType data_type, std::int64_t rows
 }
 
 CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
-                       OperandLayout b_layout, const GemmPitches& pitches)
+                       OperandLayout b_layout, const GemmPitches& pitches, void* workspace)
     : a_(make_layout(data_type, c.rows, k, a_layout, pitches.a)),
       b_(make_layout(data_type, c.cols, k, b_layout, pitches.b)),
       c_(make_layout(data_type, c.rows, c.cols, OperandLayout::k_contiguous, pitches.c)),
-      workspace_(workspace_bytes) {
+      own_workspace_(workspace == nullptr ? cublas_workspace_bytes : 0),
+      workspace_(workspace == nullptr ? own_workspace_.data() : workspace) {
   cublasLtHandle_t handle = nullptr;
   check_cublas(cublasLtCreate(&handle), "cublasLtCreate");
   handle_.reset(handle);
@@ -71,7 +71,7 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
   check_cublas(cublasLtMatmulPreferenceCreate(&preference_handle), "cublasLtMatmulPreferenceCreate");
   const Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(preference_handle);
   set(cublasLtMatmulPreferenceSetAttribute, preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      workspace_bytes, "MAX_WORKSPACE_BYTES");
+      cublas_workspace_bytes, "MAX_WORKSPACE_BYTES");
   const auto row_length = [k](std::int64_t rows, OperandLayout layout) {
     return layout == OperandLayout::row_contiguous ? rows : k;
   };
@@ -118,7 +118,7 @@ void CublasGemm::launch(const void* a, const void* b, void* c, cudaStream_t stre
   constexpr float zero = 0;
   check_cublas(
       cublasLtMatmul(handle_.get(), operation_.get(), &one, b, b_.get(), a, a_.get(), &zero, c, c_.get(), c,
-                     c_.get(), &candidates_[chosen_].algo, workspace_.data(), workspace_bytes, stream),
+                     c_.get(), &candidates_[chosen_].algo, workspace_, cublas_workspace_bytes, stream),
       "cublasLtMatmul");
 }
 

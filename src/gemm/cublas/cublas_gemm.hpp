@@ -22,9 +22,10 @@ struct GemmPitches {
 /// candidates.
 class CublasGemm {
  public:
-  /// Throws `InvalidArgument` for data type fp32.
+  /// `workspace`: `cublas_workspace_bytes` of GPU memory; null: it allocates them. Throws `InvalidArgument`
+  /// for data type fp32.
   CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
-             OperandLayout b_layout, const GemmPitches& pitches = {});
+             OperandLayout b_layout, const GemmPitches& pitches = {}, void* workspace = nullptr);
 
   /// Times the heuristics' candidates on these operands and keeps the fastest; synchronises.
   void choose_algorithm(const void* a, const void* b, void* c, cudaStream_t stream);
@@ -51,7 +52,8 @@ class CublasGemm {
   Layout a_;
   Layout b_;
   Layout c_;
-  DeviceArray<std::byte> workspace_;
+  DeviceArray<std::byte> own_workspace_;
+  void* workspace_;
   std::vector<cublasLtMatmulHeuristicResult_t> candidates_;
   std::size_t chosen_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -26,6 +27,28 @@ inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds li
   return errors_on_gpus(ranks,
                         [&](int rank) { step(Communicator(key, rank, ranks, {.wait_limit = limit})); });
 }
+
+/// Ranks meet before one makes the next operator: memory that others give back meanwhile may wait for all
+/// GPUs. A rank that leaves with an error is not waited for.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : barrier_(ranks) {}
+
+  class Member {
+   public:
+    explicit Member(Meeting& meeting) : meeting_(meeting) {}
+    ~Member() { meeting_.barrier_.arrive_and_drop(); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    void meet() { meeting_.barrier_.arrive_and_wait(); }
+
+   private:
+    Meeting& meeting_;
+  };
+
+ private:
+  std::barrier<> barrier_;
+};
 
 /// One rank's operands and result on its GPU.
 class Operands {
@@ -65,12 +88,13 @@ class Operands {
     return download(plan_.problem.data_type, shape().rows, shape().cols, target(), pitches_.out);
   }
 
- private:
-  const Buffer& shape() const { return plan_.buffer(BufferRole::out); }
   std::size_t elements() const {
     return static_cast<std::size_t>(shape().rows * std::max(pitches_.out, shape().cols));
   }
   void* target() const { return op_.result() != nullptr ? op_.result() : out_.data(); }
+
+ private:
+  const Buffer& shape() const { return plan_.buffer(BufferRole::out); }
   static void replace(DeviceArray<Element>& array, const Matrix& values) {
     if (array.size() == 0) {
       array = upload(values);

@@ -31,6 +31,7 @@ using testing::Element;
 using testing::error_of;
 using testing::gpu_count;
 using ::testing::HasSubstr;
+using testing::Meeting;
 using testing::on_ranks;
 using testing::Operands;
 using testing::plans_of;
@@ -81,28 +82,6 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
   if (between(0, 1) == 1 && supports(problem, strategy, Layout::tiled)) drawn.schedule.layout = Layout::tiled;
   return drawn;
 }
-
-/// Ranks meet before one makes the next operator: memory that others give back meanwhile may wait for all
-/// GPUs. A rank that leaves with an error is not waited for.
-class Meeting {
- public:
-  explicit Meeting(int ranks) : barrier_(ranks) {}
-
-  class Member {
-   public:
-    explicit Member(Meeting& meeting) : meeting_(meeting) {}
-    ~Member() { meeting_.barrier_.arrive_and_drop(); }
-    Member(const Member&) = delete;
-    Member& operator=(const Member&) = delete;
-    void meet() { meeting_.barrier_.arrive_and_wait(); }
-
-   private:
-    Meeting& meeting_;
-  };
-
- private:
-  std::barrier<> barrier_;
-};
 
 /// Of the matrices that may have padding, about every other one has.
 Pitches random_pitches(std::mt19937_64& engine, const std::vector<Plan>& plans, int rank, bool own_result) {

@@ -1,7 +1,9 @@
-#include "exec/cuda/run_watch.hpp"
+#include "comm/run_watch.hpp"
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
 #include <vector>
 
 #include "flashoverlap/error.hpp"
@@ -16,13 +18,11 @@ using Clock = std::chrono::steady_clock;
 struct Watched {
   std::atomic<std::uint32_t> running = 0;
   std::atomic<bool> is_broken = false;
-  std::atomic<int> begun = 0;
   std::atomic<int> given_up = 0;
   std::atomic<int> released = 0;
 
-  RunWatch::Callbacks callbacks() {
-    return {.begin = [this] { ++begun; },
-            .running = [this] { return running.load(); },
+  WatchedRuns::Callbacks callbacks() {
+    return {.running = [this] { return running.load(); },
             .find_error =
                 [this] {
                   if (is_broken) throw Error("rank 1 is lost");
@@ -33,6 +33,10 @@ struct Watched {
   }
 };
 
+std::shared_ptr<RunWatch> new_watch() {
+  return std::make_shared<RunWatch>([] {});
+}
+
 /// Whether a count reaches a value in time.
 bool reaches(const std::atomic<int>& count, int value) {
   const auto end = Clock::now() + 10s;
@@ -41,7 +45,7 @@ bool reaches(const std::atomic<int>& count, int value) {
 }
 
 /// The error of `check` once there is one; empty if there is none for `patience`.
-std::string error_within(const RunWatch& watch, std::chrono::milliseconds patience) {
+std::string error_within(const WatchedRuns& watch, std::chrono::milliseconds patience) {
   const auto end = Clock::now() + patience;
   while (Clock::now() < end) {
     try {
@@ -56,18 +60,17 @@ std::string error_within(const RunWatch& watch, std::chrono::milliseconds patien
 
 TEST(RunWatch, GivesUpOnceWhenARunLastsTooLong) {
   Watched watched;
-  const RunWatch watch(30ms, watched.callbacks());
+  const WatchedRuns watch(new_watch(), 30ms, watched.callbacks());
   watched.running = 7;
   EXPECT_EQ(error_within(watch, 10s), "counter 3 is 1, expected 4");
   std::this_thread::sleep_for(60ms);
   EXPECT_EQ(watched.given_up, 1);
-  EXPECT_EQ(watched.begun, 1);
   EXPECT_THROW(watch.throw_if_failed(), WaitExpired);
 }
 
 TEST(RunWatch, ReleasesRunsAfterTheOneThatFailedToo) {
   Watched watched;
-  const RunWatch watch(30ms, watched.callbacks());
+  const WatchedRuns watch(new_watch(), 30ms, watched.callbacks());
   watched.running = 7;
   EXPECT_NE(error_within(watch, 10s), "");
   EXPECT_TRUE(reaches(watched.given_up, 1));
@@ -80,9 +83,9 @@ TEST(RunWatch, ReleasesRunsAfterTheOneThatFailedToo) {
 
 TEST(RunWatch, ReportsAFailureBeforeItReleasesTheGpu) {
   Watched watched;
-  const RunWatch* watch = nullptr;
+  const WatchedRuns* watch = nullptr;
   std::atomic<bool> reported = false;
-  RunWatch::Callbacks callbacks = watched.callbacks();
+  WatchedRuns::Callbacks callbacks = watched.callbacks();
   callbacks.release = [&] {
     try {
       watch->throw_if_failed();
@@ -91,7 +94,7 @@ TEST(RunWatch, ReportsAFailureBeforeItReleasesTheGpu) {
     }
     ++watched.released;
   };
-  const RunWatch made(30ms, callbacks);
+  const WatchedRuns made(new_watch(), 30ms, callbacks);
   watch = &made;
   watched.running = 7;
   EXPECT_TRUE(reaches(watched.released, 1));
@@ -100,7 +103,7 @@ TEST(RunWatch, ReportsAFailureBeforeItReleasesTheGpu) {
 
 TEST(RunWatch, LeavesARunAloneThatEnds) {
   Watched watched;
-  const RunWatch watch(10s, watched.callbacks());
+  const WatchedRuns watch(new_watch(), 10s, watched.callbacks());
   watched.running = 1;
   std::this_thread::sleep_for(20ms);
   watched.running = 0;
@@ -110,7 +113,7 @@ TEST(RunWatch, LeavesARunAloneThatEnds) {
 
 TEST(RunWatch, CountsTheTimeOfEachRunAndNotOfAll) {
   Watched watched;
-  const RunWatch watch(2s, watched.callbacks());
+  const WatchedRuns watch(new_watch(), 2s, watched.callbacks());
   const auto end = Clock::now() + 2500ms;
   for (std::uint32_t run = 1; Clock::now() < end; ++run) {
     watched.running = run;
@@ -121,7 +124,7 @@ TEST(RunWatch, CountsTheTimeOfEachRunAndNotOfAll) {
 
 TEST(RunWatch, ReportsAnErrorThatIsNoticedDuringARun) {
   Watched watched;
-  const RunWatch watch(60s, watched.callbacks());
+  const WatchedRuns watch(new_watch(), 60s, watched.callbacks());
   watched.is_broken = true;
   EXPECT_EQ(error_within(watch, 20ms), "");  // nothing is under way
   watched.running = 1;
@@ -132,14 +135,14 @@ TEST(RunWatch, ReportsAnErrorThatIsNoticedDuringARun) {
 TEST(RunWatch, EndsOnlyWhenGivingUpIsOver) {
   Watched watched;
   std::atomic<int> giving_up = 0;
-  RunWatch::Callbacks callbacks = watched.callbacks();
+  WatchedRuns::Callbacks callbacks = watched.callbacks();
   callbacks.give_up = [&](const std::exception_ptr&) {
     ++giving_up;
     std::this_thread::sleep_for(100ms);
     ++watched.given_up;
   };
   {
-    const RunWatch watch(10ms, callbacks);
+    const WatchedRuns watch(new_watch(), 10ms, callbacks);
     watched.running = 1;
     EXPECT_TRUE(reaches(giving_up, 1));
   }
@@ -150,11 +153,67 @@ TEST(RunWatch, EndsAtOnceWhileARunIsUnderWay) {
   Watched watched;
   const auto begin = Clock::now();
   {
-    const RunWatch watch(60s, watched.callbacks());
+    const WatchedRuns watch(new_watch(), 60s, watched.callbacks());
     watched.running = 1;
   }
   EXPECT_LT(Clock::now() - begin, 10s);
   EXPECT_EQ(watched.given_up, 0);
+}
+
+TEST(RunWatch, OneThreadLooksAfterAllThatAreRegistered) {
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  std::atomic<int> begun = 0;
+  Watched idle;
+  const auto watch = std::make_shared<RunWatch>([&] { ++begun; });
+  std::vector<std::atomic<int>> looks(80);
+  std::vector<std::unique_ptr<WatchedRuns>> all;
+  for (std::atomic<int>& look : looks) {
+    WatchedRuns::Callbacks callbacks = idle.callbacks();
+    callbacks.running = [&] {
+      const std::scoped_lock held(mutex);
+      threads.insert(std::this_thread::get_id());
+      ++look;
+      return 0;
+    };
+    all.push_back(std::make_unique<WatchedRuns>(watch, 10s, callbacks));
+  }
+  for (std::atomic<int>& look : looks) EXPECT_TRUE(reaches(look, 2));
+  all.clear();
+  EXPECT_EQ(threads.size(), 1u);
+  EXPECT_EQ(begun, 1);
+}
+
+TEST(RunWatch, OneThatGivesUpDoesNotKeepAnotherFromBeingReleased) {
+  const auto watch = new_watch();
+  Watched first;
+  Watched second;
+  WatchedRuns::Callbacks callbacks = first.callbacks();
+  callbacks.give_up = [&](const std::exception_ptr&) {
+    if (reaches(second.released, 1)) ++first.given_up;
+  };
+  const WatchedRuns first_runs(watch, 30ms, callbacks);
+  const WatchedRuns second_runs(watch, 60s, second.callbacks());
+  first.running = 1;
+  EXPECT_NE(error_within(first_runs, 10s), "");
+  second.is_broken = true;  // by the first one's failure
+  second.running = 1;
+  EXPECT_TRUE(reaches(first.given_up, 1));
+  EXPECT_EQ(error_within(second_runs, 10s), "rank 1 is lost");
+}
+
+TEST(RunWatch, OneThatIsGoneIsNotLookedAfterAnyMore) {
+  const auto watch = new_watch();
+  Watched other;
+  const WatchedRuns others(watch, 10s, other.callbacks());
+  std::atomic<int> looks = 0;
+  Watched idle;
+  WatchedRuns::Callbacks callbacks = idle.callbacks();
+  callbacks.running = [&] { return ++looks, 0; };
+  std::make_unique<WatchedRuns>(watch, 10s, callbacks).reset();
+  const int before = looks;
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(looks, before);
 }
 
 }  // namespace

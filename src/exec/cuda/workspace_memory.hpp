@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "comm/peer_memory.hpp"
+#include "cuda/device_array.hpp"
+#include "cuda/handles.hpp"
+#include "flashoverlap/communicator.hpp"
+#include "flashoverlap/workspace_bytes.hpp"
+
+namespace flashoverlap {
+
+/// What operators share that never run at the same time: memory of every kind, the mappings of their peers'
+/// memory, and streams.
+class WorkspaceMemory {
+ public:
+  /// Every rank makes it at the same time. Throws as `PeerMemory` and `Communicator::allocate` do.
+  WorkspaceMemory(const WorkspaceBytes& bytes, const Communicator& communicator);
+
+  const WorkspaceBytes& bytes() const noexcept { return bytes_; }
+  const Communicator& communicator() const noexcept { return communicator_; }
+
+  /// A rank's, as this GPU addresses them; null where it cannot.
+  std::byte* counters(int rank) const;
+  std::byte* peer_written(int rank) const;
+  std::byte* device() const { return device_.data(); }
+  /// Registered with `collectives`, if NCCL does that; every rank asks at the same time.
+  CollectiveMemory collective(const Communicator& collectives);
+
+  /// Whether an address of this GPU lies in it.
+  bool contains(const void* address) const;
+
+  /// Counters for one more operator, all zero: where they begin among `counters`, on every rank. Throws
+  /// `InvalidArgument` if the operator needs more of anything than there is, or is another communicator's.
+  std::int64_t reserve(const WorkspaceBytes& needed, const Communicator& communicator);
+  void give_back(std::int64_t counters) noexcept { reserved_.erase(counters); }
+
+  /// See `PeerMemory::meet`; returns at once where there is no peer memory.
+  void meet();
+
+  /// Tells every peer that this rank will not answer any more: from then on, what it writes and raises means
+  /// nothing.
+  void tell_failure() const noexcept;
+  /// Throws `CommunicationError` naming a peer that has told its failure. Waits for a copy of a few bytes.
+  void check_peers() const;
+
+  const CudaStream communication{StreamPriority::high};
+  const CudaStream copies{StreamPriority::high};  ///< copies to peers
+  const CudaStream raises{StreamPriority::high};  ///< what they raise
+  const CudaStream side{StreamPriority::high};    ///< for what must pass while others are stuck
+
+ private:
+  const WorkspaceBytes bytes_;
+  Communicator communicator_;
+  DeviceArray<std::byte> device_;
+  DeviceArray<std::byte> counters_;  // where there is no peer memory
+  CollectiveMemory collective_;
+  std::vector<std::pair<Communicator, CollectiveMemory>> registered_;
+  std::map<std::int64_t, std::int64_t> reserved_;  // counters of operators: bytes by offset
+  std::unique_ptr<PeerMemory> peers_;
+};
+
+}  // namespace flashoverlap
