@@ -1,8 +1,10 @@
 /// Plans on GPUs: a GEMM kernel and, on a stream of its own, NCCL, copy engines or copy blocks.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "flashoverlap/communicator.hpp"
@@ -18,6 +20,7 @@ struct Pitches {
   std::int64_t a = 0;
   std::int64_t b = 0;
   std::int64_t out = 0;
+  bool operator==(const Pitches&) const = default;
 };
 
 struct OperatorOptions {
@@ -102,9 +105,17 @@ class Operator {
   /// `out`; null or `result()` where that is not null. Their rows lie `OperatorOptions::pitches` apart. All
   /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; a and b do not lie in the
   /// operator's workspace. Allocates no GPU memory and does not wait for the GPU. May be captured into a CUDA
-  /// graph, which must be destroyed before the operator; replays use the same addresses. Throws the error that
-  /// an earlier run ended with, see `throw_if_failed`.
+  /// graph, which must be destroyed before the operator; replays use the same addresses. Throws the error
+  /// that an earlier run ended with, see `throw_if_failed`.
   void run(const void* a, const void* b, void* out, Stream stream);
+
+  /// Takes other routes for the runs that follow: `Problem::expert_rows` of this rank. Needs a plan of
+  /// `make_plans` with `Problem::capacity`; not for all_to_all_gemm by `store`. Collective: every rank calls
+  /// it, and only these numbers are exchanged. Waits on the host for that and until earlier runs have ended.
+  /// Allocates no GPU memory. `plan` then is the new plan. Throws `InvalidArgument` on every rank for routes
+  /// that do not fit, naming rank and rows: then the routes stay as they are. A CUDA graph keeps the routes
+  /// that it was captured with only until then.
+  void route(std::span<const std::int32_t> expert_rows);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or
   /// `CommunicationError` for a lost rank. Does not wait. Results that peers write are right only once `wait`

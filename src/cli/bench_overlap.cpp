@@ -5,6 +5,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
+#include "cli/destinations.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu_module.hpp"
 #include "flashoverlap/plan_json.hpp"
@@ -25,9 +26,22 @@ struct BenchArguments {
   int k = 0;
   DataType data_type = DataType::bf16;
   Operand gathered = Operand::a;
+  int experts = 1;
   LayerPass pass = LayerPass::forward;
   OverlapBench bench;
 };
+
+/// m rows of each rank, routed at random and unevenly; for gemm_all_to_all those that such routes have
+/// brought.
+Problem with_experts(Problem problem, int experts) {
+  constexpr std::uint64_t seed = 1;
+  constexpr double least_share = 0.3;
+  const bool returns = problem.operation == Operation::gemm_all_to_all;
+  if (returns) problem.operation = Operation::all_to_all_gemm;
+  problem.experts = experts;
+  problem.expert_rows = uneven_expert_rows(problem, seed, least_share);
+  return returns ? returning(problem, problem.n, problem.k) : problem;
+}
 
 std::vector<Problem> problems(const BenchArguments& arguments) {
   struct Layer {
@@ -59,6 +73,7 @@ std::vector<Problem> problems(const BenchArguments& arguments) {
       // Of the models' layers, C is the gradient of the weights then, and --m are the tokens.
       if (arguments.pass == LayerPass::weight_gradient && arguments.n == 0)
         std::tie(problem.m, problem.n, problem.k) = std::tuple(layer.n, layer.k, rows);
+      if (arguments.experts > 1) problem = with_experts(problem, arguments.experts);
       check_runs_on_gpus(problem);
     }
   }
@@ -67,6 +82,7 @@ std::vector<Problem> problems(const BenchArguments& arguments) {
 
 Problem form_of(const BenchArguments& arguments) {
   Problem problem{.operation = arguments.operation, .gathered = arguments.gathered};
+  if (arguments.experts > 1) problem.expert_rows.resize(1);
   set_layouts(problem, arguments.pass);
   return problem;
 }
@@ -133,6 +149,12 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
     add_enumerator(*parser, "--gather", arguments->gathered, "Operand that is gathered")->default_str("a");
   add_enumerator(*parser, "--pass", arguments->pass, "GEMM of a layer, which says how operands lie in memory")
       ->default_str("forward");
+  if (is_all_to_all(operation) || operation == Operation::all_gather_gemm) {
+    add_integer(*parser, "--experts", arguments->experts,
+                "Experts on each rank: the rows of A on each rank are routed to them at random, unevenly", 1,
+                max_experts)
+        ->default_str("1");
+  }
   add_enumerators(*parser, "--strategy", arguments->bench.strategies,
                   "Strategies to measure: " + names_of<Strategy>());
   add_enumerators(*parser, "--layout", arguments->bench.layouts, "Layouts to measure: natural, tiled");

@@ -44,7 +44,8 @@ void fit(Problem& problem, const Problem& wanted) {
   if (gathers_along_k(problem)) round_up(problem.k, wanted.k, 64);
 }
 
-/// An operation with every layout of its operands, either operand gathered, uneven destinations, and heads.
+/// An operation with every layout of its operands, either operand gathered, uneven destinations, heads, and
+/// experts.
 std::vector<Problem> forms(const Problem& plain, const Problem& wanted, std::uint64_t seed) {
   using enum OperandLayout;
   std::vector<Problem> all{plain};
@@ -66,6 +67,12 @@ std::vector<Problem> forms(const Problem& plain, const Problem& wanted, std::uin
     add({problem});
     problem.a_layout = row_contiguous;
     if (plain.operation != Operation::all_to_all_gemm) add({problem});
+  }
+  if (is_all_to_all(plain.operation) || plain.operation == Operation::all_gather_gemm) {
+    constexpr double some_without_rows = -0.3;
+    Problem& sorted = all.emplace_back(plain);
+    sorted.experts = 3;
+    sorted.expert_rows = uneven_expert_rows(sorted, seed, some_without_rows);
   }
   for (Problem& problem : all) {
     const std::int64_t rows = problem.m;

@@ -48,6 +48,11 @@ class GemmKernel {
   /// bytes.
   virtual void rebind(BufferRole role, void* base) = 0;
 
+  /// Takes the tiles of another plan for the same memory, with other routes, while no launch is under way.
+  /// Allocates nothing; launches come after what it enqueues on the stream. Throws `InvalidArgument` for more
+  /// tiles than `route_room` says.
+  virtual void replace_tiles(const Plan& plan, cudaStream_t stream) = 0;
+
   /// Launches the kernel; asynchronous, no allocation.
   virtual void launch(cudaStream_t stream) const = 0;
 

@@ -1,13 +1,23 @@
 #include "measure/gpu_baseline.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "cuda/random_fill.hpp"
+#include "gemm/cublas/workspace_bytes.hpp"
+#include "plan/expert_parts.hpp"
 
 namespace flashoverlap {
 namespace {
 
 std::size_t elements(const Shape& shape) { return static_cast<std::size_t>(shape.rows * shape.cols); }
+
+/// Of any rank: one set serves all of them.
+std::size_t most_elements(const Problem& problem, Shape (*shape)(const Problem&, int)) {
+  std::size_t most = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) most = std::max(most, elements(shape(problem, rank)));
+  return most;
+}
 
 bool exchanges_heads(const Problem& problem) {
   return is_all_to_all(problem.operation) && problem.exchange == Exchange::heads;
@@ -31,7 +41,7 @@ std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int ran
 }  // namespace
 
 GpuOperands::GpuOperands(const Problem& problem)
-    : data_type(problem.data_type), a(elements(a_shape(problem, 0))), b(elements(b_shape(problem, 0))) {}
+    : data_type(problem.data_type), a(most_elements(problem, a_shape)), b(most_elements(problem, b_shape)) {}
 
 void GpuOperands::fill(std::uint64_t seed, int rank, cudaStream_t stream) {
   const std::uint64_t own = 2 * (seed * max_ranks + static_cast<std::uint64_t>(rank));
@@ -43,9 +53,20 @@ GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)
     : gpu_(gpu),
       problem_(problem),
       gathers_(communicates_first(problem.operation)),
-      gemm_(problem.data_type, gemm_shape(problem, gpu.rank()), problem.k, problem.a_layout,
-            problem.b_layout),
+      cublas_workspace_(cublas_workspace_bytes),
       c_(elements(gemm_shape(problem, gpu.rank()))) {
+  const Shape c = gemm_shape(problem, gpu.rank());
+  const auto all_rows = static_cast<std::int32_t>(c.rows);
+  for (const auto& [rows, expert] : ExpertParts(problem).within(gpu.rank(), {0, all_rows})) {
+    parts_.push_back({rows.first, expert,
+                      std::make_unique<CublasGemm>(problem.data_type, Shape{rows.count, c.cols}, problem.k,
+                                                   problem.a_layout, problem.b_layout, GemmPitches{},
+                                                   cublas_workspace_.data())});
+  }
+  if (problem.experts > 1) {
+    one_gemm_ = std::make_unique<CublasGemm>(problem.data_type, c, problem.k, problem.a_layout,
+                                             problem.b_layout, GemmPitches{}, cublas_workspace_.data());
+  }
   if (gathers_) {
     const Shape gemm = gemm_shape(problem, gpu.rank());
     gathered_ = DeviceArray<Element>(elements({gathers_b() ? gemm.cols : gemm.rows, problem.k}));
@@ -58,7 +79,16 @@ void GpuBaseline::choose_algorithm(const GpuOperands& operands) {
   const void* a = gathers_ && !gathers_b() ? gathered_.data() : operands.a.data();
   const void* b = gathers_b() ? gathered_.data() : operands.b.data();
   if (gathers_) communicate(operands.a.data(), operands.b.data());
-  gemm_.choose_algorithm(a, b, c_.data(), gpu_.stream());
+  for (const PartGemm& part : parts_) {
+    part.gemm->choose_algorithm(row_of(a, part.row), row_of(b, part.expert * problem_.n),
+                                c_.data() + part.row * problem_.n, gpu_.stream());
+  }
+  if (one_gemm_) one_gemm_->choose_algorithm(a, b, c_.data(), gpu_.stream());
+}
+
+void GpuBaseline::one_gemm(const void* a, const void* b) {
+  if (gathers_) (gathers_b() ? b : a) = gathered_.data();
+  one_gemm_->launch(a, b, c_.data(), gpu_.stream());
 }
 
 void GpuBaseline::run(const void* a, const void* b) {
@@ -69,7 +99,15 @@ void GpuBaseline::run(const void* a, const void* b) {
 
 void GpuBaseline::gemm(const void* a, const void* b) {
   if (gathers_) (gathers_b() ? b : a) = gathered_.data();
-  gemm_.launch(a, b, c_.data(), gpu_.stream());
+  for (const PartGemm& part : parts_) {
+    part.gemm->launch(row_of(a, part.row), row_of(b, part.expert * problem_.n),
+                      c_.data() + part.row * problem_.n, gpu_.stream());
+  }
+}
+
+/// Of an operand whose rows do not begin at the first have k contiguous.
+const Element* GpuBaseline::row_of(const void* operand, std::int64_t row) const {
+  return static_cast<const Element*>(operand) + row * problem_.k;
 }
 
 void GpuBaseline::communicate(const void* a, const void* b) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
@@ -31,13 +32,17 @@ class GpuBaseline {
  public:
   GpuBaseline(const GpuRank& gpu, const Problem& problem);
 
-  /// Takes the fastest of cuBLASLt's algorithms; waits for the GPU. Every rank does so at the same time.
+  /// Takes the fastest of cuBLASLt's algorithms, for each expert's rows; waits for the GPU. Every rank does
+  /// so at the same time.
   void choose_algorithm(const GpuOperands& operands);
 
   /// Both in order.
   void run(const void* a, const void* b);
-  /// The GEMM alone, on whatever was gathered last where it follows the communication.
+  /// The GEMM alone, with experts one after the other, on whatever was gathered last where it follows the
+  /// communication.
   void gemm(const void* a, const void* b);
+  /// One GEMM of as many rows as `gemm` has, with the weights of one expert: how fast experts could be.
+  void one_gemm(const void* a, const void* b);
   /// The communication alone, of whatever was computed last where it follows the GEMM.
   void communicate(const void* a, const void* b);
   const void* result() const { return in_place() ? c_.data() : result_.data(); }
@@ -49,10 +54,20 @@ class GpuBaseline {
   void copy_columns(Element* to, const Element* from, std::int64_t cols, bool packs);
   void exchange(const Element* sent, Element* received, std::int64_t row_elements);
 
+  /// Rows of C from `row` on, by the weights of one expert.
+  struct PartGemm {
+    std::int64_t row;
+    std::int32_t expert;
+    std::unique_ptr<CublasGemm> gemm;
+  };
+  const Element* row_of(const void* operand, std::int64_t row) const;
+
   const GpuRank& gpu_;
   Problem problem_;
   bool gathers_;  ///< communicates before the GEMM
-  CublasGemm gemm_;
+  DeviceArray<std::byte> cublas_workspace_;
+  std::vector<PartGemm> parts_;
+  std::unique_ptr<CublasGemm> one_gemm_;  // where there are several experts
   DeviceArray<Element> gathered_;
   DeviceArray<Element> packed_;  // heads
   DeviceArray<Element> c_;

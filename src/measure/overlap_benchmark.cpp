@@ -180,17 +180,22 @@ int fitting_repetitions(const std::vector<Samples>& trial) {
 /// A problem's operands and the libraries by themselves: a GEMM, the communication, one after the other.
 struct Baselines {
   Baselines(const GpuRank& gpu, const Problem& problem)
-      : operands(rotated_operands(gpu, problem)), libraries(gpu, problem) {
+      : experts(problem.experts), operands(rotated_operands(gpu, problem)), libraries(gpu, problem) {
     libraries.choose_algorithm(operands.front());
     trial = measure_all(gpu, operands, variants(), trial_repetitions);
   }
 
   std::vector<Variant> variants() {
-    return {[this](const GpuOperands& set) { libraries.gemm(set.a.data(), set.b.data()); },
-            [this](const GpuOperands& set) { libraries.communicate(set.a.data(), set.b.data()); },
-            [this](const GpuOperands& set) { libraries.run(set.a.data(), set.b.data()); }};
+    std::vector<Variant> all{
+        [this](const GpuOperands& set) { libraries.gemm(set.a.data(), set.b.data()); },
+        [this](const GpuOperands& set) { libraries.communicate(set.a.data(), set.b.data()); },
+        [this](const GpuOperands& set) { libraries.run(set.a.data(), set.b.data()); }};
+    if (experts > 1)
+      all.emplace_back([this](const GpuOperands& set) { libraries.one_gemm(set.a.data(), set.b.data()); });
+    return all;
   }
 
+  int experts;
   std::vector<GpuOperands> operands;
   GpuBaseline libraries;
   std::vector<Samples> trial;  ///< of each variant
@@ -201,6 +206,7 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
                    int repetitions) {
   ShapeTimes times{.problem = methods.front().front().problem};
   std::vector<Variant> variants = baselines.variants();
+  const std::size_t first_method = variants.size();
   std::vector<std::unique_ptr<BoundOperator>> operators;
   for (const std::vector<Plan>& plans : methods) {
     BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, plans));
@@ -218,6 +224,13 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
     LoneGemm& kernel = *kernels.emplace_back(std::make_unique<LoneGemm>(each->plan(), gpu.stream()));
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
+  if (baselines.experts > 1) {
+    const Schedule alone = kernel_schedule(gpu.family(), times.problem, Strategy::sequential, Layout::natural,
+                                           gpu.multiprocessors(), 0);
+    LoneGemm& kernel = *kernels.emplace_back(
+        std::make_unique<LoneGemm>(make_plan(times.problem, alone, gpu.rank()), gpu.stream()));
+    variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
+  }
   if (repetitions == 0) repetitions = fitting_repetitions(baselines.trial);
   const auto samples = measure_all(gpu, baselines.operands, variants, repetitions);
   gpu.barrier();
@@ -225,8 +238,12 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
   times.gemm_us = median(samples[0].gpu_us);
   times.comm_us = median(samples[1].gpu_us);
   times.sequential_us = median(samples[2].gpu_us);
+  if (baselines.experts > 1) {
+    times.one_gemm_us = median(samples[3].gpu_us);
+    times.grouped_us = median(samples.back().gpu_us);
+  }
   for (std::size_t method = 0; method < times.methods.size(); ++method) {
-    const Samples& measured = samples[3 + method];
+    const Samples& measured = samples[first_method + method];
     times.methods[method].kernel_us = median(samples[kernel_of[method]].gpu_us);
     times.methods[method].median_us = median(measured.gpu_us);
     times.methods[method].p10_us = quantile(measured.gpu_us, 0.1);

@@ -1,6 +1,7 @@
 /// Measures operators against cuBLASLt and NCCL.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
@@ -40,9 +41,12 @@ struct ShapeTimes {
   double gemm_us = 0;        ///< cuBLASLt alone
   double comm_us = 0;        ///< NCCL alone
   double sequential_us = 0;  ///< one after the other
+  double grouped_us = 0;   ///< several experts: this library's GEMM of all of them alone; `gemm_us` is theirs
+                           ///< one after the other
+  double one_gemm_us = 0;  ///< and cuBLASLt's with as many rows of one expert
   std::vector<MethodTimes> methods;
 
-  double bound_us() const { return gemm_us > comm_us ? gemm_us : comm_us; }
+  double bound_us() const { return std::max(grouped_us > 0 ? grouped_us : gemm_us, comm_us); }
 };
 
 /// Searches each method's fastest schedule, then measures all methods. Everything is interleaved, every

@@ -25,7 +25,7 @@ double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
   const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
     return parts * divide_up(divide_up(extent, parts), block) * block;
   };
-  const std::int64_t parts = by_owner ? problem.ranks : 1;
+  const std::int64_t parts = by_owner ? std::int64_t{problem.ranks} * problem.experts : 1;
   const std::int64_t rows = round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule));
   const std::int64_t cols = by_cols ? round_up(problem.n, parts, schedule.tile_cols) : problem.n;
   return expected_microseconds(kernel_tile(schedule), {rows, cols}, problem.k, schedule.multiprocessors);

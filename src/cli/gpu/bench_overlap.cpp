@@ -90,6 +90,11 @@ void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedu
       shape.sequential_us, name(schedule.strategy), name(schedule.layout), group_count(method.plans.front()),
       schedule.comm_multiprocessors, method.median_us, method.p10_us, method.p90_us, speedup, bound_share,
       method.kernel_us, method.exposed(), method.error, method.host_us);
+  if (problem.experts > 1) {
+    fmt::print(
+        "{:>23} experts on each rank: their GEMMs together {:.1f} us, {:.3f} of the rate of one GEMM\n",
+        problem.experts, shape.grouped_us, shape.one_gemm_us / shape.grouped_us);
+  }
   std::fflush(stdout);
 }
 
@@ -125,6 +130,9 @@ class Report {
                        {"gemm_us", shape.gemm_us},
                        {"comm_us", shape.comm_us},
                        {"sequential_us", shape.sequential_us},
+                       {"experts", problem.experts},
+                       {"grouped_us", shape.grouped_us},
+                       {"one_gemm_us", shape.one_gemm_us},
                        {"overlap_us", method.median_us},
                        {"p10_us", method.p10_us},
                        {"p90_us", method.p90_us},

@@ -40,6 +40,7 @@ std::string described(const GpuCase& wanted) {
   std::string operands = fmt::format("{} {}", layout(problem.a_layout), layout(problem.b_layout));
   if (gathers(problem, Operand::b)) operands += " of b";
   if (problem.exchange == Exchange::heads) operands += " heads";
+  if (problem.experts > 1) operands += " experts";
   if (wanted.pitched) operands += " pitched";
   return fmt::format("{:<20} {:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
                      operands, name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "",

@@ -9,6 +9,7 @@
 #include "comm/run_watch.hpp"
 #include "exec/cuda/message_kernels.hpp"
 #include "exec/cuda/plan_needs.hpp"
+#include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
@@ -17,26 +18,40 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
                            const Communicator& alone, const Communicator& during_gemm,
                            const PlanMemory& memory, const RowPitches& pitches, bool record_times)
     : plan_(plans[static_cast<std::size_t>(alone.rank())]),
+      record_times_(record_times),
       messages_(std::move(messages)),
       alone_(alone),
       during_gemm_(during_gemm),
       memory_(memory),
       pitches_(pitches),
       counters_(memory.counters(alone.rank())),
-      raises_(resolve_raises(plans, alone.rank(), messages_, memory)),
-      awaited_by_tiles_(plan_.counters.size(), false) {
+      raises_(resolve_raises(messages_, memory,
+                             [&](const Raise& raise) { return raised_in_order(plans, plan_.rank, raise); })) {
   gather_stores();
-  if (std::ranges::any_of(messages_,
-                          [&](const Message& message) { return runs_concurrently(plan_, message); }))
+  if (plan_.problem.capacity > 0 || std::ranges::any_of(messages_, [&](const Message& message) {
+        return runs_concurrently(plan_, message);
+      }))
     concurrent_copies_ = std::make_unique<ConcurrentCopies>();
+  note_plan();
+  FLASHOVERLAP_CUDA(load_message_kernels());
+}
+
+void CudaMessages::note_plan() {
+  awaited_by_tiles_.assign(plan_.counters.size(), false);
   for (const Tile& tile : plan_.tiles) {
     for_each_awaited(plan_, tile, [&](std::int32_t counter) {
       awaited_by_tiles_[static_cast<std::size_t>(counter)] = true;
     });
   }
-  for (std::size_t index = 0; record_times && index < messages_.size(); ++index)
+  times_.clear();
+  for (std::size_t index = 0; record_times_ && index < messages_.size(); ++index)
     times_.push_back(shares_times(index) ? times_.back() : std::make_shared<Times>());
-  FLASHOVERLAP_CUDA(load_message_kernels());
+}
+
+void CudaMessages::replace(std::vector<Message> messages) {
+  messages_ = std::move(messages);
+  raises_ = resolve_raises(messages_, memory_, [](const Raise&) { return true; });
+  note_plan();
 }
 
 void CudaMessages::gather_stores() {

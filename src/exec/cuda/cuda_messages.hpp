@@ -36,6 +36,10 @@ class CudaMessages {
 
   std::size_t size() const noexcept { return messages_.size(); }
 
+  /// Another list, for a plan that has taken other routes: without stores, and with raises that nothing but
+  /// this rank's messages raises. No run is under way.
+  void replace(std::vector<Message> messages);
+
   /// Begins a run, which `end` must end on the same stream.
   void begin();
   /// Messages from `first` to before `last`. `own`: this rank's buffers. `computed`: recorded when every tile
@@ -82,6 +86,7 @@ class CudaMessages {
   };
 
   void gather_stores();
+  void note_plan();
   const Communicator& communicator_for(std::size_t index) const;
   void enqueue_stores(std::size_t first, const StoreRun& stores, const Buffers& own, cudaStream_t stream);
   void enqueue_copy(std::size_t index, const Buffers& own, cudaStream_t stream);
@@ -101,15 +106,16 @@ class CudaMessages {
   std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
 
   const Plan& plan_;
-  const std::vector<Message> messages_;
+  const bool record_times_;
+  std::vector<Message> messages_;
   const Communicator& alone_;
   const Communicator& during_gemm_;
   const PlanMemory& memory_;
   const RowPitches& pitches_;
-  std::uint32_t* const counters_;                         // this rank's
-  const std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
-  std::map<std::size_t, StoreRun> stores_;                // by the first message
-  std::vector<bool> awaited_by_tiles_;                    // [counter]
+  std::uint32_t* const counters_;                   // this rank's
+  std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
+  std::map<std::size_t, StoreRun> stores_;          // by the first message
+  std::vector<bool> awaited_by_tiles_;              // [counter]
   StreamMemoryBatch pending_;
   MappedWords words_{3};
   std::uint32_t runs_ = 0;

@@ -17,12 +17,15 @@
 #include "exec/cuda/gpu_support.hpp"
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
+#include "exec/cuda/route_exchange.hpp"
 #include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
 #include "flashoverlap/validate.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
 #include "gemm/gemm_kernel.hpp"
 #include "plan/message_needs.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -32,6 +35,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
 
 std::size_t index(BufferRole role) { return static_cast<std::size_t>(role); }
+std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
 
 /// Between two questions whether GPU work has ended.
 void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
@@ -47,9 +51,9 @@ struct Operator::State {
         plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
         pitches(row_pitches(plans, all_ranks.rank(), options.pitches, options.own_result)),
         communicator(all_ranks),
-        during_gemm(needs_nccl(plans) ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
+        during_gemm(calls_nccl() ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         order(in_order(plan)),
-        resets_by_kernel(order ? std::vector<std::int32_t>{} : reset_after_tiles(plan)),
+        resets_by_kernel(order || takes_routes() ? std::vector<std::int32_t>{} : reset_after_tiles(plan)),
         memory(plans, all_ranks, during_gemm, options),
         messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
                  options.record_timeline) {
@@ -68,6 +72,7 @@ struct Operator::State {
     if (options.record_timeline) {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
     }
+    if (takes_routes()) routes.emplace(communicator, plan.problem.expert_rows[index(plan.rank)].size());
     warm_up();
     own_bytes += allocated_bytes();
     // After what the warm-up gave back, which may wait for the GPUs of the whole process.
@@ -100,6 +105,52 @@ struct Operator::State {
 
   std::chrono::milliseconds longest_wait() const {
     return after_the_watch(communicator.options().wait_limit);
+  }
+
+  bool takes_routes() const { return plan.problem.capacity > 0; }
+  bool calls_nccl() const {
+    return needs_nccl(plans) || (takes_routes() && !pushes_to_peers(plan.schedule.strategy));
+  }
+
+  void route(std::span<const std::int32_t> expert_rows) {
+    require(takes_routes(), "capacity", plan.problem.capacity, "must be more than 0 to take other routes");
+    require_ended();
+    std::vector<std::vector<std::int32_t>> all = routes->gather(expert_rows);
+    const std::size_t entries = all[index(plan.rank)].size();
+    require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
+            fmt::format("must have {}", entries));
+    flashoverlap::route(plans[index(plan.rank)], std::move(all));
+    if (order) order = in_order(plan);
+    messages.replace(streamed_messages());
+    kernel->replace_tiles(plan, memory.workspace().side);
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(memory.workspace().side));
+  }
+
+  /// Routes that come later may need connections that the first ones do not.
+  void connect(cudaStream_t stream) {
+    routes->gather(plan.problem.expert_rows[index(plan.rank)]);
+    if (pushes_to_peers(plan.schedule.strategy)) return;
+    const auto ranks = static_cast<std::size_t>(communicator.ranks());
+    const DeviceArray<std::uint16_t> sent(ranks);
+    const DeviceArray<std::uint16_t> received(ranks);
+    std::vector<Communicator::Part> sends;
+    std::vector<Communicator::Part> receives;
+    for (std::size_t peer = 0; peer < ranks; ++peer) {
+      sends.push_back({static_cast<int>(peer), sent.data() + peer, 1});
+      receives.push_back({static_cast<int>(peer), received.data() + peer, 1});
+    }
+    during_gemm.exchange(sends, receives, plan.problem.data_type, stream);
+    await_stream(stream, communicator, communicator.options().wait_limit,
+                 "not all ranks have made their first transfers");
+  }
+
+  /// Throws as `Operator::wait` where the runs enqueued so far do not end.
+  void require_ended() const {
+    if (!ends_within(longest_wait(), [this] { watch->throw_if_failed(); })) {
+      give_up(communicator,
+              WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", plan.rank)));
+    }
+    watch->throw_if_failed();
   }
 
   /// The plan's, but for what is done otherwise.
@@ -150,6 +201,7 @@ struct Operator::State {
     memory.workspace().meet();
     const auto limit = communicator.options().wait_limit;
     try {
+      if (routes) connect(stream);
       if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
         FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
@@ -285,13 +337,13 @@ struct Operator::State {
     messages.release();
   }
 
-  const std::vector<Plan> plans;
+  std::vector<Plan> plans;
   const Plan& plan;
   const RowPitches pitches;
   Communicator communicator;
   Communicator during_gemm;  // capped; aborted with the one it was made from
   std::unique_ptr<const WatchedRuns> making = watch_construction(communicator, "an operator");
-  const std::optional<InOrder> order;
+  std::optional<InOrder> order;
   const std::vector<std::int32_t> resets_by_kernel;
   PlanMemory memory;
   std::int64_t own_bytes = -allocated_bytes();
@@ -300,6 +352,7 @@ struct Operator::State {
   CudaMessages messages;
   std::optional<CublasGemm> cublas;
   std::unique_ptr<GemmKernel> kernel;
+  std::optional<RouteExchange> routes;
   const CudaStream& communication = memory.workspace().communication;
   CudaEvent forked;
   CudaEvent computed;
@@ -323,12 +376,33 @@ void refuse_blocking_launches(const std::vector<Plan>& plans) {
           "must not be set, as tiles of this plan wait for messages that are launched after them");
 }
 
+/// What `Operator::route` may take later must be possible now.
+void require_routes(const std::vector<Plan>& plans, const OperatorOptions& options) {
+  const Plan& plan = plans.front();
+  const Strategy strategy = plan.schedule.strategy;
+  if (plan.problem.capacity == 0) return;
+  require(strategy != Strategy::store || !communicates_first(plan.problem.operation), "strategy",
+          name(strategy),
+          "must be another one where routes change, as its lists of what is stored are made once");
+  require(pushes_to_peers(strategy) || options.pitches == Pitches{}, "pitches", "given",
+          "must be 0 where routes change and NCCL moves the rows");
+  for (const Plan& each : plans) {
+    require(each.row_map.empty(), "row_map", each.row_map.size(), "must be empty where routes change");
+    for (const Message& message : each.messages) {
+      const auto in_order = [&](const Raise& raise) { return raised_in_order(plans, each.rank, raise); };
+      require(std::ranges::all_of(message.raises, in_order), "raises", "of several ranks",
+              "must be this rank's messages' alone where routes change");
+    }
+  }
+}
+
 }  // namespace
 
 Operator::Operator(const std::vector<Plan>& plans, const Communicator& communicator,
                    const OperatorOptions& options) {
   validate(plans);
   refuse_blocking_launches(plans);
+  require_routes(plans, options);
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
   require_gpu_support(plans, current_compute_capability(), current_attribute(cudaDevAttrMultiProcessorCount));
@@ -352,17 +426,15 @@ void Operator::run(const void* a, const void* b, void* out, Stream stream) {
   state_->run(a, b, out, stream);
 }
 
+void Operator::route(std::span<const std::int32_t> expert_rows) { state_->route(expert_rows); }
+
 void Operator::throw_if_failed() const {
   state_->watch->throw_if_failed();
   state_->find_error(/*ask_peers=*/false);
 }
 
 void Operator::wait() const {
-  if (!state_->ends_within(state_->longest_wait(), [this] { state_->watch->throw_if_failed(); })) {
-    give_up(state_->communicator,
-            WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", state_->plan.rank)));
-  }
-  state_->watch->throw_if_failed();
+  state_->require_ended();
   state_->check_results();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -15,8 +16,8 @@ struct ResolvedRaise {
 };
 
 /// By message of a rank's list: its plan's, or one that is made from it.
-std::vector<std::vector<ResolvedRaise>> resolve_raises(const std::vector<Plan>& plans, std::int32_t rank,
-                                                       const std::vector<Message>& messages,
-                                                       const PlanMemory& memory);
+std::vector<std::vector<ResolvedRaise>> resolve_raises(
+    const std::vector<Message>& messages, const PlanMemory& memory,
+    const std::function<bool(const Raise&)>& is_raised_in_order);
 
 }  // namespace flashoverlap

@@ -5,6 +5,7 @@
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
 #include "gemm/cublas/workspace_bytes.hpp"
+#include "plan/route_room.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -61,7 +62,7 @@ WorkspaceLayout::WorkspaceLayout(std::span<const Plan> plans, bool own_result) :
   if (std::ranges::any_of(plans, uses_cublas))
     cublas = take(MemoryKind::device, bytes.device, cublas_workspace_bytes);
   std::int64_t most_counters = 1;  // so that no two operators have theirs at the same place
-  for (const Plan& plan : plans) most_counters = std::max(most_counters, std::ssize(plan.counters));
+  for (const Plan& plan : plans) most_counters = std::max(most_counters, route_room(plan).counters);
   bytes.counters = align(most_counters * static_cast<std::int64_t>(sizeof(std::uint32_t)));
 }
 

@@ -9,6 +9,7 @@
 #include "gemm/sm90/kernels.hpp"
 #include "gemm/sm90/spread_stores.hpp"
 #include "plan/grouping.hpp"
+#include "plan/route_room.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -110,7 +111,8 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
       b_layout_(plan.problem.b_layout),
       block_rows_(plan.schedule.tile_rows),
       b_box_rows_(plan.schedule.tile_cols / plan.schedule.cluster_rows),
-      own_(memory.buffers[index(plan.rank)]),
+      memory_(memory),
+      raise_counters_(options.raise_counters),
       expired_(1),
       finished_(1) {
   const Schedule& schedule = plan.schedule;
@@ -119,14 +121,13 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   threads_ = kernel.threads;
   shared_bytes_ = kernel.shared_bytes;
   cluster_rows_ = schedule.cluster_rows;
-  blocks_ = std::min(first_workers(schedule), static_cast<int>(plan.tiles.size())) * cluster_rows_;
   FLASHOVERLAP_CUDA(
       cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
 
   arguments_.rank = plan.rank;
   arguments_.store_rows = rows_per_store(plan, kernel.group_rows);
   for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::gathered})
-    bind_operand(role, own_[static_cast<std::size_t>(role)]);
+    bind_operand(role, own(role));
   std::vector<Destination> destinations;
   for (const BufferRole role : destination_roles) {
     for (const auto& buffers : memory.buffers)
@@ -136,19 +137,21 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.out = destinations[index(arguments_.out_index)];
   destinations_ = DeviceArray<Destination>(destinations);
   arguments_.destinations = destinations_.data();
-  const DeviceMatrix& inbox = own_[static_cast<std::size_t>(BufferRole::inbox)];
+  const DeviceMatrix& inbox = own(BufferRole::inbox);
   if (inbox.base != nullptr && is_aligned(inbox))
     arguments_.addends_map = tensor_map(data_type_, inbox, block_rows_);
   arguments_.addends = inbox.base;
   arguments_.addend_pitch = inbox.pitch;
   arguments_.addend_count = plan.addends.count;
   arguments_.addend_stride = plan.addends.row_stride;
-  resolve_tiles(plan, memory, options);
+  const auto most_tiles = static_cast<std::size_t>(route_room(plan).tiles);
+  resolved_tiles_ = PinnedArray<sm90::DeviceTile>(most_tiles);
+  resolve_tiles(plan);
+  tiles_ = DeviceArray<sm90::DeviceTile>(std::span<const sm90::DeviceTile>(resolved_tiles_.values()));
+  if (plan.problem.capacity == 0) resolved_tiles_ = {};
+  resolve_row_map(plan);
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
-  arguments_.tile_count = static_cast<std::int32_t>(plan.tiles.size());
-  arguments_.first_group_end = static_cast<std::int32_t>(
-      std::min(entries_in(schedule, first_waves(schedule)), std::int64_t{arguments_.tile_count}));
   arguments_.workers = workers(schedule);
   arguments_.a_blocks = plan.a_blocks.count;
   arguments_.a_block_depth = static_cast<std::int32_t>(plan.problem.k) / plan.a_blocks.count;
@@ -156,7 +159,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.wait_depth = plan.wait_depth == none ? arguments_.a_block_depth : plan.wait_depth;
   arguments_.wait_limit_ns = options.wait_limit_ns;
   arguments_.expired = expired_.data();
-  if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(plan.tiles.size());
+  if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(most_tiles);
   arguments_.tile_times = tile_times_.data();
   expired_.set_bytes(0);
   std::vector<std::uint32_t*> resets;
@@ -186,7 +189,7 @@ Destination Sm90Gemm::destination(const DeviceMatrix& matrix) const {
 }
 
 void Sm90Gemm::rebind(BufferRole role, void* base) {
-  DeviceMatrix& matrix = own_[static_cast<std::size_t>(role)];
+  DeviceMatrix& matrix = own(role);
   if (matrix.base == base) return;
   require(reinterpret_cast<std::uintptr_t>(base) % 16 == 0, fmt::format("address of {}", name(role)), base,
           "must be a multiple of 16 bytes");
@@ -198,65 +201,80 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
   }
 }
 
-void Sm90Gemm::resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options) {
-  const auto wait = [&](std::int32_t counter) -> sm90::CounterWait {
-    if (counter == none) return {};
-    return {memory.counters[index(plan.rank)] + counter,
-            static_cast<std::uint32_t>(plan.counters[index(counter)].target)};
-  };
-  // TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does; and it
-  // starts at multiples of 16 bytes.
-  const auto stored_by_tma = [&](const Tile& tile) {
-    if (tile.row_map != none || tile.store_col % 8 != 0) return false;
-    if (tile.part_rows != none && tile.part_rows % arguments_.store_rows != 0) return false;
-    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
-      if (tile.rank != rank && tile.rank != every_rank) continue;
-      const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
-      const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
-      const bool whole_rows = tile.rows % arguments_.store_rows == 0 || ends_with_buffer;
-      const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
-      if (!whole_rows || !whole_cols || !is_aligned(to)) return false;
-    }
-    return true;
-  };
+sm90::CounterWait Sm90Gemm::wait_for(const Plan& plan, std::int32_t counter) const {
+  if (counter == none) return {};
+  return {memory_.counters[index(plan.rank)] + counter,
+          static_cast<std::uint32_t>(plan.counters[index(counter)].target)};
+}
+
+// TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does; and it starts
+// at multiples of 16 bytes.
+bool Sm90Gemm::stored_by_tma(const Plan& plan, const Tile& tile) const {
+  if (tile.row_map != none || tile.store_col % 8 != 0) return false;
+  if (tile.part_rows != none && tile.part_rows % arguments_.store_rows != 0) return false;
+  for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+    if (tile.rank != rank && tile.rank != every_rank) continue;
+    const DeviceMatrix& to = memory_.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
+    const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
+    const bool whole_rows = tile.rows % arguments_.store_rows == 0 || ends_with_buffer;
+    const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
+    if (!whole_rows || !whole_cols || !is_aligned(to)) return false;
+  }
+  return true;
+}
+
+/// Into `resolved_tiles_`, and what goes with them.
+void Sm90Gemm::resolve_tiles(const Plan& plan) {
+  require(plan.tiles.size() <= resolved_tiles_.values().size(), "tiles", plan.tiles.size(),
+          fmt::format("must be at most {}, for which there is memory", resolved_tiles_.values().size()));
   const SpreadStores spread = spread_stores(plan);
-  arguments_.steps_per_box = spread.steps_per_box;
-  std::vector<sm90::DeviceTile> tiles;
-  const bool addends_aligned = is_aligned(own_[static_cast<std::size_t>(BufferRole::inbox)]);
+  const bool addends_aligned = is_aligned(own(BufferRole::inbox));
+  auto resolved = resolved_tiles_.values().begin();
   for (const Tile& tile : plan.tiles) {
     const bool everywhere = tile.rank == every_rank;
     const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
-    const bool by_tma = stored_by_tma(tile);
-    tiles.push_back({.load = {.start_wait = wait(tile.start_wait),
-                              .a_row = tile.a_row,
-                              .b_row = tile.b_row,
-                              .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
-                                          (tile.b_buffer == BufferRole::gathered ? 2 : 0),
-                              .addend_row = addends_by_tma ? tile.addend_row : none},
-                     .finish = {.store_wait = wait(tile.store_wait),
-                                .addend_row = tile.addend_row,
-                                .addends_by_tma = addends_by_tma,
-                                .stored_by_tma = by_tma},
-                     .store = {.raise = nullptr,
-                               .leaves_gpu = leaves_gpu(plan, tile),
-                               .raise_late = by_tma && spread.raised_late[tiles.size()],
-                               .rows = tile.rows,
-                               .cols = tile.cols,
-                               .store_row = tile.store_row,
-                               .store_col = tile.store_col,
-                               .destination = destination_of(plan, everywhere ? 0 : tile.rank, tile.buffer),
-                               .destinations = everywhere ? plan.problem.ranks : 1,
-                               .row_map = tile.row_map,
-                               .part_rows = tile.part_rows,
-                               .part_stride = tile.part_stride,
-                               .addend_col = tile.col}});
-    if (options.raise_counters && tile.raise.rank != none) {
-      tiles.back().store.raise = memory.counters[index(tile.raise.rank)] + tile.raise.counter;
-    }
+    const bool by_tma = stored_by_tma(plan, tile);
+    const bool raises = raise_counters_ && tile.raise.rank != none;
+    const auto place = static_cast<std::size_t>(&tile - plan.tiles.data());
+    *resolved++ = {
+        .load = {.start_wait = wait_for(plan, tile.start_wait),
+                 .a_row = tile.a_row,
+                 .b_row = tile.b_row,
+                 .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
+                             (tile.b_buffer == BufferRole::gathered ? 2 : 0),
+                 .addend_row = addends_by_tma ? tile.addend_row : none},
+        .finish = {.store_wait = wait_for(plan, tile.store_wait),
+                   .addend_row = tile.addend_row,
+                   .addends_by_tma = addends_by_tma,
+                   .stored_by_tma = by_tma},
+        .store = {.raise = raises ? memory_.counters[index(tile.raise.rank)] + tile.raise.counter : nullptr,
+                  .leaves_gpu = leaves_gpu(plan, tile),
+                  .raise_late = by_tma && spread.raised_late[place],
+                  .rows = tile.rows,
+                  .cols = tile.cols,
+                  .store_row = tile.store_row,
+                  .store_col = tile.store_col,
+                  .destination = destination_of(plan, everywhere ? 0 : tile.rank, tile.buffer),
+                  .destinations = everywhere ? plan.problem.ranks : 1,
+                  .row_map = tile.row_map,
+                  .part_rows = tile.part_rows,
+                  .part_stride = tile.part_stride,
+                  .addend_col = tile.col}};
   }
-  tiles_ = DeviceArray<sm90::DeviceTile>(tiles);
+  const Schedule& schedule = plan.schedule;
+  blocks_ = std::min(first_workers(schedule), static_cast<int>(plan.tiles.size())) * cluster_rows_;
+  arguments_.steps_per_box = spread.steps_per_box;
+  arguments_.tile_count = static_cast<std::int32_t>(plan.tiles.size());
+  arguments_.first_group_end = static_cast<std::int32_t>(
+      std::min(entries_in(schedule, first_waves(schedule)), std::int64_t{arguments_.tile_count}));
+}
 
-  resolve_row_map(plan);
+void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {
+  require(plan.row_map.empty(), "row_map", plan.row_map.size(), "must be empty where routes change");
+  resolve_tiles(plan);
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(tiles_.data(), resolved_tiles_.values().data(),
+                                    plan.tiles.size() * sizeof(sm90::DeviceTile), cudaMemcpyHostToDevice,
+                                    stream));
 }
 
 /// Rows that no tile names are stored nowhere.
@@ -296,7 +314,8 @@ void Sm90Gemm::check_waits() const {
 }
 
 std::vector<std::uint64_t> Sm90Gemm::tile_times() const {
-  std::vector<std::uint64_t> times(tile_times_.size());
+  const auto tiles = static_cast<std::size_t>(arguments_.tile_count);
+  std::vector<std::uint64_t> times(std::min(tiles, tile_times_.size()));
   const std::size_t bytes = times.size() * sizeof(std::uint64_t);
   if (bytes > 0)
     FLASHOVERLAP_CUDA(cudaMemcpy(times.data(), tile_times_.data(), bytes, cudaMemcpyDeviceToHost));

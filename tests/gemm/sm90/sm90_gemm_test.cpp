@@ -233,6 +233,10 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     const int m_factor = drawn.problem.a_layout == row_major ? 8 : 5;
     drawn.problem.m *= m_factor;
     drawn.problem.n *= index % 4 < 2 && drawn.problem.b_layout == k_major ? 5 : 8;
+    for (auto& rows : drawn.problem.expert_rows) {
+      for (std::int32_t& count : rows) count *= m_factor;
+    }
+    drawn.problem.capacity *= m_factor;
     for (auto& rows : drawn.problem.destinations) {
       const std::vector<std::int32_t> once = rows;
       for (int copy = 1; copy < m_factor; ++copy) rows.insert(rows.end(), once.begin(), once.end());
