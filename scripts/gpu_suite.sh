@@ -6,6 +6,7 @@ command=build/release/flashoverlap
 gpus=${GPUS:-$(nvidia-smi --list-gpus | wc -l)}
 runs=${RUNS:-20}
 ranks=scripts/run_ranks.sh
+multi_node=build/release/examples/multi_node
 
 [ -x $command ] || { echo "$command is missing: make build" >&2; exit 1; }
 case "$($command check --gpus "$gpus" gemm_all_reduce --m 128 --n 64 --k 64 2>&1)" in
@@ -25,7 +26,7 @@ check() {
   run "$@" $command check --gpus "$gpus" --runs "$runs" --delays 200 --graph
 }
 
-# More ranks than GPUs, where NCCL lets ranks share one: 8 of one host, and 16 of two
+# More ranks than GPUs, where NCCL lets ranks share one: 8 of one host, 16 of two, and two hosts with all GPUs each
 check_shared() {
   [ "$gpus" -lt 8 ] || return 0
   shared="check --m 528 --n 784 --k 264 --graph --wait-limit 120"
@@ -41,6 +42,7 @@ check_shared() {
   for strategy in sequential signal p2p; do
     run $ranks 16 --gpus "$gpus" --hosts 2 $command $shared --gpus 16 --strategy $strategy --runs 1 --delays 200
   done
+  run $ranks $((2 * gpus)) --gpus "$gpus" --hosts 2 $multi_node
 }
 
 # FABRIC STRATEGIES M LAUNCHER...: each operation, with a picture of the last shape
@@ -73,6 +75,7 @@ case "${1:-}" in
     check env
     check env NCCL_P2P_DISABLE=1
     check $ranks "$gpus" --hosts 2
+    run $ranks "$gpus" --hosts 2 $multi_node
     ;;
   bench)
     several

@@ -54,11 +54,7 @@ void use_gpu(const ProcessEnvironment& environment) {
   const NcclEnd end{.rank = environment.rank, .ranks = environment.ranks};
   int devices = 0;
   check_cuda(end, "cudaGetDeviceCount", cudaGetDeviceCount(&devices));
-  // A launcher that shows each process one GPU only has chosen it already.
-  const int device = devices == 1 ? 0 : environment.local_rank;
-  require(device < devices, "rank on this node", device,
-          fmt::format("must be less than its {} GPUs", devices));
-  check_cuda(end, "cudaSetDevice", cudaSetDevice(device));
+  check_cuda(end, "cudaSetDevice", cudaSetDevice(choose_gpu(environment, devices)));
 }
 
 using Part = Communicator::Part;

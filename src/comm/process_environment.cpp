@@ -113,4 +113,11 @@ ProcessEnvironment read_process_environment(const Lookup& lookup) {
   return environment;
 }
 
+int choose_gpu(const ProcessEnvironment& environment, int gpus) {
+  if (gpus == 1) return 0;
+  require(environment.local_rank < gpus, "rank on this node", environment.local_rank,
+          fmt::format("must be less than its {} GPUs", gpus));
+  return environment.local_rank;
+}
+
 }  // namespace flashoverlap

@@ -37,4 +37,7 @@ std::optional<LaunchedProcesses> launched_processes(const Lookup& lookup);
 /// itself torchrun's store listens. Throws `InvalidArgument` naming the variable that is missing or wrong.
 ProcessEnvironment read_process_environment(const Lookup& lookup);
 
+/// The GPU of a process that sees this many: that of its local rank, unless its launcher shows it only one.
+int choose_gpu(const ProcessEnvironment& environment, int gpus);
+
 }  // namespace flashoverlap

@@ -82,12 +82,35 @@ TEST_P(EachLauncher, NamesTheVariableThatIsMissing) {
   expect_refused({{rank, "5"}, {ranks, "8"}}, local_rank, "(not set)", "torchrun");
 }
 
+TEST_P(EachLauncher, MeetsWhereItIsTold) {
+  const auto& [rank, ranks, local_rank] = GetParam().variables;
+  Variables variables{{rank, "5"}, {ranks, "8"}, {local_rank, "1"}};
+  expect_refused(variables, "MASTER_ADDR", "(not set)", "or NCCL_COMM_ID its host:port");
+  variables["MASTER_ADDR"] = "node0";
+  expect_refused(variables, "MASTER_PORT", "(not set)", "MASTER_ADDR");
+  variables["MASTER_PORT"] = "29500";
+  EXPECT_EQ(read(variables).root, "node0:29501");
+}
+
 TEST_P(EachLauncher, TellsHowManyProcessesItHasStarted) {
   const auto& [rank, ranks, local_rank] = GetParam().variables;
   const auto found = launched({{rank, "1"}, {ranks, "4"}, {local_rank, "1"}});
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->count, 4);
   EXPECT_EQ(found->variable, ranks);
+}
+
+/// In a Slurm job srun starts one process on each node: mpirun's or torchrun's, which starts the ranks.
+TEST_P(EachLauncher, IsPreferredToTheSlurmJobAroundIt) {
+  const auto& [rank, ranks, local_rank] = GetParam().variables;
+  Variables variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}};
+  for (const auto& [name, value] : Variables{{rank, "5"}, {ranks, "8"}, {local_rank, "1"}})
+    variables[name] = value;
+  variables["NCCL_COMM_ID"] = "node0:4000";
+  const ProcessEnvironment environment = read(variables);
+  EXPECT_EQ(environment.rank, 5);
+  EXPECT_EQ(environment.ranks, 8);
+  EXPECT_EQ(environment.local_rank, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(ProcessEnvironment, EachLauncher,
@@ -116,15 +139,24 @@ TEST(ProcessEnvironment, PrefersNcclCommId) {
   EXPECT_EQ(read(torchrun({{"NCCL_COMM_ID", "[::1]:7"}})).root, "[::1]:7");
 }
 
-TEST(ProcessEnvironment, PrefersTheLauncherInsideASlurmJob) {
-  EXPECT_EQ(read(torchrun({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}})).rank, 5);
-}
-
 TEST(ProcessEnvironment, PassesOverALauncherThatIsNotComplete) {
   const Variables pmi_under_slurm{{"PMI_RANK", "3"},      {"PMI_SIZE", "4"},      {"SLURM_PROCID", "3"},
                                   {"SLURM_NTASKS", "4"},  {"SLURM_LOCALID", "1"}, {"MASTER_ADDR", "node0"},
                                   {"MASTER_PORT", "1000"}};
   EXPECT_EQ(read(pmi_under_slurm).local_rank, 1);
+}
+
+TEST(ProcessEnvironment, TakesTheGpuOfTheLocalRank) {
+  const ProcessEnvironment environment{.rank = 13, .ranks = 16, .local_rank = 5};
+  EXPECT_EQ(choose_gpu(environment, 8), 5);
+  EXPECT_EQ(choose_gpu(environment, 6), 5);
+  EXPECT_EQ(choose_gpu(environment, 1), 0) << "srun --gpus-per-task=1 shows each process its own alone";
+  try {
+    choose_gpu(environment, 5);
+    FAIL() << "there is no GPU 5";
+  } catch (const InvalidArgument& refusal) {
+    EXPECT_STREQ(refusal.what(), "rank on this node = 5: must be less than its 5 GPUs");
+  }
 }
 
 TEST(ProcessEnvironment, CountsTheProcessesOfTheLauncherThatIsRead) {
