@@ -2,6 +2,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
+#include "cli/destinations.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu_module.hpp"
 
@@ -45,12 +46,61 @@ Command rms_norm_command(CLI::App& bench) {
           }};
 }
 
+Command routes_command(CLI::App& bench) {
+  struct RoutesArguments {
+    Problem problem{.operation = Operation::all_to_all_gemm, .m = 8192, .n = 4096, .k = 4096, .experts = 4};
+    RoutesBench bench{.strategies = {Strategy::copy, Strategy::store, Strategy::p2p}};
+  };
+  auto arguments = std::make_shared<RoutesArguments>();
+  Problem& problem = arguments->problem;
+  CLI::App* parser =
+      bench.add_subcommand("routes", "Host time of new routes: there, by all_to_all_gemm, and back");
+  add_integer(*parser, "--gpus", arguments->bench.gpus, "World size", 2, max_ranks)->required();
+  add_integer(*parser, "--m", problem.m, "Rows of each rank", std::int64_t{1}, std::int64_t{1} << 20)
+      ->default_str("8192");
+  add_integer(*parser, "--n", problem.n, "Columns of C there, of A back", std::int64_t{1},
+              std::int64_t{1} << 20)
+      ->default_str("4096");
+  add_integer(*parser, "--k", problem.k, "Columns of A there, of C back", std::int64_t{1},
+              std::int64_t{1} << 20)
+      ->default_str("4096");
+  add_integer(*parser, "--experts", problem.experts, "Experts on each rank", 1, max_experts)
+      ->default_str("4");
+  add_enumerators(*parser, "--strategy", arguments->bench.strategies,
+                  "Strategies to measure: " + names_of<Strategy>());
+  add_integer(*parser, "--repetitions", arguments->bench.repetitions, "New routes of each", 1, 100000)
+      ->default_str("200");
+  add_path(*parser, "--json", arguments->bench.json, "File to write the figures to");
+  parser->footer("Example: flashoverlap bench routes --gpus 8 --m 8192 --experts 32\n");
+  return {parser, [arguments] {
+            check_outputs({}, {{"--json", arguments->bench.json}});
+            RoutesBench wanted = arguments->bench;
+            Problem there = arguments->problem;
+            there.ranks = wanted.gpus;
+            there.capacity = 2 * there.m;
+            RoutesBench::Routed all_there{there, {}};
+            RoutesBench::Routed all_back;
+            constexpr std::uint64_t different_routes = 16;
+            for (std::uint64_t seed = 1; seed <= different_routes; ++seed) {
+              constexpr double least_share = 0.5;
+              there.expert_rows = uneven_expert_rows(there, seed, least_share);
+              validate(there);
+              all_there.routes.push_back(there.expert_rows);
+              all_back.problem = returning(there, there.k, there.n);
+              all_back.routes.push_back(all_back.problem.expert_rows);
+            }
+            all_there.problem = there;
+            wanted.operations = {all_there, all_back};
+            return run_gpu_command(&GpuCommands::bench_routes, wanted);
+          }};
+}
+
 }  // namespace
 
 Command bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure on the GPUs of this machine");
   bench->require_subcommand(0, 1);
-  std::vector benchmarks{gemm_command(*bench), rms_norm_command(*bench)};
+  std::vector benchmarks{gemm_command(*bench), rms_norm_command(*bench), routes_command(*bench)};
   for (const Operation operation : enumerators<Operation>)
     benchmarks.push_back(bench_overlap_command(*bench, operation));
   const Command of_plans = bench_plan_command(*bench);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/expert_parts.hpp"
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
@@ -15,6 +16,17 @@ std::int64_t waves(const KernelTile& tile, const Shape& gemm, int multiprocessor
   return divide_up(entries(tile, gemm), multiprocessors / tile.cluster_rows);
 }
 
+/// Of any rank, with every expert's rows rounded up to whole blocks.
+std::int64_t most_expert_rows(const Problem& problem, std::int64_t block) {
+  const ExpertParts parts(problem);
+  std::int64_t most = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const auto rows = static_cast<std::int32_t>(gemm_shape(problem, rank).rows);
+    most = std::max(most, parts.row_blocks(rank, {0, rows}, block) * block);
+  }
+  return most;
+}
+
 /// See `expected_microseconds`.
 double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
   // Where every rank's rows, or columns, are tiled by themselves, each of these parts is rounded up to whole
@@ -25,8 +37,10 @@ double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
   const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
     return parts * divide_up(divide_up(extent, parts), block) * block;
   };
-  const std::int64_t parts = by_owner ? std::int64_t{problem.ranks} * problem.experts : 1;
-  const std::int64_t rows = round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule));
+  const std::int64_t parts = by_owner ? problem.ranks : 1;
+  const std::int64_t rows = problem.experts > 1
+                                ? most_expert_rows(problem, entry_rows(schedule))
+                                : round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule));
   const std::int64_t cols = by_cols ? round_up(problem.n, parts, schedule.tile_cols) : problem.n;
   return expected_microseconds(kernel_tile(schedule), {rows, cols}, problem.k, schedule.multiprocessors);
 }

@@ -68,11 +68,26 @@ struct OverlapBench {
   std::string save;      ///< file of the fastest plans
 };
 
+/// What it costs the host to give operators new routes.
+struct RoutesBench {
+  struct Routed {
+    Problem problem;
+    std::vector<std::vector<std::vector<std::int32_t>>> routes;  ///< each a `Problem::expert_rows`
+  };
+
+  int gpus = 0;
+  std::vector<Routed> operations;
+  std::vector<Strategy> strategies;
+  int repetitions = 200;
+  std::string json;
+};
+
 /// Each prints its results and returns the exit status.
 struct GpuCommands {
   int (*bench_gemm)(const GemmBench&) = nullptr;
   int (*bench_rms_norm)(const RmsNormBench&) = nullptr;
-  int (*bench_overlap)(const OverlapBench&) = nullptr;  ///< null, like `check`, without NCCL
+  int (*bench_overlap)(const OverlapBench&) = nullptr;  ///< null, like those below, without NCCL
+  int (*bench_routes)(const RoutesBench&) = nullptr;
   int (*check)(const GpuCheck&) = nullptr;
 };
 
@@ -80,6 +95,7 @@ struct GpuCommands {
 int bench_gemm(const GemmBench& bench);
 int bench_rms_norm(const RmsNormBench& bench);
 int bench_overlap(const OverlapBench& bench);
+int bench_routes(const RoutesBench& bench);
 int check_on_gpus(const GpuCheck& check);
 
 }  // namespace flashoverlap::cli
