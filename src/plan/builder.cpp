@@ -157,7 +157,7 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
     for (std::int32_t col = 0; col < areas.front().cols; col += block_cols) {
       for (std::size_t block = band; block < band_end; ++block) {
         const auto& [area, row, rows, expert] = blocks[block];
-        Tile tile = *area;
+        Tile& tile = plan_.tiles.emplace_back(*area);
         tile.row += row;
         tile.a_row += row;
         tile.store_row += row;
@@ -168,7 +168,7 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
         tile.b_row += col + expert * static_cast<std::int32_t>(problem().n);
         tile.store_col += col;
         tile.cols = std::min(block_cols, area->cols - col);
-        add_entry(tile);
+        count_raise(tile.raise, schedule().cluster_rows);
       }
     }
   }

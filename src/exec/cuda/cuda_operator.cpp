@@ -115,6 +115,7 @@ struct Operator::State {
   void route(std::span<const std::int32_t> expert_rows) {
     require(takes_routes(), "capacity", plan.problem.capacity, "must be more than 0 to take other routes");
     require_ended();
+    if (routes_are_new) FLASHOVERLAP_CUDA(cudaEventSynchronize(routed));  // without a run
     std::vector<std::vector<std::int32_t>> all = routes->gather(expert_rows);
     const std::size_t entries = all[index(plan.rank)].size();
     require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
@@ -123,7 +124,8 @@ struct Operator::State {
     if (order) order = in_order(plan);
     messages.replace(streamed_messages());
     kernel->replace_tiles(plan, memory.workspace().side);
-    FLASHOVERLAP_CUDA(cudaStreamSynchronize(memory.workspace().side));
+    FLASHOVERLAP_CUDA(cudaEventRecord(routed, memory.workspace().side));
+    routes_are_new = true;
   }
 
   /// Routes that come later may need connections that the first ones do not.
@@ -261,12 +263,19 @@ struct Operator::State {
 
   void run(const void* a, const void* b, void* out, cudaStream_t stream) {
     bind(a, b, out);
+    if (routes_are_new) await_routes(stream);
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
     messages.begin();
     order ? run_in_order(stream) : run_overlapped(stream);
     if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
     // Of a captured run nothing is enqueued here, and its replays would not record the event.
     if (!is_captured(stream)) FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
+  }
+
+  /// The new tiles must be in memory. A capture cannot wait for what is not captured.
+  void await_routes(cudaStream_t stream) {
+    FLASHOVERLAP_CUDA(is_captured(stream) ? cudaEventSynchronize(routed) : cudaStreamWaitEvent(stream, routed));
+    routes_are_new = false;
   }
 
   static bool is_captured(cudaStream_t stream) {
@@ -358,6 +367,8 @@ struct Operator::State {
   CudaEvent computed;
   CudaEvent communicated;
   CudaEvent joined;
+  CudaEvent routed;
+  bool routes_are_new = false;
   std::optional<CudaEvent> begun;
   std::optional<CudaEvent> gemm_done;
   std::optional<CudaEvent> ended;

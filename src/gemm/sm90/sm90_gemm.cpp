@@ -212,8 +212,9 @@ sm90::CounterWait Sm90Gemm::wait_for(const Plan& plan, std::int32_t counter) con
 bool Sm90Gemm::stored_by_tma(const Plan& plan, const Tile& tile) const {
   if (tile.row_map != none || tile.store_col % 8 != 0) return false;
   if (tile.part_rows != none && tile.part_rows % arguments_.store_rows != 0) return false;
-  for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
-    if (tile.rank != rank && tile.rank != every_rank) continue;
+  const bool everywhere = tile.rank == every_rank;
+  const std::int32_t end = everywhere ? plan.problem.ranks : tile.rank + 1;
+  for (std::int32_t rank = everywhere ? 0 : tile.rank; rank < end; ++rank) {
     const DeviceMatrix& to = memory_.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
     const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
     const bool whole_rows = tile.rows % arguments_.store_rows == 0 || ends_with_buffer;
