@@ -77,7 +77,7 @@ struct Tile {
 
   /// The operands: `rows` rows of A from a_row on, `cols` rows of B from b_row on. They are columns of the
   /// buffer where the operand is `row_contiguous`.
-  BufferRole a_buffer = BufferRole::a;  ///< `a` or `gathered`
+  BufferRole a_buffer = BufferRole::a;  ///< `a` or `gathered`, see `Plan::own_k_first`
   BufferRole b_buffer = BufferRole::b;  ///< `b` or `gathered`
   std::int32_t a_row = 0;
   std::int32_t b_row = 0;
@@ -221,6 +221,11 @@ struct Plan {
   /// counter start_wait, the second start_wait + 1, and so on, so that a tile starts with the first part
   /// before the others have arrived.
   std::int32_t wait_depth = none;
+  /// Only where an operand is gathered along k, and wait_depth is k / ranks. Tiles then take the parts of k
+  /// in the order of the ring, from this rank's on. They read its own part from buffer `a` or `b`, where its
+  /// first column is 0, before they wait for anything. The others they read from `gathered`: the part of rank
+  /// + 1 (modulo ranks) needs counter start_wait, that of rank + 2 start_wait + 1, and so on.
+  bool own_k_first = false;
   Addends addends{};
   std::vector<Counter> counters{};
   std::vector<Tile> tiles{};
@@ -244,7 +249,8 @@ inline RowTarget stored_at(const Plan& plan, const Tile& tile, std::int32_t row)
 inline std::int32_t start_waits(const Plan& plan, const Tile& tile) {
   if (tile.start_wait == none) return 0;
   if (plan.wait_depth == none) return 1;
-  return static_cast<std::int32_t>((plan.problem.k + plan.wait_depth - 1) / plan.wait_depth);
+  const auto parts = static_cast<std::int32_t>((plan.problem.k + plan.wait_depth - 1) / plan.wait_depth);
+  return plan.own_k_first ? parts - 1 : parts;
 }
 
 /// A counter as error messages name it: "counter 5 (arrival from rank 1, group 0)".

@@ -64,7 +64,7 @@ GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, i
   const Shape c = gemm_shape(problem, 0);
   const std::int64_t k = problem.k;
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
-  GemmTimes times{.tile = choose_kernel_tile(current_kernel_family(), c, k, all)};
+  GemmTimes times{.tile = choose_kernel_tile(current_kernel_family(), c, k, problem.b_layout, all)};
   const cudaStream_t stream = nullptr;
   const std::int64_t set_bytes = (c.rows * k + c.cols * k + c.rows * c.cols) * 2;
   constexpr std::int64_t rotated_bytes = std::int64_t{400} << 20;  // several times the L2 cache

@@ -177,8 +177,14 @@ class Simulator {
       return;
     }
     const auto tile = static_cast<std::int32_t>(rank.next_tile++);
-    push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(tile)].start_wait,
-                      {time_us, rank.plan->rank, Step::compute, tile});
+    push_when_reached(rank, operand_wait(rank, tile, 0), {time_us, rank.plan->rank, Step::compute, tile});
+  }
+
+  /// The counter that a tile waits for before it computes a part of k.
+  static std::int32_t operand_wait(const RankProgress& rank, std::int32_t tile, std::int32_t part) {
+    const std::int32_t first = rank.plan->tiles[static_cast<std::size_t>(tile)].start_wait;
+    const std::int32_t earlier = rank.plan->own_k_first ? part - 1 : part;
+    return first == none || earlier < 0 ? none : first + earlier;
   }
 
   void compute(RankProgress& rank, const SimulationEvent& event) {
@@ -190,10 +196,10 @@ class Simulator {
                                  .label = fmt::format("group {}", tile.group),
                                  .start_us = event.time_us};
     }
-    const std::int32_t parts = std::max(1, start_waits(*rank.plan, tile));
+    const std::int32_t parts = std::max(1, start_waits(*rank.plan, tile) + (rank.plan->own_k_first ? 1 : 0));
     const double end_us = event.time_us + tile_us_ / parts;
     if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index});
-    push_when_reached(rank, tile.start_wait + event.part + 1,
+    push_when_reached(rank, operand_wait(rank, event.index, event.part + 1),
                       {end_us, event.rank, Step::compute, event.index, event.part + 1});
   }
 

@@ -16,6 +16,35 @@ void for_each_awaited(const Plan& plan, const Tile& tile, Visit&& visit) {
   if (tile.store_wait != none) visit(tile.store_wait);
 }
 
+/// Consecutive columns of k that a tile multiplies, and where its operands have them.
+struct PartOfK {
+  BufferRole a_buffer;
+  BufferRole b_buffer;
+  std::int64_t a_row;
+  std::int64_t a_k;  ///< first column in the buffer
+  std::int64_t b_k;
+  std::int64_t depth;
+};
+
+/// Calls visit(PartOfK) for the parts of k in the order in which a tile takes them.
+template <typename Visit>
+void for_each_part_of_k(const Plan& plan, const Tile& tile, Visit&& visit) {
+  const std::int32_t parts = plan.own_k_first ? plan.problem.ranks : plan.a_blocks.count;
+  const std::int64_t depth = plan.problem.k / parts;
+  for (std::int32_t part = 0; part < parts; ++part) {
+    PartOfK each{tile.a_buffer, tile.b_buffer, tile.a_row, 0, part * depth, depth};
+    if (!plan.own_k_first) {
+      each.a_row += std::int64_t{part} * plan.a_blocks.row_stride;
+    } else {
+      each.a_k = each.b_k = (plan.rank + part) % parts * depth;
+      const bool own = part == 0;
+      if (own && tile.a_buffer == BufferRole::gathered) each.a_buffer = BufferRole::a, each.a_k = 0;
+      if (own && tile.b_buffer == BufferRole::gathered) each.b_buffer = BufferRole::b, each.b_k = 0;
+    }
+    visit(each);
+  }
+}
+
 /// Columns that a copy or store moves.
 inline std::int64_t moved_cols(const Plan& plan, const Message& message) {
   return message.cols == none ? plan.buffer(message.source.buffer).cols : message.cols;

@@ -67,10 +67,11 @@ std::vector<Schedule> signalled_schedules(const Problem& problem, Layout layout,
                                           const std::vector<int>& comm_multiprocessors,
                                           const CollectiveCosts::ByThreadBlocks& collective_costs) {
   const auto expected_us = [&](const KernelTile& tile, const Shape& shape) {
-    return expected_microseconds(tile, shape, problem.k, multiprocessors);
+    return expected_microseconds(tile, shape, problem.k, problem.b_layout, multiprocessors);
   };
   const Shape c{problem.m, problem.n};
-  const double scale = gemm_us / expected_us(choose_kernel_tile(family, c, problem.k, multiprocessors), c);
+  const KernelTile alone = choose_kernel_tile(family, c, problem.k, problem.b_layout, multiprocessors);
+  const double scale = gemm_us / expected_us(alone, c);
   std::vector<PredictedSchedule> candidates;
   for (const int count : comm_multiprocessors) {
     constexpr double near = 1.06;

@@ -105,7 +105,7 @@ std::vector<int> groups_between_waves(int waves, int size) {
 void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Schedule schedule) {
   const int count = waves(problem, schedule);
   std::set<int> sizes;
-  // Along k the whole first group is exposed.
+  // Along k the first wave needs the whole first group when it has computed its own part of k.
   for (const int groups : gathers_along_k(problem) ? std::array{4, 8, 16, 32} : std::array{1, 2, 4, 8})
     sizes.insert(static_cast<int>(divide_up(count, groups)));
   for (const int size : sizes) {

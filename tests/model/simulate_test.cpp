@@ -152,6 +152,21 @@ TEST(SimulateTilesTest, WaitForTheirOperandsPartByPart) {
   EXPECT_DOUBLE_EQ(tiles[0].end_us, 1 + 2 * bytes + 2 + 5);
 }
 
+// The tile computes its own half, 5 µs, while the other one is on its way.
+TEST(SimulateTilesTest, ComputeTheirOwnPartOfKBeforeTheyWait) {
+  auto plans = plans_of(2, 1);
+  const std::int32_t arrival = add_counter(plans[1], 1);
+  plans[1].tiles[0].start_wait = arrival;
+  plans[1].wait_depth = 50;
+  plans[1].own_k_first = true;
+  plans[0].messages = {copy(1, 4, {{1, arrival}})};
+  const double bytes = 4 * 5 * size_of(plans[0].problem.data_type);
+  const auto tiles = lane(simulate(plans, round_machine()), 1, Lane::gemm);
+  ASSERT_EQ(tiles.size(), 1u);
+  EXPECT_DOUBLE_EQ(tiles[0].start_us, 1);
+  EXPECT_DOUBLE_EQ(tiles[0].end_us, 1 + bytes + 2 + 5);
+}
+
 TEST(SimulateTilesTest, WaitForTheirOperands) {
   auto plans = plans_of(2, 1);
   const std::int32_t arrival = add_counter(plans[1], 1);

@@ -29,6 +29,15 @@ TEST(MessageNeeds, OfCopyEnginesAndStoresOfTilesTakeNoMultiprocessors) {
     EXPECT_EQ(use(plans_of(operation, copy, 4)), MultiprocessorUse::nothing);
   for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce})
     EXPECT_EQ(use(plans_of(operation, store, 4)), MultiprocessorUse::nothing);
+  EXPECT_EQ(use(make_plans({.operation = all_gather_gemm,
+                            .m = 256,
+                            .n = 256,
+                            .k = 256,
+                            .ranks = 4,
+                            .gathered = Operand::b,
+                            .b_layout = OperandLayout::row_contiguous},
+                           {.strategy = copy})),
+            MultiprocessorUse::nothing);
   EXPECT_EQ(use(plans_of(all_to_all_gemm, copy, 4, Exchange::heads)), MultiprocessorUse::transfers);
   EXPECT_EQ(use(plans_of(all_gather_gemm, store, 4)), MultiprocessorUse::transfers);
   EXPECT_EQ(use(plans_of(all_gather_gemm, p2p, 2)), MultiprocessorUse::transfers);

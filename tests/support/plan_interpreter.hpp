@@ -378,15 +378,20 @@ class PlanInterpreter : private InterpretedMemory {
       Actor actor{event(rank, first_tile_event + index), begun};
       std::vector<double> product(static_cast<std::size_t>(tile.rows) * static_cast<std::size_t>(tile.cols),
                                   0);
-      const std::int32_t waits = start_waits(plan, tile);
-      for (std::int32_t part = 0; part < std::max(waits, 1); ++part) {
+      const bool in_parts = plan.own_k_first || (tile.start_wait != none && plan.wait_depth != none);
+      const std::int64_t depth = in_parts ? plan.wait_depth : plan.problem.k;
+      const std::int64_t parts = (plan.problem.k + depth - 1) / depth;
+      std::int32_t wait = tile.start_wait;
+      for (std::int64_t turns = 0; turns < parts; ++turns) {
         co_yield turn;
-        if (waits > 0) {
-          co_yield until_reached(rank, tile.start_wait + part);
-          actor.known.merge(known_by(rank, tile.start_wait + part));
+        const bool own = plan.own_k_first && turns == 0;
+        if (wait != none && !own) {
+          co_yield until_reached(rank, wait);
+          actor.known.merge(known_by(rank, wait));
+          ++wait;
         }
-        const std::int64_t depth = waits > 0 && plan.wait_depth != none ? plan.wait_depth : plan.problem.k;
-        multiply(rank, tile, actor, part * depth, std::min((part + 1) * depth, plan.problem.k), product);
+        const std::int64_t part = plan.own_k_first ? (rank.id() + turns) % plan.problem.ranks : turns;
+        multiply(rank, tile, actor, part * depth, std::min((part + 1) * depth, plan.problem.k), own, product);
       }
       co_yield turn;
       if (tile.store_wait != none) {
@@ -424,21 +429,26 @@ class PlanInterpreter : private InterpretedMemory {
     return values;
   }
 
-  /// Columns [first, end) of k.
+  /// Columns [first, end) of k; `own`: of which the rank's own operand has all, and nothing else, of the one
+  /// that is gathered.
   void multiply(Rank& rank, const Tile& tile, const Actor& actor, std::int64_t first, std::int64_t end,
-                std::vector<double>& product) {
+                bool own, std::vector<double>& product) {
     const Plan& plan = rank.plan;
     const std::int64_t block_cols = plan.problem.k / plan.a_blocks.count;
-    const std::vector<double> b = read_operand(
-        plan.problem.b_layout, {rank.id(), tile.b_buffer, tile.b_row, tile.cols, first, end - first}, actor);
+    const bool own_a = own && plan.problem.gathered == Operand::a;
+    const bool own_b = own && plan.problem.gathered == Operand::b;
+    const std::vector<double> b = read_operand(plan.problem.b_layout,
+                                               {rank.id(), own_b ? BufferRole::b : tile.b_buffer, tile.b_row,
+                                                tile.cols, own_b ? 0 : first, end - first},
+                                               actor);
     for (std::int64_t begin = first; begin < end;) {
       const std::int64_t block = begin / block_cols;
       const std::int64_t cols = std::min(end, (block + 1) * block_cols) - begin;
-      const std::vector<double> a =
-          read_operand(plan.problem.a_layout,
-                       {rank.id(), tile.a_buffer, tile.a_row + block * plan.a_blocks.row_stride, tile.rows,
-                        begin - block * block_cols, cols},
-                       actor);
+      const std::vector<double> a = read_operand(
+          plan.problem.a_layout,
+          {rank.id(), own_a ? BufferRole::a : tile.a_buffer, tile.a_row + block * plan.a_blocks.row_stride,
+           tile.rows, own_a ? 0 : begin - block * block_cols, cols},
+          actor);
       for (std::int64_t row = 0; row < tile.rows; ++row) {
         for (std::int64_t col = 0; col < tile.cols; ++col) {
           for (std::int64_t each = 0; each < cols; ++each) {

@@ -168,10 +168,11 @@ class PlanMutator : private MessageMutations {
     nudge(origin.*pick(std::array{&RowOrigin::row, &RowOrigin::rows, &RowOrigin::col, &RowOrigin::rank}));
   }
   void change_addressing(Plan& plan) {
-    switch (below(4)) {
+    switch (below(5)) {
       case 0: nudge(plan.a_blocks.row_stride); break;
       case 1: nudge(plan.addends.row_stride); break;
       case 2: plan.addends.count = chance(2) ? 0 : plan.problem.ranks - 1; break;
+      case 3: plan.own_k_first ^= true; break;
       default:
         if (chance(3)) plan.wait_depth = none;
         nudge(plan.wait_depth);

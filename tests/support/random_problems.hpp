@@ -150,6 +150,8 @@ class RandomCases {
     if (schedule.layout == Layout::tiled && problem.operation == Operation::gemm_reduce_scatter) {
       schedule.tile_rows = problem.ranks * between(1, 3);
     }
+    if (gathers_along_k(problem) && between(0, 1) == 0)  // then tiles begin with their own part
+      schedule.step_depth = static_cast<int>(problem.k / problem.ranks);
     if (works_in_rounds(problem, schedule.strategy)) schedule.rounds = between(1, 4);
     if (schedule.strategy == Strategy::signal && !communicates_first(problem.operation) && between(0, 1) == 0)
       schedule.first_multiprocessors = schedule.multiprocessors + between(0, 4);

@@ -27,7 +27,8 @@ bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
 }
 
 std::optional<WholeGemm> whole_gemm(const Plan& plan) {
-  if (plan.tiles.empty() || plan.a_blocks.count != 1 || plan.problem.capacity > 0) return std::nullopt;
+  if (plan.tiles.empty() || plan.a_blocks.count != 1 || plan.own_k_first || plan.problem.capacity > 0)
+    return std::nullopt;
   const Tile& first = plan.tiles.front();
   const WholeGemm gemm{first.a_buffer, first.b_buffer, first.buffer};
   const Shape c = gemm_shape(plan.problem, plan.rank);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "plan/message_rules.hpp"
+
 namespace flashoverlap {
 namespace {
 
@@ -26,9 +28,12 @@ void TileWorker::run(std::size_t index) {
   ranks_.sleep(rank_, DelayPoint::tile_begin, index);
   for (std::int32_t part = 0; part < start_waits(plan, tile); ++part)
     ranks_.wait(rank_, tile.start_wait + part, step);
-  const std::span<float> accumulator = gemm_.multiply(
-      {own.readable(tile.a_buffer), plan.problem.a_layout, tile.a_row}, plan.a_blocks,
-      {own.readable(tile.b_buffer), plan.problem.b_layout, tile.b_row}, tile.rows, tile.cols, plan.problem.k);
+  gemm_.begin(tile.rows, tile.cols);
+  for_each_part_of_k(plan, tile, [&](const PartOfK& part) {
+    gemm_.add({own.readable(part.a_buffer), plan.problem.a_layout, part.a_row, part.a_k},
+              {own.readable(part.b_buffer), plan.problem.b_layout, tile.b_row, part.b_k}, part.depth);
+  });
+  const std::span<float> accumulator = gemm_.tile();
   if (tile.store_wait != none) ranks_.wait(rank_, tile.store_wait, step);
   if (tile.addend_row != none) add_partials(tile, accumulator);
   store(tile, accumulator);

@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "flashoverlap/matrix.hpp"
-#include "flashoverlap/plan.hpp"
+#include "flashoverlap/problem.hpp"
 
 namespace flashoverlap {
 
-/// Rows of an operand: from `row` on.
+/// Rows of an operand from `row` on, and their columns of k from `k` on.
 struct OperandRows {
   const Matrix& matrix;
   OperandLayout layout = OperandLayout::k_contiguous;
   std::int64_t row = 0;
+  std::int64_t k = 0;
 };
 
 /// Keeps its scratch memory from tile to tile: one for each thread.
@@ -22,11 +23,16 @@ class HostGemm {
  public:
   HostGemm();
 
-  /// rows × cols elements of A·Bᵀ, row-major, accumulated over k in fp32. Valid until the next call.
-  std::span<float> multiply(OperandRows a, const ABlocks& a_blocks, OperandRows b, std::int64_t rows,
-                            std::int64_t cols, std::int64_t k);
+  /// A tile of rows × cols zeros.
+  void begin(std::int64_t rows, std::int64_t cols);
+  /// Adds A·Bᵀ over `depth` columns of k.
+  void add(OperandRows a, OperandRows b, std::int64_t depth);
+  /// The tile, row-major in fp32. Valid until the next `begin`.
+  std::span<float> tile() { return accumulator_; }
 
  private:
+  std::int64_t rows_ = 0;
+  std::int64_t cols_ = 0;
   std::vector<float> a_values_;
   std::vector<float> b_values_;
   std::vector<float> accumulator_;

@@ -24,7 +24,7 @@ struct CounterWait {
 /// waits for it.
 struct DeviceTile {
   struct alignas(16) Load {
-    CounterWait start_wait;  ///< for the first columns of k; see `GemmArguments::wait_depth`
+    CounterWait start_wait;  ///< for the first columns of k after `GemmArguments::own_depth`
     std::int32_t a_row;
     std::int32_t b_row;
     std::int32_t gathered;    ///< bit 0: A comes from the gathered operand; bit 1: B does
@@ -85,9 +85,10 @@ struct GemmArguments {
   std::int32_t workers;          ///< clusters that work from there on
   std::int32_t store_rows;       ///< rows that one TMA store takes
   std::int32_t steps_per_box;    ///< of the main loop after which a box of a finished tile is stored
-  std::int32_t a_blocks;         ///< see ABlocks
-  std::int32_t a_block_depth;    ///< of k
+  std::int32_t k_parts;          ///< blocks of A, or the ranks' parts of k: see ABlocks, Plan::own_k_first
+  std::int32_t part_depth;       ///< columns of k
   std::int32_t a_block_stride;
+  std::int32_t own_depth;        ///< columns of k that come first, from this rank's own operands
   std::int32_t wait_depth;       ///< columns of k after which a tile waits for the next counter
   std::uint32_t* const* resets;  ///< counters that are zero when the launch ends
   std::int32_t reset_count;

@@ -24,14 +24,14 @@ class Loader {
 
   /// Every stage at once, before anything else: until the operands have come the block can only wait.
   __device__ void load_first() {
-    if (next_.start_wait.counter != nullptr) return;
+    if (next_.start_wait.counter != nullptr && arguments_.own_depth == 0) return;
     const int a_row = uniform(next_.a_row) + tiles_.first_row();
     const int b_row = uniform(next_.b_row);
-    const int gathered = uniform(next_.gathered);
-    first_depth_ = min(arguments_.a_block_depth, Shape::stages * Shape::depth);
+    const PartOfK part = part_of_k(0, uniform(next_.gathered));
+    first_depth_ = min(arguments_.part_depth, Shape::stages * Shape::depth);
 #pragma unroll 1
     for (int k = 0; k < first_depth_; k += Shape::depth) {
-      if (elect()) load(k / Shape::depth, gathered, a_row, k, b_row, k);
+      if (elect()) load(k / Shape::depth, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
     }
   }
 
@@ -43,13 +43,14 @@ class Loader {
       const int gathered = uniform(next_.gathered);
       const int addend_row = uniform(next_.addend_row);
       if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
-      const int never = arguments_.a_block_depth;  // no columns begin there
-      int awaited_k = wait.counter != nullptr ? 0 : never;
+      constexpr int never = -1;
+      int awaited_k = wait.counter != nullptr ? arguments_.own_depth : never;  // from the part's first on
 #pragma unroll 1  // so that the first load waits for few instructions to come from memory
-      for (int a_block = 0; a_block < arguments_.a_blocks; ++a_block) {
-        const int a_row = first_a_row + a_block * arguments_.a_block_stride;
+      for (int index_of_part = 0; index_of_part < arguments_.k_parts; ++index_of_part) {
+        const PartOfK part = part_of_k(index_of_part, gathered);
+        const int a_row = first_a_row + index_of_part * arguments_.a_block_stride;
 #pragma unroll 1
-        for (int k = 0; k < arguments_.a_block_depth; k += Shape::depth) {
+        for (int k = 0; k < arguments_.part_depth; k += Shape::depth) {
           if (k == awaited_k) {
             await(wait, index);
             ++wait.counter;
@@ -57,12 +58,12 @@ class Loader {
           }
           if (k >= first_depth_) {
             barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
-            if (elect())
-              load(stage_.index, gathered, a_row, k, b_row, a_block * arguments_.a_block_depth + k);
+            if (elect()) load(stage_.index, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
           }
           stage_.advance();
         }
         first_depth_ = 0;
+        awaited_k -= arguments_.part_depth;
       }
       if (addend_row >= 0) load_partials(index, addend_row);
     }
@@ -75,6 +76,21 @@ class Loader {
 
  private:
   static constexpr int box_cols = Shape::box_cols;
+
+  /// Where a part of k lies: which operands are read from the gathered one, and the first column in each.
+  struct PartOfK {
+    int gathered;
+    int a_k;
+    int b_k;
+  };
+
+  __device__ PartOfK part_of_k(int part, int gathered) const {
+    if (arguments_.own_depth == 0) return {gathered, 0, part * arguments_.part_depth};
+    const int place = arguments_.rank + part;
+    const int k = (place < arguments_.k_parts ? place : place - arguments_.k_parts) * arguments_.part_depth;
+    if (part > 0) return {gathered, k, k};
+    return {0, (gathered & 1) != 0 ? 0 : k, (gathered & 2) != 0 ? 0 : k};
+  }
 
   __device__ void await(const CounterWait& wait, int index) {
     wait_for(wait, arguments_, index);

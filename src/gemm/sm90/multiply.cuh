@@ -27,8 +27,8 @@ class Multiplier {
     Accumulator sum;
     Packed result;
     bool finished = false;
-    const int a_block_steps = (arguments_.a_block_depth + Shape::depth - 1) / Shape::depth;
-    const int steps = arguments_.a_blocks * a_block_steps;
+    const int part_steps = (arguments_.part_depth + Shape::depth - 1) / Shape::depth;
+    const int steps = arguments_.k_parts * part_steps;
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       const DeviceTile::Finish finish = multiply(arguments_.tiles[index], steps, sum, result, finished);
       if (finish.addends_by_tma != 0) {

@@ -153,10 +153,12 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
   arguments_.workers = workers(schedule);
-  arguments_.a_blocks = plan.a_blocks.count;
-  arguments_.a_block_depth = static_cast<std::int32_t>(plan.problem.k) / plan.a_blocks.count;
-  arguments_.a_block_stride = plan.a_blocks.row_stride;
-  arguments_.wait_depth = plan.wait_depth == none ? arguments_.a_block_depth : plan.wait_depth;
+  arguments_.k_parts = plan.own_k_first ? plan.problem.ranks : plan.a_blocks.count;
+  arguments_.part_depth = static_cast<std::int32_t>(plan.problem.k) / arguments_.k_parts;
+  arguments_.a_block_stride = plan.a_blocks.count > 1 ? plan.a_blocks.row_stride : 0;
+  arguments_.own_depth = plan.own_k_first ? arguments_.part_depth : 0;
+  arguments_.wait_depth =
+      plan.wait_depth == none ? static_cast<std::int32_t>(plan.problem.k) : plan.wait_depth;
   arguments_.wait_limit_ns = options.wait_limit_ns;
   arguments_.expired = expired_.data();
   if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(most_tiles);

@@ -171,6 +171,7 @@ void visit_keys(auto& visit, Maybe<Plan> auto& plan) {
   visit("buffers", plan.buffers);
   visit("a_blocks", plan.a_blocks);
   visit.unless_none("wait_depth", plan.wait_depth);
+  visit.unless_none("own_k_first", plan.own_k_first, 0);
   visit("addends", plan.addends);
   visit("counters", plan.counters);
   visit("tiles", plan.tiles);

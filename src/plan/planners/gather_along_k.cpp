@@ -1,3 +1,4 @@
+#include "plan/at.hpp"
 #include "plan/planners/planners.hpp"
 
 namespace flashoverlap {
@@ -45,35 +46,34 @@ void plan_gather_along_k(PlanBuilder& builder) {
 }
 
 // Groups of the operand's rows, which are columns in memory: of each group, every rank sends its part of k to
-// all ranks, itself included. Tiles wait for the parts of k in rank order; for all of them at once where they
-// do not end with a step of the kernel.
+// the others, first to the one before it, whose tiles need it next after their own. Where parts do not end
+// with a step of the kernel, each rank sends to itself too, and tiles wait for all parts at once.
 void plan_gather_along_k_slices(PlanBuilder& builder) {
   const DividedOperand operand(builder);
   const Schedule& schedule = builder.schedule();
   const std::int32_t ranks = builder.ranks();
   const auto kind = schedule.strategy == Strategy::copy ? MessageKind::copy : MessageKind::store;
-  const bool by_parts = operand.part % schedule.step_depth == 0;
+  const bool own_first = operand.part % schedule.step_depth == 0;
   builder.set_buffer(BufferRole::gathered, operand.k, operand.rows, ranks > 1);
-  if (by_parts) builder.plan().wait_depth = operand.part;
+  builder.plan().own_k_first = own_first;
+  if (own_first) builder.plan().wait_depth = operand.part;
+  builder.give_credits([](std::int32_t) { return true; });
   const std::vector<Range> groups =
       Grouping(schedule, entry_count(schedule, builder.gemm().rows, builder.gemm().cols))
           .ranges(operand.rows, operand.is_a ? entry_rows(schedule) : schedule.tile_cols);
-  std::vector<std::int32_t> arrivals;  // by group: the first of its counters
-  for (std::int32_t group = 0; group < std::ssize(groups); ++group) {
-    arrivals.push_back(by_parts ? builder.add_arrivals([](std::int32_t) { return 1; })
-                                : builder.add_counter(CounterRole::arrival, group, none, ranks - 1));
-  }
-  builder.give_credits([](std::int32_t) { return true; });
 
-  for (std::size_t index = 0; index < groups.size(); ++index) {
-    const Range rows = groups[index];
-    const auto group = static_cast<std::int32_t>(index);
+  for (std::int32_t group = 0; group < std::ssize(groups); ++group) {
+    const Range rows = at(groups, group);
+    const auto arrival = static_cast<std::int32_t>(builder.plan().counters.size());  // on all ranks
+    if (!own_first) builder.add_counter(CounterRole::arrival, group, none, ranks - 1);
+    for (int distance = 1; own_first && distance < ranks; ++distance)
+      builder.add_counter(CounterRole::arrival, group, builder.neighbour(distance), 1);
     Tile area = operand.area(builder, rows);
     area.group = group;
-    area.start_wait = arrivals[index];
+    if (!own_first || ranks > 1) area.start_wait = arrival;
     builder.add_tiles({area});
-    for (int distance = 0; distance < ranks; ++distance) {
-      const std::int32_t target = builder.neighbour(distance);
+    for (int distance = own_first ? 1 : 0; distance < ranks; ++distance) {
+      const std::int32_t target = builder.neighbour(-distance);
       Message message{.kind = kind,
                       .group = group,
                       .source = {operand.role, 0, operand.part},
@@ -81,7 +81,7 @@ void plan_gather_along_k_slices(PlanBuilder& builder) {
                       .peer = target,
                       .col = rows.first,
                       .cols = rows.count,
-                      .raises = {{target, arrivals[index] + (by_parts ? builder.rank() : 0)}}};
+                      .raises = {{target, arrival + (own_first ? distance - 1 : 0)}}};
       if (distance == 1) message.waits = builder.take_credits(builder.targets());
       builder.add_message(std::move(message));
     }

@@ -163,6 +163,7 @@ class AbstractRun {
     Knowledge knowledge = nothing_;
     knowledge.learn_begun(rank);
     std::vector<Knowledge> operands;
+    if (plan_of(rank).own_k_first) operands.push_back(knowledge);
     spend_knowledge(static_cast<std::size_t>(start_waits(plan_of(rank), tile)));
     for (std::int32_t part = 0; part < start_waits(plan_of(rank), tile); ++part) {
       learn(knowledge, rank, tile.start_wait + part);

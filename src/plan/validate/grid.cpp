@@ -123,7 +123,7 @@ class Cuts {
   void cut_parts(const Plan& plan) {
     const auto k = static_cast<std::int32_t>(plan.problem.k);
     const auto waits = [](const Tile& tile) { return tile.start_wait != none; };
-    if (plan.wait_depth != none && std::ranges::any_of(plan.tiles, waits)) {
+    if (plan.own_k_first || (plan.wait_depth != none && std::ranges::any_of(plan.tiles, waits))) {
       for (std::int32_t first = 0; first < k; first += std::min(plan.wait_depth, k - first)) {
         cut_columns(k, first, 0);
         if (gathers_along_k(plan.problem)) cut_rows(plan.rank, BufferRole::gathered, first, 0);

@@ -99,7 +99,21 @@ class StructureCheck {
     }
     if (plan_.wait_depth != none && (plan_.wait_depth < 1 || plan_.a_blocks.count != 1))
       report("wait_depth: {} must be at least 1, and none where A is in blocks", plan_.wait_depth);
+    if (plan_.own_k_first) check_own_k();
     if (plan_.addends.row_stride < 0) report("addends: row_stride {} is negative", plan_.addends.row_stride);
+  }
+
+  void check_own_k() {
+    if (!gathers_along_k(plan_.problem)) return report("own_k_first: no operand is gathered along k");
+    const std::int64_t part = plan_.problem.k / plan_.problem.ranks;
+    if (plan_.wait_depth != part)
+      report("own_k_first: wait_depth {} must be k / ranks = {}", plan_.wait_depth, part);
+    const Buffer& gathered = plan_.buffer(BufferRole::gathered);
+    const Buffer& own = plan_.buffer(plan_.problem.gathered == Operand::a ? BufferRole::a : BufferRole::b);
+    if (gathered.rows != plan_.problem.k || gathered.cols != own.cols) {
+      report("own_k_first: gathered is {} x {}, and must be {} x {}", gathered.rows, gathered.cols,
+             plan_.problem.k, own.cols);
+    }
   }
 
   /// Rows [row, row + rows) of a buffer that must have `cols` columns.
@@ -128,6 +142,11 @@ class StructureCheck {
       return fail("A is read from buffer a or gathered");
     if (tile.b_buffer != BufferRole::b && tile.b_buffer != BufferRole::gathered)
       return fail("B is read from buffer b or gathered");
+    const bool gathers_a = plan_.problem.gathered == Operand::a;
+    if (plan_.own_k_first && ((tile.a_buffer == BufferRole::gathered) != gathers_a ||
+                              (tile.b_buffer == BufferRole::gathered) == gathers_a)) {
+      return fail("with own_k_first, exactly the operand that is gathered is read from gathered");
+    }
     const std::int64_t last_block = std::int64_t{plan_.a_blocks.count - 1} * plan_.a_blocks.row_stride;
     if (tile.a_row < 0 || !is_operand(tile.a_buffer, plan_.problem.a_layout, tile.a_row + last_block,
                                       tile.rows, plan_.problem.k / plan_.a_blocks.count)) {

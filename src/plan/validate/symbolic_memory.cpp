@@ -222,8 +222,26 @@ void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::spa
       });
 }
 
-void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand,
+void SymbolicMemory::check_operand(const Event& tile, TileOperand operand,
                                    std::span<const Knowledge> knowledge) {
+  const Plan& plan = plan_of(tile.rank);
+  const auto k = static_cast<std::int32_t>(plan.problem.k);
+  operand.stored_k = {0, k};
+  if (!plan.own_k_first || operand.buffer != BufferRole::gathered)
+    return check_stored_k(tile, operand, knowledge);
+  const std::int32_t own_end = (tile.rank + 1) * plan.wait_depth;
+  operand.stored_k = {own_end, k - own_end};
+  check_stored_k(tile, operand, knowledge);
+  operand.stored_k = {0, own_end - plan.wait_depth};
+  check_stored_k(tile, operand, knowledge);
+  operand.buffer = operand.content == Content::operand_a ? BufferRole::a : BufferRole::b;
+  operand.stored_k = {0, plan.wait_depth};
+  operand.first_k = own_end - plan.wait_depth;
+  check_stored_k(tile, operand, knowledge);
+}
+
+void SymbolicMemory::check_stored_k(const Event& tile, const TileOperand& operand,
+                                    std::span<const Knowledge> knowledge) {
   // The caller's operands are never written, so who reads them does not matter.
   const bool remember = operand.buffer == BufferRole::gathered;
   const auto expected = [&](std::int32_t position) {
@@ -234,18 +252,22 @@ void SymbolicMemory::check_operand(const Event& tile, const TileOperand& operand
   const std::int32_t first = operand.part.first;
   const std::int32_t row = operand.row;
   const Range rows{row, operand.part.count};
-  const Problem& problem = plan_of(tile.rank).problem;
-  const Range all_k{0, static_cast<std::int32_t>(problem.k)};
+  const Plan& plan = plan_of(tile.rank);
   const Operand which = operand.content == Content::operand_a ? Operand::a : Operand::b;
-  const bool k_contiguous = layout_of(problem, which) == OperandLayout::k_contiguous;
+  const bool k_contiguous = layout_of(plan.problem, which) == OperandLayout::k_contiguous;
+  // Which of the waits in the order of k, see `Plan::own_k_first`.
+  const auto waits_before = [&](std::int32_t k) {
+    if (knowledge.size() == 1) return 0;
+    const std::int32_t part = k / plan.wait_depth;
+    return plan.own_k_first ? (part - tile.rank + plan.problem.ranks) % plan.problem.ranks : part;
+  };
   const Area read_area = k_contiguous ? area(tile.rank, {operand.buffer, rows.first, rows.count})
-                                      : Area{tile.rank, operand.buffer, all_k, rows};
+                                      : Area{tile.rank, operand.buffer, operand.stored_k, rows};
   for_each_cell(read_area, [&](Cell& cell, const Area& place) {
-    const std::int32_t k = (k_contiguous ? place.cols : place.rows).first;
-    const std::int32_t waited_for = knowledge.size() == 1 ? 0 : k / plan_of(tile.rank).wait_depth;
-    read(cell, place, {tile, at(knowledge, waited_for)}, remember);
+    const std::int32_t k = k_contiguous ? place.cols.first : operand.first_k + place.rows.first;
+    read(cell, place, {tile, at(knowledge, waits_before(k))}, remember);
     // Of the whole operand in memory.
-    const std::int32_t first_row = k_contiguous ? first + (place.rows.first - row) : place.rows.first;
+    const std::int32_t first_row = k_contiguous ? first + (place.rows.first - row) : k;
     const std::int32_t first_col = k_contiguous ? place.cols.first : first + (place.cols.first - row);
     const std::int32_t more = place.rows.count - 1;
     const auto [source, source_row] = expected(first_row);

@@ -75,6 +75,8 @@ class SymbolicMemory {
     std::int32_t row;
     Range part;
     const std::vector<OperandRun>& runs;
+    Range stored_k{};          ///< columns of k in the buffer, where rows are contiguous
+    std::int32_t first_k = 0;  ///< which of the operand's columns is the buffer's first
   };
 
   Grid& grid(std::int32_t rank, BufferRole role) { return at(at(grids_, rank), role); }
@@ -92,7 +94,8 @@ class SymbolicMemory {
   void fill_operands();
   void find_operand_runs();
 
-  void check_operand(const Event& tile, const TileOperand& operand, std::span<const Knowledge> knowledge);
+  void check_operand(const Event& tile, TileOperand operand, std::span<const Knowledge> knowledge);
+  void check_stored_k(const Event& tile, const TileOperand& operand, std::span<const Knowledge> knowledge);
   /// Reads the partial results that a tile adds. Returns a bit for each rank whose result it then has.
   std::uint64_t add_partials(const Tile& tile, const Access& access);
 

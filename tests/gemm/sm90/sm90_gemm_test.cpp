@@ -146,7 +146,14 @@ TEST(Sm90Gemm, RowsWithPaddingGiveTheBitsOfRowsWithout) {
 /// added.
 std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const GpuRanks& ranks) {
   const auto read = [&](BufferRole role, OperandLayout layout, std::int64_t row, std::int64_t k) {
-    return operand_row(ranks.input(plan.rank, role), layout, row, k);
+    std::vector<float> values = operand_row(ranks.input(plan.rank, role), layout, row, k);
+    if (plan.own_k_first && role == BufferRole::gathered) {
+      const BufferRole own = plan.problem.gathered == Operand::a ? BufferRole::a : BufferRole::b;
+      const std::int64_t part = k / plan.problem.ranks;
+      std::ranges::copy(operand_row(ranks.input(plan.rank, own), layout, row, part),
+                        values.begin() + plan.rank * part);
+    }
+    return values;
   };
   const std::int64_t block_depth = plan.problem.k / plan.a_blocks.count;
   std::vector<double> expected;
@@ -341,6 +348,80 @@ TEST(Sm90Gemm, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
   }
   FLASHOVERLAP_CUDA(cudaStreamDestroy(stream));
   FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
+}
+
+/// Launches a rank's tiles while no other rank's part of k is there, and lets them arrive one by one. The
+/// rank's own part of the gathered operand never does.
+void expect_parts_of_k_are_taken_as_they_arrive(const Problem& problem, const KernelTile& tile,
+                                                std::uint64_t seed) {
+  const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::copy,
+                                                       .tile_rows = tile.rows,
+                                                       .tile_cols = tile.cols,
+                                                       .cluster_rows = tile.cluster_rows,
+                                                       .multiprocessors = 4});
+  const Plan& plan = plans[1];
+  ASSERT_TRUE(plan.own_k_first);
+  GpuRanks ranks(plans, seed);
+  const auto gathered = static_cast<std::size_t>(BufferRole::gathered);
+  const DeviceMatrix& device = ranks.memory().buffers[1][gathered];
+  const auto bytes = [&](std::int64_t rows) { return static_cast<std::size_t>(rows * device.pitch * 2); };
+  FLASHOVERLAP_CUDA(cudaMemset(device.base, 0xFF, bytes(device.rows)));  // not numbers
+  const auto gemm = make_gemm_kernel(plan, ranks.memory());
+  cudaStream_t stream{};
+  cudaStream_t other{};
+  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
+  gemm->launch(stream);
+  for (int distance = 1; distance < problem.ranks; ++distance) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady) << "before part " << distance << " is there";
+    const std::int64_t first = (plan.rank + distance) % problem.ranks * plan.wait_depth;
+    const std::span<const testing::Element> all = elements_of(ranks.input(1, BufferRole::gathered));
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(static_cast<std::byte*>(device.base) + bytes(first),
+                                      all.data() + first * device.pitch, bytes(plan.wait_depth),
+                                      cudaMemcpyHostToDevice, other));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
+    for (const Tile& each : plan.tiles) {
+      const std::uint32_t one = 1;
+      FLASHOVERLAP_CUDA(cudaMemcpyAsync(ranks.counter(1, each.start_wait + distance - 1), &one, sizeof one,
+                                        cudaMemcpyHostToDevice, other));
+    }
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
+  }
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_NO_THROW(gemm->check_waits());
+  FLASHOVERLAP_CUDA(cudaStreamDestroy(stream));
+  FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
+  std::vector<std::vector<Matrix>> stored(static_cast<std::size_t>(problem.ranks));
+  for (std::size_t role = 0; role < buffer_count; ++role)
+    stored[1].push_back(ranks.result(1, static_cast<BufferRole>(role)));
+  Difference difference;
+  for (const Tile& each : plan.tiles) compare_tile(plan, each, ranks, stored, difference);
+  EXPECT_LT(difference.relative(), 5e-3);
+}
+
+TEST(Sm90Gemm, ATileTakesThePartsOfKAsTheyArriveAndItsOwnFromItsOperand) {
+  std::uint64_t seed = testing::base_seed();
+  for (const KernelTile& tile : {KernelTile{128, 256, 1}, KernelTile{128, 128, 2}}) {
+    for (const Operand gathered : {Operand::a, Operand::b}) {
+      for (const OperandLayout other : {k_major, row_major}) {
+        for (const std::int64_t part : {64, 640}) {  // less and more than the stages hold
+          SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} gathered {} other layout {} part {}",
+                                   seed, tile.rows, tile.cols, name(gathered), name(other), part));
+          expect_parts_of_k_are_taken_as_they_arrive({.operation = Operation::all_gather_gemm,
+                                                      .m = 600,
+                                                      .n = 1032,
+                                                      .k = 3 * part,
+                                                      .ranks = 3,
+                                                      .gathered = gathered,
+                                                      .a_layout = gathered == Operand::a ? row_major : other,
+                                                      .b_layout = gathered == Operand::b ? row_major : other},
+                                                     tile, ++seed);
+        }
+      }
+    }
+  }
 }
 
 TEST(Sm90Gemm, AWaitThatExpiresIsReportedAndTheKernelEnds) {

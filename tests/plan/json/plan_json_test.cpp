@@ -30,6 +30,7 @@ std::vector<Plan> every_key() {
   plan.buffer(BufferRole::out) = {3, 5, true};
   plan.a_blocks = {2, 3};
   plan.wait_depth = 3;
+  plan.own_k_first = true;
   plan.addends = {1, 4};
   plan.counters = {{CounterRole::arrival, 1, 0, 7}, {CounterRole::tiles, none, none, 1}};
   Tile tile{
@@ -188,10 +189,10 @@ class Malformed {
 
   /// Whether a key may be left out.
   static bool is_optional(const std::string& path, const std::string& key) {
-    static const std::set<std::string> keys{"row_map",      "part_rows",  "part_stride", "addend_row",
-                                            "start_wait",   "store_wait", "raise",       "source",
-                                            "destination",  "reorder",    "a",           "out",
-                                            "destinations", "group",      "peer",        "wait_depth"};
+    static const std::set<std::string> keys{
+        "row_map",      "part_rows", "part_stride", "addend_row", "start_wait", "store_wait",
+        "raise",        "source",    "destination", "reorder",    "a",          "out",
+        "destinations", "group",     "peer",        "wait_depth", "own_k_first"};
     static const std::set<std::string> keys_of_messages{"col", "cols"};
     const bool in_message = path.ends_with(']') && path.find(".messages[") != std::string::npos;
     const bool in_tile = path.ends_with(']') && path.find(".tiles[") != std::string::npos;

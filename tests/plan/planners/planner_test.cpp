@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -250,22 +251,50 @@ TEST(Planner, AnOperandWhoseRowsAreContiguousIsGatheredInGroupsOfThem) {
                                  .multiprocessors = 2},
                                 1);
     EXPECT_EQ(plan.buffer(BufferRole::gathered), (Buffer{48, 96, /*peer_written=*/true}));
-    EXPECT_EQ(plan.wait_depth, step_depth == 16 ? 16 : none);
+    const bool own_first = step_depth == 16;
+    EXPECT_EQ(plan.wait_depth, own_first ? 16 : none);
+    EXPECT_EQ(plan.own_k_first, own_first);
     EXPECT_EQ(group_count(plan), 3);
-    std::int32_t columns = 0;  // that this rank sends to each rank, itself included
+    std::map<std::int32_t, std::int32_t> columns;  // that this rank sends to each
     for (const Message& message : plan.messages) {
       if (message.kind != MessageKind::copy) continue;
       EXPECT_EQ(message.source, (Region{BufferRole::b, 0, 16}));
       EXPECT_EQ(message.destination, (Region{BufferRole::gathered, 16, 16}));
-      columns += message.cols;
+      columns[message.peer] += message.cols;
     }
-    EXPECT_EQ(columns, 3 * 96);
+    std::map<std::int32_t, std::int32_t> expected{{0, 96}, {2, 96}};
+    if (!own_first) expected[1] = 96;
+    EXPECT_EQ(columns, expected);
     for (const Tile& tile : plan.tiles) {
       EXPECT_EQ(tile.b_buffer, BufferRole::gathered);
       EXPECT_EQ(tile.b_row, tile.col);
-      EXPECT_EQ(start_waits(plan, tile), step_depth == 16 ? 3 : 1);
+      EXPECT_EQ(start_waits(plan, tile), own_first ? 2 : 1);
     }
   }
+}
+
+TEST(Planner, PartsOfKAreAwaitedInTheOrderOfTheRing) {
+  const Schedule schedule{.strategy = Strategy::store, .tile_rows = 32, .tile_cols = 32, .step_depth = 16};
+  const std::vector<Plan> plans = make_plans(sharded_weights(), schedule);
+  for (const Plan& plan : plans) {
+    for (const Message& message : plan.messages) {
+      if (message.kind != MessageKind::store) continue;
+      const Plan& target = plans[static_cast<std::size_t>(message.peer)];
+      const auto tile = std::ranges::find(target.tiles, message.col, &Tile::b_row);
+      ASSERT_NE(tile, target.tiles.end());
+      const int distance = (plan.rank - target.rank + 3) % 3;
+      EXPECT_EQ(message.raises, (std::vector<Raise>{{target.rank, tile->start_wait + distance - 1}}));
+    }
+  }
+}
+
+TEST(Planner, ARankAloneReadsItsOwnPartOfKAndSendsNothing) {
+  Problem problem = sharded_weights();
+  problem.ranks = 1;
+  const Plan plan = make_plan(problem, {.strategy = Strategy::copy, .step_depth = 16}, 0);
+  EXPECT_TRUE(plan.own_k_first);
+  EXPECT_TRUE(plan.messages.empty());
+  for (const Tile& tile : plan.tiles) EXPECT_EQ(tile.start_wait, none);
 }
 
 TEST(Planner, PartsOfKAreGatheredByOneCollectiveWithoutOverlap) {

@@ -448,16 +448,51 @@ TEST(ValidateRace, FindsAGatherAlongKThatTilesDoNotWaitFor) {
 
 TEST(ValidateValue, FindsPartsOfKInTheWrongPlace) {
   Plans plans = plans_along_k(8);
-  std::vector<Message*> own;  // what rank 2 keeps of each group
-  for (Message& message : plans[2].messages) {
-    if (message.kind == MessageKind::store && message.peer == 2) own.push_back(&message);
+  plans[2].tiles.back().b_row -= 6;  // to the group before, which has arrived
+  for (const char* place : {"b at row 0, which does not hold rows 0 to 7 of B of rank 2",
+                            "gathered at row 0, which does not hold", "gathered at row 8, which does not"}) {
+    EXPECT_THAT(find_violations(plans),
+                ::testing::Contains(::testing::Field(&Finding::detail, HasSubstr(place))));
   }
-  std::swap(own[0]->col, own[1]->col);
+
+  plans = plans_along_k(8);
+  for (Message& message : plans[2].messages) {
+    if (message.kind == MessageKind::store) message.destination.row = 8;  // rank 1's part, not its own
+  }
   EXPECT_THAT(find_violations(plans), ::testing::Not(::testing::IsEmpty()));
 
   plans = plans_along_k(16);
   for (Tile& tile : plans[0].tiles) std::swap(tile.b_row, plans[0].tiles.front().b_row);
   EXPECT_THAT(find_violations(plans), ::testing::Not(::testing::IsEmpty()));
+}
+
+TEST(ValidateRace, FindsPartsOfKThatAreNotAwaitedInTheOrderOfTheRing) {
+  Plans plans = plans_along_k(8);
+  std::vector<Raise*> to_rank_1;  // its counters for the first group: rank 2's part, then rank 0's
+  for (Plan& plan : plans) {
+    for (Message& message : plan.messages) {
+      if (message.kind == MessageKind::store && message.peer == 1 && message.group == 0)
+        to_rank_1.push_back(&message.raises.front());
+    }
+  }
+  ASSERT_EQ(to_rank_1.size(), 2u);
+  std::swap(*to_rank_1[0], *to_rank_1[1]);
+  expect_violation(plans, Violation::race, "reads rank 1's gathered");
+}
+
+TEST(ValidateStructure, RefusesAnOwnPartOfKThatIsNotThere) {
+  Plans plans = plans_along_k(8);
+  plans[0].wait_depth = 4;
+  expect_violation(plans, Violation::structure, "own_k_first: wait_depth 4 must be k / ranks = 8");
+  plans = plans_along_k(8);
+  plans[0].buffer(BufferRole::gathered).cols = 24;
+  expect_violation(plans, Violation::structure, "own_k_first: gathered is 24 x 24, and must be 24 x 18");
+  plans = plans_along_k(8);
+  plans[0].tiles.front().a_buffer = BufferRole::gathered;
+  expect_violation(plans, Violation::structure, "exactly the operand that is gathered is read from gathered");
+  plans = plans_in_parts_of_k();
+  plans[0].own_k_first = true;
+  expect_violation(plans, Violation::structure, "own_k_first: no operand is gathered along k");
 }
 
 TEST(ValidateStructure, RefusesRowsOfAnOperandThatDoNotExistWhereTheyAreContiguous) {
