@@ -274,7 +274,8 @@ struct Operator::State {
 
   /// The new tiles must be in memory. A capture cannot wait for what is not captured.
   void await_routes(cudaStream_t stream) {
-    FLASHOVERLAP_CUDA(is_captured(stream) ? cudaEventSynchronize(routed) : cudaStreamWaitEvent(stream, routed));
+    FLASHOVERLAP_CUDA(is_captured(stream) ? cudaEventSynchronize(routed)
+                                          : cudaStreamWaitEvent(stream, routed));
     routes_are_new = false;
   }
 
