@@ -373,7 +373,7 @@ void expect_parts_of_k_are_taken_as_they_arrive(const Problem& problem, const Ke
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady) << "before part " << distance << " is there";
     const std::int64_t first = (plan.rank + distance) % problem.ranks * plan.wait_depth;
-    const std::span<const testing::Element> all = elements_of(ranks.input(1, BufferRole::gathered));
+    const std::span<const testing::Element> all = testing::elements_of(ranks.input(1, BufferRole::gathered));
     FLASHOVERLAP_CUDA(cudaMemcpyAsync(static_cast<std::byte*>(device.base) + bytes(first),
                                       all.data() + first * device.pitch, bytes(plan.wait_depth),
                                       cudaMemcpyHostToDevice, other));
