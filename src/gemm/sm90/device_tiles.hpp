@@ -27,8 +27,7 @@ struct DeviceTile {
     CounterWait start_wait;  ///< for the first columns of k after `GemmArguments::own_depth`
     std::int32_t a_row;
     std::int32_t b_row;
-    std::int16_t gathered;  ///< bit 0: A comes from the gathered operand; bit 1: B does
-    std::int16_t rows;
+    std::int32_t gathered;    ///< bit 0: A comes from the gathered operand; bit 1: B does
     std::int32_t addend_row;  ///< of partial results that are loaded by TMA; -1: none are
   } load;
   struct alignas(16) Finish {

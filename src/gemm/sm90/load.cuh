@@ -28,11 +28,10 @@ class Loader {
     const int a_row = uniform(next_.a_row) + tiles_.first_row();
     const int b_row = uniform(next_.b_row);
     const PartOfK part = part_of_k(0, uniform(next_.gathered));
-    const int groups = groups_with_rows();
     first_depth_ = min(arguments_.part_depth, Shape::stages * Shape::depth);
 #pragma unroll 1
     for (int k = 0; k < first_depth_; k += Shape::depth) {
-      if (elect()) load(k / Shape::depth, groups, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
+      if (elect()) load(k / Shape::depth, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
     }
   }
 
@@ -43,7 +42,6 @@ class Loader {
       const int b_row = uniform(next_.b_row);
       const int gathered = uniform(next_.gathered);
       const int addend_row = uniform(next_.addend_row);
-      const int groups = groups_with_rows();
       if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
       constexpr int never = -1;
       int awaited_k = wait.counter != nullptr ? arguments_.own_depth : never;  // from the part's first on
@@ -60,7 +58,7 @@ class Loader {
           }
           if (k >= first_depth_) {
             barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
-            if (elect()) load(stage_.index, groups, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
+            if (elect()) load(stage_.index, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
           }
           stage_.advance();
         }
@@ -100,26 +98,20 @@ class Loader {
     __syncwarp();
   }
 
-  /// Warpgroups of this block that have rows of the next tile, which may end with an expert.
-  __device__ int groups_with_rows() const {
-    const int rows = uniform(next_.rows) - tiles_.first_row();
-    return max(0, min(Shape::groups, (rows + Shape::group_rows - 1) / Shape::group_rows));
-  }
-
-  __device__ void load(int stage, int groups, int gathered, int a_row, int a_k, int b_row, int b_k) {
-    store_shared_32(shared_.groups_with_rows(stage), groups);
-    barrier_expect(shared_.loaded(stage), groups * Shape::group_a_bytes + Shape::b_bytes);
-    load_a(&arguments_.a[gathered & 1], stage, groups, a_row, a_k);
+  __device__ void load(int stage, int gathered, int a_row, int a_k, int b_row, int b_k) {
+    barrier_expect(shared_.loaded(stage), Shape::a_bytes + Shape::b_bytes);
+    load_a(&arguments_.a[gathered & 1], stage, a_row, a_k);
     load_b(&arguments_.b[gathered >> 1], stage, b_row, b_k);
   }
 
-  __device__ void load_a(const CUtensorMap* map, int stage, int groups, int row, int k) {
+  __device__ void load_a(const CUtensorMap* map, int stage, int row, int k) {
+    const std::uint32_t to = shared_.a(stage);
     const std::uint32_t barrier = shared_.loaded(stage);
-    constexpr bool in_rows = Shape::a_layout == OperandLayout::k_contiguous;
-    for (int group = 0; group < groups; ++group) {
-      const int first = row + group * Shape::group_rows;
-      tma_load(shared_.a(stage) + group * Shape::group_a_bytes, map, barrier, in_rows ? k : first,
-               in_rows ? first : k);
+    if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
+      tma_load(to, map, barrier, k, row);
+    } else {
+      for (int box = 0; box < Shape::rows / box_cols; ++box)
+        tma_load(to + box * box_cols * swizzle_bytes, map, barrier, row + box * box_cols, k);
     }
   }
 

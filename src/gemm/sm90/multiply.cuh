@@ -75,11 +75,6 @@ class Multiplier {
   /// Returns how to finish the tile, read while the tensor cores work.
   __device__ DeviceTile::Finish multiply(const DeviceTile& tile, int steps, Accumulator& sum,
                                          const Packed& result, bool finished) {
-    barrier_wait(shared_.loaded(stage_.index), stage_.parity);
-    if (load_shared_32(shared_.groups_with_rows(stage_.index)) <= group_) {
-      pass(steps, result, finished);
-      return tile.finish;
-    }
     int step = 0;
 #pragma unroll
     for (int box = 0; box < Shape::boxes; ++box) {
@@ -100,19 +95,6 @@ class Multiplier {
     wgmma_wait<0>();
     release();
     return finish;
-  }
-
-  /// A tile without rows for this warpgroup: gives back what was loaded for the other one.
-  __device__ void pass(int steps, const Packed& result, bool finished) {
-#pragma unroll
-    for (int box = 0; box < Shape::boxes; ++box) {
-      if (finished) stage_box(box, result);
-    }
-    for (int step = 0; step < steps; ++step) {
-      barrier_wait(shared_.loaded(stage_.index), stage_.parity);
-      stage_.advance();
-      release();
-    }
   }
 
   __device__ void multiply_step(Accumulator& sum, bool first) {

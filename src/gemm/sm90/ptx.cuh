@@ -22,14 +22,6 @@ __device__ inline void store_shared(std::uint32_t address, std::uint64_t value) 
   asm volatile("st.shared.u64 [%0], %1;" ::"r"(address), "l"(value) : "memory");
 }
 
-__device__ inline void store_shared_32(std::uint32_t address, std::int32_t value) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
-}
-__device__ inline std::int32_t load_shared_32(std::uint32_t address) {
-  std::int32_t value;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
-  return value;
-}
 __device__ inline std::uint64_t load_shared_64(std::uint32_t address) {
   std::uint64_t value;
   asm volatile("ld.shared.u64 %0, [%1];" : "=l"(value) : "r"(address) : "memory");

@@ -30,8 +30,7 @@ struct KernelShape {
   static constexpr int boxes = (cols + box_cols - 1) / box_cols;
   /// With rows contiguous B comes in boxes too, the last one perhaps wider than the tile.
   static constexpr int b_cols = b_layout == OperandLayout::k_contiguous ? cols : boxes * box_cols;
-  static constexpr int group_a_bytes = group_rows * depth * 2;
-  static constexpr int a_bytes = groups * group_a_bytes;
+  static constexpr int a_bytes = rows * depth * 2;
   static constexpr int b_bytes = b_cols * depth * 2;
   static constexpr int box_bytes = group_rows * box_cols * 2;
   static constexpr int staged_boxes = 2;  ///< of each warpgroup: one is filled while the other is stored
@@ -47,7 +46,7 @@ struct KernelShape {
   static_assert(cols % 16 == 0 && cols > box_cols);  // a late raise comes after the next tile's first box
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
-  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 + stages * 4 <= barrier_bytes);
+  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);
 
   /// First column of a box in the tile. The last box ends with the tile, over some columns of the one before
   /// it if it must: both then store the same values.
@@ -97,11 +96,6 @@ class Shared {
   /// A box of the last tile is in `last_staging`.
   __device__ std::uint32_t last_staged(int group, int box) const {
     return barrier(2 * Shape::stages + 2 * Shape::groups * Shape::staged_boxes + group * Shape::boxes + box);
-  }
-
-  /// How many warpgroups have rows of a stage's tile: the others have nothing to multiply.
-  __device__ std::uint32_t groups_with_rows(int stage) const {
-    return after_staging() + Shape::row_address_bytes + Shape::barrier_bytes - (stage + 1) * 4;
   }
 
   /// By one thread each, unrolled: addresses that differ between threads would be worked off in turn.

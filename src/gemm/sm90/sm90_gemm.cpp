@@ -120,7 +120,6 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   kernel_ = kernel.function;
   threads_ = kernel.threads;
   shared_bytes_ = kernel.shared_bytes;
-  group_rows_ = kernel.group_rows;
   cluster_rows_ = schedule.cluster_rows;
   FLASHOVERLAP_CUDA(
       cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
@@ -179,7 +178,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
 void Sm90Gemm::bind_operand(BufferRole role, const DeviceMatrix& matrix) {
   const int source = role == BufferRole::gathered ? 1 : 0;
   if (role != BufferRole::b)
-    arguments_.a[source] = operand_map(name(role), data_type_, matrix, a_layout_, group_rows_);
+    arguments_.a[source] = operand_map(name(role), data_type_, matrix, a_layout_, block_rows_);
   if (role != BufferRole::a)
     arguments_.b[source] = operand_map(name(role), data_type_, matrix, b_layout_, b_box_rows_);
 }
@@ -244,9 +243,8 @@ void Sm90Gemm::resolve_tiles(const Plan& plan) {
         .load = {.start_wait = wait_for(plan, tile.start_wait),
                  .a_row = tile.a_row,
                  .b_row = tile.b_row,
-                 .gathered = static_cast<std::int16_t>((tile.a_buffer == BufferRole::gathered ? 1 : 0) +
-                                                       (tile.b_buffer == BufferRole::gathered ? 2 : 0)),
-                 .rows = static_cast<std::int16_t>(tile.rows),
+                 .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
+                             (tile.b_buffer == BufferRole::gathered ? 2 : 0),
                  .addend_row = addends_by_tma ? tile.addend_row : none},
         .finish = {.store_wait = wait_for(plan, tile.store_wait),
                    .addend_row = tile.addend_row,

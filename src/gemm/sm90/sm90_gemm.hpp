@@ -38,7 +38,6 @@ class Sm90Gemm final : public GemmKernel {
   OperandLayout b_layout_;
   int block_rows_;
   int b_box_rows_;
-  int group_rows_ = 0;  // of a warpgroup
   GemmMemory memory_;
   bool raise_counters_;
   const void* kernel_ = nullptr;
