@@ -25,7 +25,7 @@ expect() {
 
 expect "check" ch
 expect "--help --version" --
-expect "--cluster --comm-multiprocessors" plan --c
+expect "--capacity --cluster --comm-multiprocessors" plan --c
 expect "gemm_all_reduce gemm_all_to_all" plan gemm_all_
 expect "gemm gemm_all_reduce gemm_all_to_all gemm_reduce_scatter" bench gemm
 expect "--leave-free" bench gemm --l
