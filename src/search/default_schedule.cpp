@@ -44,6 +44,7 @@ Schedule default_schedule(const Problem& problem, const Machine& machine) {
       best = schedule;
     }
   }
+  if (best.strategy == Strategy::sequential) return best;
   // The simulator may prefer another kernel for it than the choice of kernels does.
   const Schedule alone =
       kernel_schedule(family, Strategy::sequential, kernel_tile(best), machine.multiprocessors);

@@ -145,10 +145,10 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments_.addend_count = plan.addends.count;
   arguments_.addend_stride = plan.addends.row_stride;
   const auto most_tiles = static_cast<std::size_t>(route_room(plan).tiles);
-  resolved_tiles_ = PinnedArray<sm90::DeviceTile>(most_tiles);
-  resolve_tiles(plan);
-  tiles_ = DeviceArray<sm90::DeviceTile>(std::span<const sm90::DeviceTile>(resolved_tiles_.values()));
-  if (plan.problem.capacity == 0) resolved_tiles_ = {};
+  std::vector<sm90::DeviceTile> tiles(most_tiles);
+  resolve_tiles(plan, tiles);
+  tiles_ = DeviceArray<sm90::DeviceTile>(tiles);
+  if (plan.problem.capacity > 0) resolved_tiles_ = PinnedArray<sm90::DeviceTile>(most_tiles);
   resolve_row_map(plan);
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
@@ -226,13 +226,13 @@ bool Sm90Gemm::stored_by_tma(const Plan& plan, const Tile& tile) const {
   return true;
 }
 
-/// Into `resolved_tiles_`, and what goes with them.
-void Sm90Gemm::resolve_tiles(const Plan& plan) {
-  require(plan.tiles.size() <= resolved_tiles_.values().size(), "tiles", plan.tiles.size(),
-          fmt::format("must be at most {}, for which there is memory", resolved_tiles_.values().size()));
+/// Into the first of `tiles`, and what goes with them.
+void Sm90Gemm::resolve_tiles(const Plan& plan, std::span<sm90::DeviceTile> tiles) {
+  require(plan.tiles.size() <= tiles.size(), "tiles", plan.tiles.size(),
+          fmt::format("must be at most {}, for which there is memory", tiles.size()));
   const SpreadStores spread = spread_stores(plan);
   const bool addends_aligned = is_aligned(own(BufferRole::inbox));
-  auto resolved = resolved_tiles_.values().begin();
+  auto resolved = tiles.begin();
   for (const Tile& tile : plan.tiles) {
     const bool everywhere = tile.rank == every_rank;
     const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
@@ -274,7 +274,7 @@ void Sm90Gemm::resolve_tiles(const Plan& plan) {
 
 void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {
   require(plan.row_map.empty(), "row_map", plan.row_map.size(), "must be empty where routes change");
-  resolve_tiles(plan);
+  resolve_tiles(plan, resolved_tiles_.values());
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(tiles_.data(), resolved_tiles_.values().data(),
                                     plan.tiles.size() * sizeof(sm90::DeviceTile), cudaMemcpyHostToDevice,
                                     stream));

@@ -27,7 +27,7 @@ class Sm90Gemm final : public GemmKernel {
   }
   void bind_operand(BufferRole role, const DeviceMatrix& matrix);
   sm90::Destination destination(const DeviceMatrix& matrix) const;
-  void resolve_tiles(const Plan& plan);
+  void resolve_tiles(const Plan& plan, std::span<sm90::DeviceTile> tiles);
   void resolve_row_map(const Plan& plan);
   sm90::CounterWait wait_for(const Plan& plan, std::int32_t counter) const;
   bool stored_by_tma(const Plan& plan, const Tile& tile) const;
@@ -47,7 +47,7 @@ class Sm90Gemm final : public GemmKernel {
   int shared_bytes_ = 0;
   DeviceArray<sm90::Destination> destinations_;
   DeviceArray<sm90::DeviceTile> tiles_;
-  PinnedArray<sm90::DeviceTile> resolved_tiles_;
+  PinnedArray<sm90::DeviceTile> resolved_tiles_;  // where other routes may come
   DeviceArray<sm90::DeviceRow> row_map_;
   DeviceArray<sm90::ExpiredWait> expired_;
   DeviceArray<std::uint32_t*> resets_;
