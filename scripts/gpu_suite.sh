@@ -29,7 +29,7 @@ check() {
 # More ranks than GPUs, where NCCL lets ranks share one: 8 of one host, 16 of two, and two hosts with all GPUs each
 check_shared() {
   [ "$gpus" -lt 8 ] || return 0
-  shared="check --m 528 --n 784 --k 264 --graph --wait-limit 120"
+  shared="check --m 640 --n 896 --k 1024 --graph --wait-limit 120"
   if ! answer=$($ranks 8 --gpus "$gpus" $command check --gpus 8 gemm_all_reduce --strategy sequential --m 128 --n 64 \
       --k 64 --runs 1 2>&1); then
     case "$answer" in

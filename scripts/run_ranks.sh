@@ -57,6 +57,7 @@ while [ ${#processes[@]} -gt 0 ]; do
       wait "$process"
       status=$?
       if [ "$status" -ne 0 ]; then
+        sleep 1 # a rank that failed first may say why last
         end_all
         exit "$status"
       fi

@@ -10,7 +10,6 @@
 #include "measure/gpu_record.hpp"
 #include "measure/gpu_world.hpp"
 #include "measure/route_benchmark.hpp"
-#include "plan/strategies.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap::cli {
@@ -45,8 +44,8 @@ void bench_rank(const GpuRank& gpu, const RoutesBench& bench) {
     for (const Strategy strategy : bench.strategies) {
       if (strategy == Strategy::store && communicates_first(problem.operation))
         continue;  // takes no new routes
-      constexpr int for_nccl = 8;
-      const int left_free = pushes_to_peers(strategy) ? 0 : for_nccl;
+      // To NCCL; and copies within one GPU, as between ranks that share it, take multiprocessors too.
+      constexpr int left_free = 8;
       const Schedule schedule = kernel_schedule(gpu.family(), problem, strategy, Layout::natural,
                                                 gpu.multiprocessors() - left_free, left_free);
       const RouteTimes times = measure_routes(gpu, problem, schedule, routes, bench.repetitions);
