@@ -6,25 +6,40 @@
 #include <string_view>
 #include <vector>
 
+#include "flashoverlap/kernels.hpp"
 #include "flashoverlap/plan.hpp"
 
 namespace flashoverlap {
 
-/// Time against size, as points in ascending order of bytes. Linear between points; below the first point its
-/// time; beyond the last one the bandwidth of the last two points (proportional if there is only one).
+/// Time against size, which is bytes unless something else is said, as points in ascending order of size.
+/// Linear between points; below the first point its time; beyond the last one the rate of the last two points
+/// (proportional if there is only one).
 struct Curve {
   struct Point {
-    double bytes = 0;
+    double size = 0;
     double microseconds = 0;
     bool operator==(const Point&) const = default;
   };
   std::vector<Point> points{};
   bool operator==(const Curve&) const = default;
-  double microseconds(double bytes) const;
+  double microseconds(double size) const;
 };
 
 /// Curves by the number of ranks that take part at the same time.
 using CurvesByRanks = std::map<int, Curve>;
+
+/// For all_reduce, reduce_scatter, all_gather and exchange: time of the whole collective against the bytes
+/// of the full matrix, which is what is reduced, gathered, or (exchange) what one rank sends and keeps.
+using Collectives = std::map<MessageKind, CurvesByRanks>;
+
+/// One kernel: the time of a wave of its tiles on all multiprocessors at full clocks, against k.
+struct KernelCosts {
+  KernelTile tile{};
+  OperandLayout b_layout = OperandLayout::k_contiguous;
+  Curve wave{};       ///< one of many
+  Curve lone_wave{};  ///< of a GEMM that has no other: its blocks ask for the same rows at the same time
+  bool operator==(const KernelCosts&) const = default;
+};
 
 struct Machine {
   std::string name{};
@@ -33,19 +48,30 @@ struct Machine {
   /// Of its GPUs: 10 · major + minor, 90 for Hopper. Says which kernels they run (`kernel_family`). 0: none.
   int compute_capability = 0;
   int multiprocessors = 0;
-  double teraflops = 0;            ///< main loops of all multiprocessors together, 16-bit operands
-  double tile_microseconds = 0;    ///< of a tile without its main loop: prologue and epilogue
-  double launch_microseconds = 0;  ///< from launch to first instruction, for the GEMM and for every transfer
-  double signal_microseconds = 0;  ///< from the last raise to the start of what waited for it
+  /// Of the kernels that were measured.
+  std::vector<KernelCosts> kernels{};
+  /// For tiles of other kernels: main loops of all multiprocessors together, 16-bit operands.
+  double teraflops = 0;
+  double tile_microseconds = 0;  ///< and prologue and epilogue of a tile
+  /// Where power limits the clocks: the time that the waves of a GEMM take, against the time that they would
+  /// take at the clocks at which `kernels` or `teraflops` hold. In proportion below the first point.
+  Curve throttled{};
+  /// Tiles take this many times as long while copy engines, stores or collectives send what this rank sends.
+  double copy_slowdown = 1;
+  double store_slowdown = 1;
+  double collective_slowdown = 1;
+  double gemm_launch_microseconds = 0;     ///< a GEMM besides its waves: launch, first loads, end
+  double launch_microseconds = 0;          ///< from launch to first instruction of every transfer
+  double signal_microseconds = 0;          ///< from the last raise to the start of what waited for it
   double memory_gigabytes_per_second = 0;  ///< read and written together by a copy within one GPU
   /// Multiprocessors that collectives, exchanges and copy blocks occupy at full speed. With a lower cap
-  /// collectives and exchanges are slower in proportion. Where the GEMM leaves fewer, they cannot run
-  /// concurrently with it.
+  /// collectives and exchanges are slower in proportion, unless `during_gemm` says by how much. Where the
+  /// GEMM leaves fewer, they cannot run concurrently with it.
   int comm_multiprocessors = 0;
-  bool peer_access = false;  ///< `copy` and `store` need it
-  /// For all_reduce, reduce_scatter, all_gather and exchange: time of the whole collective against the bytes
-  /// of the full matrix, which is what is reduced, gathered, or (exchange) what one rank sends and keeps.
-  std::map<MessageKind, CurvesByRanks> collectives{};
+  bool peer_access = false;   ///< `copy` and `store` need it
+  Collectives collectives{};  ///< of all four kinds, with the GPUs to themselves
+  /// By their cap on multiprocessors: while a GEMM occupies all others. May lack kinds and be empty.
+  std::map<int, Collectives> during_gemm{};
   CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
   CurvesByRanks store{};        ///< the same by stores from multiprocessors
   bool operator==(const Machine&) const = default;
@@ -59,6 +85,10 @@ struct Machine {
   double store_microseconds(int ranks, double bytes) const;
 };
 
+/// `Machine::collective_microseconds` for other curves than those of `Machine::collectives`, which must have
+/// some of this kind.
+double collective_microseconds(const Collectives& collectives, MessageKind kind, int ranks, double bytes);
+
 /// Throws `InvalidArgument` with the field ("collectives.all_reduce.2[1]"), its value and the rule: times,
 /// rates and counts are positive and finite; points are in ascending order, and the last step takes time; all
 /// four collectives are there; copy_engine and store are there exactly if there is peer access.
@@ -70,7 +100,7 @@ std::vector<std::string> preset_names();
 Machine preset(std::string_view name);
 
 /// Raised whenever the format changes; other versions are refused.
-inline constexpr int machine_schema_version = 2;
+inline constexpr int machine_schema_version = 3;
 
 /// As JSON. Reading is as strict as for plans, and validates.
 std::string machine_to_json(const Machine& machine);

@@ -1,5 +1,5 @@
-/// Schedules that are good without measuring: the published predictor of signalled overlap with the search
-/// for the best grouping (arXiv 2504.19519, section 4), and the simulator's choice among all strategies.
+/// Schedules that are good without measuring: the simulator's choice among all strategies, and the published
+/// predictor of signalled overlap with the search for the best grouping (arXiv 2504.19519, section 4).
 #pragma once
 
 #include <functional>
@@ -31,25 +31,49 @@ struct PredictedGrouping {
 /// The predictor's optimum, by dynamic programming over the waves done: O(waves²), no pruning. Of groupings
 /// that are equally good, one with a larger last group. `first_group`, if not 0, is the size of the first
 /// group: the waves after it, and so the costs, depend on it if a schedule has `first_multiprocessors`.
-PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0);
+/// `unit`: groups after that one are whole multiples of it, but for the last, so that it takes
+/// O((waves / unit)²).
+PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0, int unit = 1);
 
 /// Sizes of the first group to try where it has other multiprocessors: about 32 at most, from 1 to all waves.
 std::vector<int> first_groups(const Problem& problem, const Schedule& schedule);
 
-/// Costs of a problem under a schedule by strategy `signal`, on a machine. `schedule.strategy` is ignored,
+/// Costs of a problem under a schedule by strategy `signal`, on a machine, which they refer to and which must
+/// outlive them. `schedule.strategy` is ignored,
 /// and so are its groups, except for the size of the first one if it has `first_multiprocessors`. Throws
 /// `InvalidArgument` for operations that communicate before the GEMM: the predictor does not cover them.
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
+GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, Machine&& machine) = delete;
 
 /// The grouping that the predictor finds best for a problem under a schedule by `signal` on a machine, with
 /// the best of `first_groups` where the schedule has `first_multiprocessors`. Throws like `grouping_costs`,
 /// and for more than 2048 waves.
 PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule, const Machine& machine);
 
-/// A schedule that is good without measuring: of those that a search finds worth trying, with the kernels
-/// that the machine's GPUs run, the one that the simulator predicts to be fastest; `sequential` where nothing
-/// beats it. Pure and deterministic. It takes up to some seconds of host time for the largest problems.
-/// Throws `InvalidArgument` for a problem or machine that breaks a rule.
+/// What a search may choose from.
+struct SearchSpace {
+  /// Those that the machine or the problem does not allow are left out.
+  std::vector<Strategy> strategies{Strategy::sequential, Strategy::signal, Strategy::copy, Strategy::store,
+                                   Strategy::p2p};
+  std::vector<Layout> layouts{Layout::natural};
+  /// Multiprocessors to leave to communication that needs some. Empty: those that the machine has curves for.
+  std::vector<int> comm_multiprocessors{};
+};
+
+struct Candidate {
+  Schedule schedule{};
+  double predicted_us = 0;  ///< `Simulation::latency_us` of its plans on the machine
+};
+
+/// The schedules that are worth trying, with the kernels that the machine's GPUs run, the one that is
+/// predicted to be fastest first. `sequential`, if it is in the space, is always among them, and comes first
+/// where others are as fast. Of problems with very many tiles only the likeliest schedules are simulated, and
+/// the others left out. Pure and deterministic. Throws `InvalidArgument` for a problem or machine that breaks
+/// a rule, and where nothing in the space can be done.
+std::vector<Candidate> search_schedules(const Problem& problem, const Machine& machine,
+                                        const SearchSpace& space = {});
+
+/// The first of `search_schedules`: good without measuring.
 Schedule default_schedule(const Problem& problem, const Machine& machine);
 
 }  // namespace flashoverlap

@@ -1,19 +1,18 @@
 /// The GPUs that measurements run on.
 #pragma once
 
+#include <string_view>
+
 #include "cuda/properties.hpp"
-#include "gemm/requirements.hpp"
+#include "flashoverlap/machine.hpp"
 
 namespace flashoverlap {
 
 /// The number of this machine's GPUs. Throws `Error` where none can be used.
-inline int count_gpus() {
-  int present = 0;
-  if (cudaGetDeviceCount(&present) != cudaSuccess || present == 0) throw Error("no GPU can be used here");
-  return present;
-}
+int count_gpus();
 
-/// The kernels that the current GPU runs. Throws `InvalidArgument` where there are none.
-inline const KernelFamily& current_kernel_family() { return require_family(current_compute_capability()); }
+/// What the presets know of the current GPU's kind with this fabric, see `fabric`: what there is until it is
+/// measured. Throws `InvalidArgument` where they know nothing of it.
+Machine current_machine(std::string_view fabric);
 
 }  // namespace flashoverlap

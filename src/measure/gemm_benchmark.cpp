@@ -24,11 +24,12 @@ using Element = std::uint16_t;  // bits of a 16-bit element
 constexpr int row_blocks_per_counter = 8;
 
 /// C by one rank, with one counter per 8 row blocks.
-Plan single_rank_plan(const Problem& problem, const KernelTile& tile, int multiprocessors) {
+Plan single_rank_plan(const Problem& problem, const Machine& machine, const KernelTile& tile,
+                      int multiprocessors) {
   const Shape c = gemm_shape(problem, 0);
   const int used = even_multiprocessors(tile, c, multiprocessors);
   Plan plan =
-      make_plan(problem, kernel_schedule(current_kernel_family(), Strategy::sequential, tile, used), 0);
+      make_plan(problem, kernel_schedule(machine_kernels(machine), Strategy::sequential, tile, used), 0);
   const int rows_per_counter = row_blocks_per_counter * entry_rows(plan.schedule);
   plan.counters.assign(static_cast<std::size_t>(c.rows / rows_per_counter) + 1, {});
   for (Tile& each : plan.tiles) each.raise = {0, each.row / rows_per_counter};
@@ -64,7 +65,8 @@ GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, i
   const Shape c = gemm_shape(problem, 0);
   const std::int64_t k = problem.k;
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
-  GemmTimes times{.tile = choose_kernel_tile(current_kernel_family(), c, k, problem.b_layout, all)};
+  const Machine machine = current_machine("nvlink");
+  GemmTimes times{.tile = choose_kernel_tile(machine, c, k, problem.b_layout, all)};
   const cudaStream_t stream = nullptr;
   const std::int64_t set_bytes = (c.rows * k + c.cols * k + c.rows * c.cols) * 2;
   constexpr std::int64_t rotated_bytes = std::int64_t{400} << 20;  // several times the L2 cache
@@ -89,7 +91,7 @@ GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, i
     cublas.launch(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), stream);
   });
   const auto add_kernel = [&](int multiprocessors, bool raise_counters) {
-    const Plan plan = single_rank_plan(problem, times.tile, multiprocessors);
+    const Plan plan = single_rank_plan(problem, machine, times.tile, multiprocessors);
     auto bound = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
     for (OperandSet& set : operands) {
       GemmMemory memory{.buffers = {{}}, .counters = {counters.data()}};

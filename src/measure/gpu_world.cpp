@@ -13,6 +13,7 @@
 #include "comm/process_environment.hpp"
 #include "comm/run_watch.hpp"
 #include "cuda/properties.hpp"
+#include "gemm/requirements.hpp"
 #include "measure/current_gpu.hpp"
 
 namespace flashoverlap {
@@ -132,8 +133,8 @@ GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
       meet_(std::move(meet)),
       sent_(most_gathered),
       received_(most_gathered * static_cast<std::size_t>(communicator_.ranks())),
-      multiprocessors_(current_attribute(cudaDevAttrMultiProcessorCount)),
-      family_(current_kernel_family()) {
+      multiprocessors_(current_attribute(cudaDevAttrMultiProcessorCount)) {
+  require_family(current_compute_capability());
   received_.set_bytes(0);
 }
 

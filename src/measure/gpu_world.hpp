@@ -32,7 +32,6 @@ class GpuRank {
   const Communicator& communicator() const noexcept { return communicator_; }
   cudaStream_t stream() const noexcept { return stream_; }
   int multiprocessors() const noexcept { return multiprocessors_; }
-  const KernelFamily& family() const noexcept { return family_; }  ///< the kernels that its GPU runs
 
   /// Waits for the stream, but not longer than twice the communicator's limit: then the communicator is
   /// aborted and `CommunicationError` thrown.
@@ -62,7 +61,6 @@ class GpuRank {
   DeviceArray<float> sent_;
   DeviceArray<float> received_;
   int multiprocessors_;
-  const KernelFamily& family_;
 };
 
 /// Runs `work` on every rank: in a thread for each of this machine's first GPUs, or, where the environment

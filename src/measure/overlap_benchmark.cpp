@@ -11,13 +11,14 @@
 #include "exec/cuda/in_order.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+#include "measure/current_gpu.hpp"
 #include "measure/gpu_baseline.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 #include "search/kernel_choice.hpp"
-#include "search/sliced_schedules.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -117,27 +118,29 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
   return all;
 }
 
-/// Finds the schedule of a method that is fastest in a few runs, among those that are predicted to be.
+/// Finds the schedule of a method that is fastest in a few runs, among those that are worth trying.
 class Search {
  public:
-  Search(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands, double gemm_us,
-         CollectiveCurves& curves)
-      : gpu_(gpu), problem_(problem), operands_(operands), gemm_us_(gemm_us), curves_(curves) {}
+  Search(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands)
+      : gpu_(gpu), problem_(problem), operands_(operands) {}
 
-  Schedule best(const Method& method, const std::vector<int>& comm_multiprocessors) {
+  Schedule best(const Machine& machine, const Method& method, const std::vector<int>& comm_multiprocessors) {
+    const auto candidates = search_schedules(problem_, machine,
+                                             {.strategies = {method.strategy},
+                                              .layouts = {method.layout},
+                                              .comm_multiprocessors = comm_multiprocessors});
     if (method.strategy == Strategy::sequential)
-      return kernel_schedule(gpu_.family(), problem_, method.strategy, method.layout, gpu_.multiprocessors(),
-                             0);
-    if (method.strategy != Strategy::signal || communicates_first(problem_.operation))
-      return fastest(sliced_schedules(gpu_.family(), problem_, method.strategy, gpu_.multiprocessors(),
-                                      comm_multiprocessors));
-    return fastest(signalled_schedules(problem_, method.layout, gemm_us_, gpu_.family(),
-                                       gpu_.multiprocessors(), comm_multiprocessors, std::ref(curves_)));
+      return candidates.front().schedule;  // cuBLASLt's in any case
+    return fastest(candidates);
   }
 
  private:
   /// Measures a few at a time, interleaved, and keeps the best of each few for the next.
-  Schedule fastest(std::vector<Schedule> trials) {
+  Schedule fastest(const std::vector<Candidate>& candidates) {
+    std::vector<Schedule> trials;
+    for (const Candidate& candidate : candidates) trials.push_back(candidate.schedule);
+    std::ranges::reverse(trials);  // the likeliest are measured last, on warm GPUs
+
     constexpr std::size_t at_a_time = 4;
     while (trials.size() > 1) {
       const auto few = std::min(at_a_time, trials.size());
@@ -166,8 +169,6 @@ class Search {
   const GpuRank& gpu_;
   const Problem& problem_;
   const std::vector<GpuOperands>& operands_;
-  double gemm_us_;
-  CollectiveCurves& curves_;
 };
 
 int fitting_repetitions(const std::vector<Samples>& trial) {
@@ -225,8 +226,8 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
   if (baselines.experts > 1) {
-    const Schedule alone = kernel_schedule(gpu.family(), times.problem, Strategy::sequential, Layout::natural,
-                                           gpu.multiprocessors(), 0);
+    const Schedule alone = kernel_schedule(current_machine(fabric()), times.problem, Strategy::sequential,
+                                           Layout::natural, gpu.multiprocessors(), 0);
     LoneGemm& kernel = *kernels.emplace_back(
         std::make_unique<LoneGemm>(make_plan(times.problem, alone, gpu.rank()), gpu.stream()));
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
@@ -255,13 +256,13 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
 
 }  // namespace
 
-ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
-                         CollectiveCurves& curves) {
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem) {
   Baselines baselines(gpu, problem);
-  Search search(gpu, problem, baselines.operands, median(baselines.trial.front().gpu_us), curves);
+  Search search(gpu, problem, baselines.operands);
   std::vector<std::vector<Plan>> methods;
   for (const Method& method : benchmark.methods)
-    methods.push_back(make_plans(problem, search.best(method, benchmark.comm_multiprocessors)));
+    methods.push_back(
+        make_plans(problem, search.best(benchmark.machine, method, benchmark.comm_multiprocessors)));
   return measure(gpu, baselines, methods, benchmark.repetitions);
 }
 

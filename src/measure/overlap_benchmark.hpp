@@ -6,7 +6,7 @@
 
 #include "flashoverlap/plan.hpp"
 #include "flashoverlap/simulate.hpp"
-#include "measure/collective_curves.hpp"
+#include "measure/gpu_world.hpp"
 
 namespace flashoverlap {
 
@@ -16,6 +16,7 @@ struct Method {
 };
 
 struct OverlapBenchmark {
+  Machine machine;  ///< for the search
   std::vector<Method> methods;
   std::vector<int> comm_multiprocessors;  ///< to try
   int repetitions = 0;                    ///< 0: as many as take half a second
@@ -52,8 +53,7 @@ struct ShapeTimes {
 /// Searches each method's fastest schedule, then measures all methods. Everything is interleaved, every
 /// repetition in an order of its own; operands are random and rotate among sets that together exceed the L2
 /// cache. The same on every rank.
-ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
-                         CollectiveCurves& curves);
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem);
 
 /// Measures plans in the same way.
 ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions);

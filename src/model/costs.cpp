@@ -17,10 +17,30 @@ double bytes_between_ranks(const Plan& plan, const std::vector<Part>& parts) {
 
 }  // namespace
 
-double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  const double operations = 2.0 * schedule.tile_rows * schedule.tile_cols * static_cast<double>(problem.k);
+double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
+                         std::int64_t k, bool lone) {
+  const auto matches = [&](const KernelCosts& kernel) {
+    return kernel.tile == tile && kernel.b_layout == b_layout;
+  };
+  const auto kernel = std::ranges::find_if(machine.kernels, matches);
+  if (kernel != machine.kernels.end())
+    return (lone ? kernel->lone_wave : kernel->wave).microseconds(static_cast<double>(k));
+  const double operations = 2.0 * tile.rows * tile.cols * static_cast<double>(k);
   const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
   return operations / operations_per_microsecond + machine.tile_microseconds;
+}
+
+double throttling(const Machine& machine, double microseconds) {
+  const double first = machine.throttled.points.front().size;
+  const double size = std::max(first, microseconds);
+  return machine.throttled.microseconds(size) / size;
+}
+
+double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
+                               std::int64_t waves) {
+  const double wave_us =
+      wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves <= 1);
+  return wave_us * throttling(machine, static_cast<double>(waves) * wave_us);
 }
 
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine) {
@@ -29,9 +49,19 @@ int collective_multiprocessors(const Schedule& schedule, const Machine& machine)
 }
 
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
-                                      const Machine& machine, MessageKind kind, double bytes) {
-  const double slower =
-      static_cast<double>(machine.comm_multiprocessors) / collective_multiprocessors(schedule, machine);
+                                      const Machine& machine, MessageKind kind, double bytes,
+                                      bool during_gemm) {
+  const int cap = collective_multiprocessors(schedule, machine);
+  if (during_gemm && schedule.comm_multiprocessors > 0) {
+    // The curves of the largest cap that is not above this one, or of the smallest.
+    auto measured = machine.during_gemm.upper_bound(cap);
+    if (measured != machine.during_gemm.begin()) --measured;
+    if (measured != machine.during_gemm.end() && measured->second.contains(kind)) {
+      const double slower = std::max(1.0, static_cast<double>(measured->first) / cap);
+      return slower * collective_microseconds(measured->second, kind, problem.ranks, bytes);
+    }
+  }
+  const double slower = static_cast<double>(machine.comm_multiprocessors) / cap;
   return slower * machine.collective_microseconds(kind, problem.ranks, bytes);
 }
 
@@ -73,7 +103,8 @@ double transferred_bytes(const Plan& plan, const Message& message) {
   return 0;
 }
 
-double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine) {
+double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine,
+                             bool during_gemm) {
   const double bytes = transferred_bytes(plan, message);
   const int ranks = plan.problem.ranks;
   if (bytes == 0) return 0;
@@ -86,8 +117,10 @@ double transfer_microseconds(const Plan& plan, const Message& message, const Mac
     case MessageKind::exchange:
       // An all-to-all of a matrix moves all of it but the part that a rank keeps.
       return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
-                                            bytes * ranks / (ranks - 1));
-    default: return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes);
+                                            bytes * ranks / (ranks - 1), during_gemm);
+    default:
+      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes,
+                                            during_gemm);
   }
 }
 

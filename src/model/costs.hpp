@@ -6,16 +6,26 @@
 
 namespace flashoverlap {
 
-/// The time to compute one tile entry. Ragged tiles take as long as full ones, which the hardware computes.
-double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine);
+/// A wave of a kernel's tiles at full clocks: see `Machine::kernels`. `lone`: the GEMM has no other.
+double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
+                         std::int64_t k, bool lone);
+
+/// How many times as long as at full clocks a GEMM takes that would take this long, see `Machine::throttled`.
+double throttling(const Machine& machine, double microseconds);
+
+/// The time of one tile entry of a GEMM with this many waves. Ragged tiles take as long as full ones, which
+/// the hardware computes.
+double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
+                               std::int64_t waves);
 
 /// Multiprocessors that collectives occupy: the machine's, or the schedule's cap where that is lower.
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine);
 
 /// The time of a collective under the schedule's cap, without its launch; see
-/// `Machine::collective_microseconds`.
+/// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other multiprocessors.
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
-                                      const Machine& machine, MessageKind kind, double bytes);
+                                      const Machine& machine, MessageKind kind, double bytes,
+                                      bool during_gemm);
 
 /// Bytes of rows of one of the plan's buffers.
 double bytes_of(const Plan& plan, const Region& region);
@@ -31,6 +41,7 @@ bool writes_to_peer(const Plan& plan, const Message& message);
 double transferred_bytes(const Plan& plan, const Message& message);
 
 /// The time of a message's transfer, without its launch; 0 for messages without data.
-double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine);
+double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine,
+                             bool during_gemm);
 
 }  // namespace flashoverlap

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <tuple>
+#include <utility>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/schedule.hpp"
@@ -32,9 +34,9 @@ void check_curve(const std::string& field, const Curve& curve) {
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const Curve::Point& point = curve.points[i];
     const std::string place = fmt::format("{}[{}]", field, i);
-    check_positive(place + ".bytes", point.bytes);
+    check_positive(place + ".size", point.size);
     check_positive(place + ".microseconds", point.microseconds);
-    require(i == 0 || point.bytes > curve.points[i - 1].bytes, place + ".bytes", point.bytes,
+    require(i == 0 || point.size > curve.points[i - 1].size, place + ".size", point.size,
             "must be greater than at the point before");
   }
   if (curve.points.size() > 1) {
@@ -54,26 +56,53 @@ void check_curves(const std::string& field, const CurvesByRanks& curves, int few
   }
 }
 
+void check_collectives(const std::string& field, const Collectives& collectives) {
+  for (const auto& [kind, curves] : collectives) {
+    const std::string place = fmt::format("{}.{}", field, name(kind));
+    require(kind <= MessageKind::exchange, place, name(kind), "is not a collective");
+    require(!curves.empty(), place, "(empty)", "must hold a curve for at least one world size");
+    check_curves(place, curves, 2);
+  }
+}
+
+void check_kernels(const std::vector<KernelCosts>& kernels) {
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const KernelCosts& kernel = kernels[i];
+    const std::string place = fmt::format("kernels[{}]", i);
+    for (const auto& [field, value, most] : {std::tuple{"tile_rows", kernel.tile.rows, max_tile_side},
+                                             {"tile_cols", kernel.tile.cols, max_tile_side},
+                                             {"cluster_rows", kernel.tile.cluster_rows, max_cluster_rows}}) {
+      require(value >= 1 && value <= most, fmt::format("{}.{}", place, field), value,
+              fmt::format("must be between 1 and {}", most));
+    }
+    check_curve(place + ".wave", kernel.wave);
+    check_curve(place + ".lone_wave", kernel.lone_wave);
+  }
+}
+
 }  // namespace
 
-double Curve::microseconds(double bytes) const {
+double Curve::microseconds(double size) const {
   require(!points.empty(), "curve", "no points", "must hold at least one point");
-  if (bytes <= points.front().bytes) return points.front().microseconds;
-  if (points.size() == 1) return points.front().microseconds * bytes / points.front().bytes;
-  const auto end = std::ranges::lower_bound(points, bytes, {}, &Point::bytes);
+  if (size <= points.front().size) return points.front().microseconds;
+  if (points.size() == 1) return points.front().microseconds * size / points.front().size;
+  const auto end = std::ranges::lower_bound(points, size, {}, &Point::size);
   const auto right = end == points.end() ? end - 1 : end;
   const Point& left = *(right - 1);
   return left.microseconds +
-         (bytes - left.bytes) * (right->microseconds - left.microseconds) / (right->bytes - left.bytes);
+         (size - left.size) * (right->microseconds - left.microseconds) / (right->size - left.size);
+}
+
+double collective_microseconds(const Collectives& collectives, MessageKind kind, int ranks, double bytes) {
+  if (ranks == 1) return 0;
+  const auto curves = collectives.find(kind);
+  require(curves != collectives.end(), "collectives", name(kind), "has no curve");
+  const auto& [measured_ranks, curve] = nearest(curves->second, ranks);
+  return curve.microseconds(bytes * moved_share(kind, ranks) / moved_share(kind, measured_ranks));
 }
 
 double Machine::collective_microseconds(MessageKind kind, int ranks, double bytes) const {
-  if (ranks == 1) return 0;
-  const auto curves = collectives.find(kind);
-  require(curves != collectives.end(), "machine", name,
-          fmt::format("has no curve for {}", flashoverlap::name(kind)));
-  const auto& [measured_ranks, curve] = nearest(curves->second, ranks);
-  return curve.microseconds(bytes * moved_share(kind, ranks) / moved_share(kind, measured_ranks));
+  return flashoverlap::collective_microseconds(collectives, kind, ranks, bytes);
 }
 
 double Machine::copy_microseconds(int ranks, double bytes) const {
@@ -90,8 +119,16 @@ void validate(const Machine& machine) {
           machine.compute_capability, "must be 10 · major + minor of the GPUs, or 0");
   require(machine.multiprocessors >= 1 && machine.multiprocessors <= max_multiprocessors, "multiprocessors",
           machine.multiprocessors, fmt::format("must be between 1 and {}", max_multiprocessors));
+  check_kernels(machine.kernels);
   check_positive("teraflops", machine.teraflops);
   check_positive("tile_microseconds", machine.tile_microseconds);
+  check_curve("throttled", machine.throttled);
+  for (const auto& [field, slowdown] : {std::pair{"copy_slowdown", machine.copy_slowdown},
+                                        {"store_slowdown", machine.store_slowdown},
+                                        {"collective_slowdown", machine.collective_slowdown}}) {
+    require(slowdown >= 1 && slowdown <= 100, field, slowdown, "must be between 1 and 100");
+  }
+  check_positive("gemm_launch_microseconds", machine.gemm_launch_microseconds);
   check_positive("launch_microseconds", machine.launch_microseconds);
   check_positive("signal_microseconds", machine.signal_microseconds);
   check_positive("memory_gigabytes_per_second", machine.memory_gigabytes_per_second);
@@ -105,10 +142,13 @@ void validate(const Machine& machine) {
     const auto curves = machine.collectives.find(kind);
     require(curves != machine.collectives.end() && !curves->second.empty(), field, "(missing)",
             "must hold a curve for at least one world size");
-    check_curves(field, curves->second, 2);
   }
-  for (const auto& [kind, curves] : machine.collectives) {
-    require(kind <= MessageKind::exchange, "collectives", name(kind), "is not a collective");
+  check_collectives("collectives", machine.collectives);
+  for (const auto& [cap, collectives] : machine.during_gemm) {
+    const std::string field = fmt::format("during_gemm.{}", cap);
+    require(cap >= 1 && cap < machine.multiprocessors, field, cap,
+            fmt::format("must be at least 1 and less than multiprocessors = {}", machine.multiprocessors));
+    check_collectives(field, collectives);
   }
 
   for (const auto& [field, curves] :

@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <concepts>
 #include <nlohmann/json.hpp>
 
 #include "flashoverlap/error.hpp"
@@ -12,47 +13,86 @@ namespace {
 
 constexpr std::size_t most_points = 4096;
 constexpr std::size_t most_sources = 256;
+constexpr std::size_t most_kernels = 256;
 
-/// The keys of a machine document, listed once for the writer and the reader.
-void visit_keys(const auto& visit, auto& machine) {
+/// The keys of a kernel, and of a machine document, listed once for the writer and the reader.
+template <typename Kernel>
+requires std::same_as<std::remove_const_t<Kernel>, KernelCosts>
+void visit_keys(const auto& visit, Kernel& kernel) {
+  visit("tile_rows", kernel.tile.rows);
+  visit("tile_cols", kernel.tile.cols);
+  visit("cluster_rows", kernel.tile.cluster_rows);
+  visit("b_layout", kernel.b_layout);
+  visit("wave", kernel.wave);
+  visit("lone_wave", kernel.lone_wave);
+}
+
+template <typename Document>
+requires std::same_as<std::remove_const_t<Document>, Machine>
+void visit_keys(const auto& visit, Document& machine) {
   visit("name", machine.name);
   visit("sources", machine.sources);
   visit("compute_capability", machine.compute_capability);
   visit("multiprocessors", machine.multiprocessors);
+  visit("kernels", machine.kernels);
   visit("teraflops", machine.teraflops);
   visit("tile_microseconds", machine.tile_microseconds);
+  visit("throttled", machine.throttled);
+  visit("copy_slowdown", machine.copy_slowdown);
+  visit("store_slowdown", machine.store_slowdown);
+  visit("collective_slowdown", machine.collective_slowdown);
+  visit("gemm_launch_microseconds", machine.gemm_launch_microseconds);
   visit("launch_microseconds", machine.launch_microseconds);
   visit("signal_microseconds", machine.signal_microseconds);
   visit("memory_gigabytes_per_second", machine.memory_gigabytes_per_second);
   visit("comm_multiprocessors", machine.comm_multiprocessors);
   visit("peer_access", machine.peer_access);
   visit("collectives", machine.collectives);
+  visit("during_gemm", machine.during_gemm);
   visit("copy_engine", machine.copy_engine);
   visit("store", machine.store);
 }
 
 nlohmann::ordered_json to_json(const auto& field) { return field; }
+nlohmann::ordered_json to_json(OperandLayout layout) { return name(layout); }
 
-nlohmann::ordered_json to_json(const CurvesByRanks& curves) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [ranks, curve] : curves) {
-    nlohmann::ordered_json& points = json[std::to_string(ranks)] = nlohmann::ordered_json::array();
-    for (const Curve::Point& point : curve.points) {
-      points.push_back({{"bytes", point.bytes}, {"microseconds", point.microseconds}});
-    }
+nlohmann::ordered_json to_json(const Curve& curve) {
+  nlohmann::ordered_json points = nlohmann::ordered_json::array();
+  for (const Curve::Point& point : curve.points)
+    points.push_back({{"size", point.size}, {"microseconds", point.microseconds}});
+  return points;
+}
+
+nlohmann::ordered_json to_json(const std::vector<KernelCosts>& kernels) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const KernelCosts& kernel : kernels) {
+    nlohmann::ordered_json& object = json.emplace_back();
+    visit_keys([&](const char* key, const auto& field) { object[key] = to_json(field); }, kernel);
   }
   return json;
 }
 
-nlohmann::ordered_json to_json(const std::map<MessageKind, CurvesByRanks>& collectives) {
+nlohmann::ordered_json to_json(const CurvesByRanks& curves) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [ranks, curve] : curves) json[std::to_string(ranks)] = to_json(curve);
+  return json;
+}
+
+nlohmann::ordered_json to_json(const Collectives& collectives) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [kind, curves] : collectives) json[std::string(name(kind))] = to_json(curves);
   return json;
 }
 
+nlohmann::ordered_json to_json(const std::map<int, Collectives>& by_cap) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [cap, collectives] : by_cap) json[std::to_string(cap)] = to_json(collectives);
+  return json;
+}
+
 Curve::Point point_from_json(const JsonValue& value) {
   JsonObject object(value);
-  const Curve::Point point{object["bytes"].number(), object["microseconds"].number()};
+  const Curve::Point point{object["size"].number(), object["microseconds"].number()};
   object.finish();
   return point;
 }
@@ -66,22 +106,51 @@ void read(const JsonValue& value, std::vector<std::string>& sources) {
   sources = value.array([](const JsonValue& source) { return source.string(); }, most_sources);
 }
 
+void read(const JsonValue& value, OperandLayout& layout) {
+  const auto named = from_name<OperandLayout>(value.string());
+  if (!named) value.refuse("must be k_contiguous or row_contiguous");
+  layout = *named;
+}
+
+void read(const JsonValue& value, Curve& curve) { curve.points = value.array(point_from_json, most_points); }
+
+void read(const JsonValue& value, std::vector<KernelCosts>& kernels) {
+  const auto kernel_from_json = [](const JsonValue& each) {
+    KernelCosts kernel;
+    JsonObject object(each);
+    visit_keys([&](const char* key, auto& field) { read(object[key], field); }, kernel);
+    object.finish();
+    return kernel;
+  };
+  kernels = value.array(kernel_from_json, most_kernels);
+}
+
+/// The number that a key is: of ranks, or of multiprocessors.
+int number_from_key(std::string_view key, const JsonValue& value, std::string_view what) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
+  if (error != std::errc{} || end != key.data() + key.size() || key != std::to_string(number))
+    value.refuse(fmt::format("must stand under the number of {} it holds for", what));
+  return number;
+}
+
 void read(const JsonValue& value, CurvesByRanks& curves) {
   JsonObject(value).for_each([&](std::string_view key, const JsonValue& points) {
-    int ranks = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), ranks);
-    if (error != std::errc{} || end != key.data() + key.size() || key != std::to_string(ranks)) {
-      points.refuse("must stand under the number of ranks it holds for");
-    }
-    curves[ranks].points = points.array(point_from_json, most_points);
+    read(points, curves[number_from_key(key, points, "ranks")]);
   });
 }
 
-void read(const JsonValue& value, std::map<MessageKind, CurvesByRanks>& collectives) {
+void read(const JsonValue& value, Collectives& collectives) {
   JsonObject(value).for_each([&](std::string_view key, const JsonValue& curves) {
     const auto kind = from_name<MessageKind>(key);
     if (!kind) curves.refuse("is not a known key");
     read(curves, collectives[*kind]);
+  });
+}
+
+void read(const JsonValue& value, std::map<int, Collectives>& by_cap) {
+  JsonObject(value).for_each([&](std::string_view key, const JsonValue& collectives) {
+    read(collectives, by_cap[number_from_key(key, collectives, "multiprocessors")]);
   });
 }
 

@@ -10,21 +10,31 @@
 
 namespace flashoverlap {
 
-/// What happens to a tile (`compute` for each part of k that it waits for) or to a message: `message`, the
-/// next one of a rank may begin; `transferred`, one has ended.
-enum class SimulationStep : std::uint8_t { compute, computed, store, stored, message, transferred };
+/// What happens to tiles (`compute` for each part of k that they wait for; `claim`, workers are free for the
+/// next ones) or to a message: `message`, the next one of a rank may begin; `transferred`, one has ended.
+enum class SimulationStep : std::uint8_t { compute, computed, store, stored, claim, message, transferred };
 
 struct SimulationEvent {
   double time_us = 0;
   std::int32_t rank = 0;
   SimulationStep step = SimulationStep::compute;
-  std::int32_t index = none;  ///< of the tile, or of the message that has ended
-  std::int32_t part = 0;      ///< of the tile's k that is computed, see `Plan::wait_depth`
+  std::int32_t index = none;  ///< of the run of tiles, or of the message that has ended
+  std::int32_t count = 0;     ///< tiles of the run that workers compute at the same time
+  std::int32_t part = 0;      ///< of the tiles' k that is computed, see `Plan::wait_depth`
   std::int64_t order = 0;     ///< events of the same time are handled in the order of their creation
 
   bool operator>(const SimulationEvent& other) const {
     return std::tie(time_us, order) > std::tie(other.time_us, other.order);
   }
+};
+
+/// Consecutive tiles that wait for the same counters and raise the same one: what holds for one of them holds
+/// for all, so that a wave of them is one event.
+struct TileRun {
+  const Tile* first = nullptr;
+  std::int64_t begin = 0;  ///< of the plan's tiles, the first one
+  std::int32_t count = 0;
+  double bytes_to_peers = 0;  ///< of all of them
 };
 
 struct CounterProgress {
@@ -61,12 +71,19 @@ struct RankProgress {
   std::vector<CounterProgress> counters;
   std::vector<MessageProgress> messages;
   bool room_for_collectives = true;  ///< concurrently with the GEMM
-  int workers = 0;                   ///< of the GEMM that have not exited
-  std::size_t next_tile = 0;
+  std::vector<TileRun> runs;
+  double tile_us = 0;  ///< of one tile, while nothing slows it
+  int workers = 0;     ///< of the GEMM that have not exited
+  std::size_t next_run = 0;
+  std::int32_t claimed = 0;            ///< tiles of that run
+  std::map<double, int> free_workers;  ///< from when on
   std::size_t tiles_done = 0;
   std::size_t next_message = 0;
   bool message_waits_for_tiles = false;
-  double link_free_us = 0;  ///< when the outgoing link is free for tiles stored on peers and for copies
+  double link_free_us = 0;   ///< when the outgoing link is free for tiles stored on peers and for copies
+  double copies_end_us = 0;  ///< of copies to peers that have begun, and so on
+  double stores_end_us = 0;
+  double collectives_end_us = 0;
   double gemm_end_us = 0;
   double end_us = 0;
   std::map<std::int32_t, Interval> groups;

@@ -39,7 +39,6 @@ class Simulator {
   Simulator(std::span<const Plan> plans, const Machine& machine)
       : machine_(machine),
         schedule_(plans.front().schedule),
-        tile_us_(tile_entry_microseconds(plans.front().problem, schedule_, machine)),
         first_entries_(entries_in(schedule_, first_waves(schedule_))) {
     for (const Plan& plan : plans) add_rank(plan);
     find_partners(plans);
@@ -48,8 +47,7 @@ class Simulator {
   Simulation run() {
     for (RankProgress& rank : ranks_) {
       rank.workers = present(first_workers(schedule_));
-      for (int worker = present(first_workers(schedule_)); worker > 0; --worker)
-        claim_tile(rank, machine_.launch_microseconds);
+      free_workers(rank, rank.workers, machine_.gemm_launch_microseconds);
       push({0, rank.plan->rank, Step::message});
     }
     while (!events_.empty()) {
@@ -67,10 +65,30 @@ class Simulator {
     rank.plan = &plan;
     rank.counters.resize(plan.counters.size());
     rank.messages.resize(plan.messages.size());
+    add_runs(rank);
+    const std::int64_t waves = divide_up(std::ssize(plan.tiles), present(workers(schedule_)));
+    rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_, waves);
     const std::int64_t blocks =
         std::min<std::int64_t>(present(workers(schedule_)), std::ssize(plan.tiles)) * schedule_.cluster_rows;
     rank.room_for_collectives =
         blocks + collective_multiprocessors(schedule_, machine_) <= machine_.multiprocessors;
+  }
+
+  void add_runs(RankProgress& rank) const {
+    const Plan& plan = *rank.plan;
+    for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
+      const Tile& tile = plan.tiles[i];
+      const auto place = static_cast<std::int64_t>(i);
+      if (rank.runs.empty() || place == first_entries_ || !are_alike(*rank.runs.back().first, tile))
+        rank.runs.push_back({.first = &tile, .begin = place});
+      ++rank.runs.back().count;
+      rank.runs.back().bytes_to_peers += bytes_to_peers(plan, tile);
+    }
+  }
+
+  static bool are_alike(const Tile& one, const Tile& other) {
+    return one.start_wait == other.start_wait && one.store_wait == other.store_wait &&
+           one.raise == other.raise && one.group == other.group && only_peer(one) == only_peer(other);
   }
 
   void find_partners(std::span<const Plan> plans) {
@@ -121,10 +139,11 @@ class Simulator {
     switch (event.step) {
       case Step::compute: return compute(rank, event);
       case Step::computed:
-        return push_when_reached(rank, rank.plan->tiles[static_cast<std::size_t>(event.index)].store_wait,
-                                 {event.time_us, event.rank, Step::store, event.index});
+        return push_when_reached(rank, run_of(rank, event).first->store_wait,
+                                 {event.time_us, event.rank, Step::store, event.index, event.count});
       case Step::store: return store(rank, event);
-      case Step::stored: return finish_tile(rank, event);
+      case Step::stored: return finish_tiles(rank, event);
+      case Step::claim: return claim_tiles(rank, event.time_us);
       case Step::message: return take_message(rank, event);
       case Step::transferred: return finish_message(rank, event);
     }
@@ -142,7 +161,7 @@ class Simulator {
   double released_us(const RankProgress& rank, std::int32_t counter, Step waiting) const {
     const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
     if (schedule_.strategy != Strategy::sequential) return reached_us + machine_.signal_microseconds;
-    return waiting == Step::message ? reached_us : reached_us + machine_.launch_microseconds;
+    return waiting == Step::message ? reached_us : reached_us + machine_.gemm_launch_microseconds;
   }
 
   void push_when_reached(RankProgress& rank, std::int32_t counter, SimulationEvent event) {
@@ -169,51 +188,95 @@ class Simulator {
 
   // Tiles
 
-  void claim_tile(RankProgress& rank, double time_us) {
-    if (rank.next_tile == rank.plan->tiles.size()) return;
-    const bool first_group_claimed = std::cmp_greater_equal(rank.next_tile, first_entries_);
-    if (first_group_claimed && rank.workers > present(workers(schedule_))) {
-      --rank.workers;
-      return;
+  static const TileRun& run_of(const RankProgress& rank, const SimulationEvent& event) {
+    return rank.runs[static_cast<std::size_t>(event.index)];
+  }
+
+  /// Workers that become free at the same time take tiles together.
+  void free_workers(RankProgress& rank, int count, double time_us) {
+    const auto [place, is_first] = rank.free_workers.try_emplace(time_us, 0);
+    place->second += count;
+    if (is_first) push({time_us, rank.plan->rank, Step::claim});
+  }
+
+  void claim_tiles(RankProgress& rank, double time_us) {
+    int free = rank.free_workers.extract(time_us).mapped();
+    const int steady = present(workers(schedule_));
+    while (free > 0 && rank.next_run < rank.runs.size()) {
+      const TileRun& run = rank.runs[rank.next_run];
+      if (run.begin >= first_entries_ && rank.workers > steady) {
+        const int leaving = std::min(free, rank.workers - steady);
+        rank.workers -= leaving;
+        free -= leaving;
+        continue;
+      }
+      const std::int32_t count = std::min(free, run.count - rank.claimed);
+      push_when_reached(
+          rank, operand_wait(rank, run, 0),
+          {time_us, rank.plan->rank, Step::compute, static_cast<std::int32_t>(rank.next_run), count});
+      free -= count;
+      rank.claimed += count;
+      if (rank.claimed < run.count) continue;
+      rank.claimed = 0;
+      ++rank.next_run;
     }
-    const auto tile = static_cast<std::int32_t>(rank.next_tile++);
-    push_when_reached(rank, operand_wait(rank, tile, 0), {time_us, rank.plan->rank, Step::compute, tile});
   }
 
   /// The counter that a tile waits for before it computes a part of k.
-  static std::int32_t operand_wait(const RankProgress& rank, std::int32_t tile, std::int32_t part) {
-    const std::int32_t first = rank.plan->tiles[static_cast<std::size_t>(tile)].start_wait;
+  static std::int32_t operand_wait(const RankProgress& rank, const TileRun& run, std::int32_t part) {
+    const std::int32_t first = run.first->start_wait;
     const std::int32_t earlier = rank.plan->own_k_first ? part - 1 : part;
     return first == none || earlier < 0 ? none : first + earlier;
   }
 
   void compute(RankProgress& rank, const SimulationEvent& event) {
-    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.index)];
-    if (!rank.groups.contains(tile.group)) {
-      rank.groups[tile.group] = {.rank = event.rank,
-                                 .lane = Lane::gemm,
-                                 .group = tile.group,
-                                 .label = fmt::format("group {}", tile.group),
-                                 .start_us = event.time_us};
+    const TileRun& run = run_of(rank, event);
+    if (!rank.groups.contains(run.first->group)) {
+      rank.groups[run.first->group] = {.rank = event.rank,
+                                       .lane = Lane::gemm,
+                                       .group = run.first->group,
+                                       .label = fmt::format("group {}", run.first->group),
+                                       .start_us = event.time_us};
     }
-    const std::int32_t parts = std::max(1, start_waits(*rank.plan, tile) + (rank.plan->own_k_first ? 1 : 0));
-    const double end_us = event.time_us + tile_us_ / parts;
-    if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index});
-    push_when_reached(rank, operand_wait(rank, event.index, event.part + 1),
-                      {end_us, event.rank, Step::compute, event.index, event.part + 1});
+    const std::int32_t parts =
+        std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
+    const double end_us = slowed_end(rank, event.time_us, rank.tile_us / parts);
+    if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index, event.count});
+    push_when_reached(rank, operand_wait(rank, run, event.part + 1),
+                      {end_us, event.rank, Step::compute, event.index, event.count, event.part + 1});
   }
 
+  /// When work that begins now ends, as far as it is known what the rank sends meanwhile.
+  double slowed_end(const RankProgress& rank, double begin_us, double work_us) const {
+    double end_us = begin_us + work_us;
+    for (const auto& [sent_until_us, slowdown] : {std::pair{rank.copies_end_us, machine_.copy_slowdown},
+                                                  {rank.stores_end_us, machine_.store_slowdown},
+                                                  {rank.collectives_end_us, machine_.collective_slowdown}}) {
+      const double together_us = std::clamp(sent_until_us - begin_us, 0.0, work_us * slowdown);
+      end_us += together_us * (1 - 1 / slowdown);
+    }
+    return end_us;
+  }
+
+  /// A worker goes on while its tile is on the way to a peer, until it has computed the next one.
   void store(RankProgress& rank, const SimulationEvent& event) {
-    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.index)];
-    const double bytes = bytes_to_peers(*rank.plan, tile);
-    if (bytes == 0) return finish_tile(rank, event);
-    require_peer_access();
-    constexpr double large = 1e9;
-    const double link_us = bytes * machine_.store_microseconds(rank.plan->problem.ranks, large) / large;
-    const double start_us = std::max(rank.link_free_us, event.time_us);
-    rank.link_free_us = start_us + link_us;
-    record_store(rank, tile, bytes, start_us);
-    push({rank.link_free_us, event.rank, Step::stored, event.index});
+    const TileRun& run = run_of(rank, event);
+    SimulationEvent stored = event;
+    stored.step = Step::stored;
+    double free_us = event.time_us;
+    if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
+      require_peer_access();
+      constexpr double large = 1e9;
+      const double link_us = bytes * machine_.store_microseconds(rank.plan->problem.ranks, large) / large;
+      const double start_us = std::max(rank.link_free_us, event.time_us);
+      rank.link_free_us = start_us + link_us;
+      rank.stores_end_us = rank.link_free_us;
+      record_store(rank, *run.first, bytes, start_us);
+      stored.time_us = rank.link_free_us;
+      free_us = std::max(free_us, stored.time_us - rank.tile_us);
+    }
+    push(stored);
+    free_workers(rank, event.count, free_us);
   }
 
   /// Joins a store to the last one of its group unless the link was free for longer than the store takes.
@@ -228,13 +291,12 @@ class Simulator {
     joined.bytes += bytes;
   }
 
-  void finish_tile(RankProgress& rank, const SimulationEvent& event) {
-    const Tile& tile = rank.plan->tiles[static_cast<std::size_t>(event.index)];
+  void finish_tiles(RankProgress& rank, const SimulationEvent& event) {
+    const Tile& tile = *run_of(rank, event).first;
     rank.groups.at(tile.group).end_us = event.time_us;
     rank.gemm_end_us = event.time_us;
-    ++rank.tiles_done;
-    raise(tile.raise, schedule_.cluster_rows, event.time_us);
-    claim_tile(rank, event.time_us);
+    rank.tiles_done += static_cast<std::size_t>(event.count);
+    raise(tile.raise, event.count * schedule_.cluster_rows, event.time_us);
     if (rank.all_tiles_done() && rank.message_waits_for_tiles)
       push({event.time_us, event.rank, Step::message});
   }
@@ -282,12 +344,15 @@ class Simulator {
     const bool own_stream = runs_concurrently(*rank.plan, message);
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
-    if (const double duration_us = transfer_microseconds(*rank.plan, message, machine_); duration_us > 0) {
+    const double duration_us =
+        transfer_microseconds(*rank.plan, message, machine_, /*during_gemm=*/!rank.all_tiles_done());
+    if (duration_us > 0) {
       const bool is_launched = !follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
       double start_us = time_us + (is_launched ? machine_.launch_microseconds : 0);
       if (own_stream) start_us = std::max(start_us, rank.link_free_us);
       end_us = start_us + duration_us;
       if (own_stream) rank.link_free_us = end_us;
+      note_sending(rank, message, end_us);
       rank.transfers.push_back({.rank = rank.plan->rank,
                                 .lane = Lane::communication,
                                 .group = message.group,
@@ -297,6 +362,14 @@ class Simulator {
     }
     push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
     if (own_stream) pass_message(rank, time_us);
+  }
+
+  static void note_sending(RankProgress& rank, const Message& message, double end_us) {
+    if (message.kind <= MessageKind::exchange) {
+      rank.collectives_end_us = end_us;
+    } else if (message.peer != rank.plan->rank) {
+      (message.kind == MessageKind::copy ? rank.copies_end_us : rank.stores_end_us) = end_us;
+    }
   }
 
   void finish_message(RankProgress& rank, const SimulationEvent& event) {
@@ -357,7 +430,6 @@ class Simulator {
 
   const Machine& machine_;
   const Schedule& schedule_;
-  double tile_us_;
   std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
   std::vector<RankProgress> ranks_;
   std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;

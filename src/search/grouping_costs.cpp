@@ -8,6 +8,7 @@
 #include "flashoverlap/search.hpp"
 #include "model/costs.hpp"
 #include "plan/grouping.hpp"
+#include "plan/planners/planners.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -23,20 +24,6 @@ MessageKind collective_after_gemm(Operation operation) {
   throw InvalidArgument("operation", name(operation), "must communicate after the GEMM to be predicted");
 }
 
-/// bytes[w]: of C in the first w waves of `schedule`.
-std::vector<double> bytes_before_wave(const Plan& plan, const Schedule& schedule) {
-  std::vector<double> bytes{0};
-  double sum = 0;
-  for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
-    const Tile& tile = plan.tiles[i];
-    sum += static_cast<double>(tile.rows) * tile.cols * size_of(plan.problem.data_type);
-    const auto waves = static_cast<std::int64_t>(bytes.size());
-    const bool ends_wave = std::cmp_equal(i + 1, entries_in(schedule, waves));
-    if (ends_wave || i + 1 == plan.tiles.size()) bytes.push_back(sum);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
@@ -44,20 +31,19 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, c
   const MessageKind kind = collective_after_gemm(problem.operation);
   Schedule signalled = schedule;
   signalled.strategy = Strategy::signal;
-  Schedule single_waves = signalled;
-  single_waves.groups.clear();
-  single_waves.waves_per_group = 1;
-  single_waves.first_multiprocessors = 0;
-  const auto bytes = bytes_before_wave(make_plan(problem, single_waves, 0), schedule);
-
+  const std::int64_t entries = signalled_entries(problem, signalled);
+  const double entry_bytes = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+                             size_of(problem.data_type) / static_cast<double>(entries);
   GroupingCosts costs;
   costs.waves = grouped_waves(problem, signalled);
-  costs.wave_us = tile_entry_microseconds(problem, schedule, machine);
-  costs.communication_us = [=](int first, int count) {
-    const double group_bytes =
-        bytes[static_cast<std::size_t>(first + count)] - bytes[static_cast<std::size_t>(first)];
+  costs.wave_us = tile_entry_microseconds(problem, schedule, machine, costs.waves);
+  costs.communication_us = [=, &machine, waves = costs.waves](int first, int count) {
+    const std::int64_t begin = std::min(entries, entries_in(signalled, first));
+    const std::int64_t end = std::min(entries, entries_in(signalled, first + count));
     return machine.signal_microseconds + machine.launch_microseconds +
-           capped_collective_microseconds(problem, schedule, machine, kind, group_bytes);
+           capped_collective_microseconds(problem, schedule, machine, kind,
+                                          static_cast<double>(end - begin) * entry_bytes,
+                                          /*during_gemm=*/first + count < waves);
   };
   return costs;
 }

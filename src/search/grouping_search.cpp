@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "flashoverlap/error.hpp"
@@ -26,36 +27,33 @@ double predict_latency(const GroupingCosts& costs, const std::vector<int>& group
 // The formula says of a group only that its communication starts when it is computed and the one before has
 // ended. So of the first `done` waves nothing matters later but when their communication ends, and the sooner
 // the better.
-PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group) {
+PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group, int unit) {
   require(costs.waves >= 1, "waves", costs.waves, "must be at least 1");
   require(first_group >= 0 && first_group <= costs.waves, "first_group", first_group,
           fmt::format("must be between 0 and {} waves", costs.waves));
-  const auto waves = static_cast<std::size_t>(costs.waves);
-  std::vector<double> end_us(waves + 1, 0);
-  std::vector<int> last_group(waves + 1, 0);
-  if (first_group > 0) {
-    last_group[static_cast<std::size_t>(first_group)] = first_group;
-    end_us[static_cast<std::size_t>(first_group)] =
-        first_group * costs.wave_us + costs.communication_us(0, first_group);
-  }
-  for (int done = first_group + 1; done <= costs.waves; ++done) {
-    const int most = done - first_group;
-    for (int size = most; size >= 1; --size) {
-      const int first = done - size;
-      const double end = std::max(done * costs.wave_us, end_us[static_cast<std::size_t>(first)]) +
-                         costs.communication_us(first, size);
-      if (size == most || end < end_us[static_cast<std::size_t>(done)]) {
-        end_us[static_cast<std::size_t>(done)] = end;
-        last_group[static_cast<std::size_t>(done)] = size;
-      }
+  require(unit >= 1, "unit", unit, "must be at least 1 wave");
+  std::vector<int> ends{0};  // waves after which a group may end
+  if (first_group > 0) ends.push_back(first_group);
+  while (ends.back() < costs.waves) ends.push_back(std::min(ends.back() + unit, costs.waves));
+  struct Best {
+    double end_us = 0;
+    std::size_t before = 0;
+  };
+  std::vector<Best> best_until(ends.size());
+  for (std::size_t last = 1; last < ends.size(); ++last) {
+    Best& best = best_until[last];
+    best.end_us = std::numeric_limits<double>::infinity();
+    for (std::size_t before = first_group > 0 && last > 1 ? 1 : 0; before < last; ++before) {
+      const double end_us = std::max(ends[last] * costs.wave_us, best_until[before].end_us) +
+                            costs.communication_us(ends[before], ends[last] - ends[before]);
+      if (end_us < best.end_us) best = {end_us, before};
     }
   }
-  PredictedGrouping best{{}, end_us.back()};
-  for (int done = costs.waves; done > 0; done -= best.groups.back()) {
-    best.groups.push_back(last_group[static_cast<std::size_t>(done)]);
-  }
-  std::ranges::reverse(best.groups);
-  return best;
+  PredictedGrouping found{{}, best_until.back().end_us};
+  for (std::size_t last = ends.size() - 1; last > 0; last = best_until[last].before)
+    found.groups.push_back(ends[last] - ends[best_until[last].before]);
+  std::ranges::reverse(found.groups);
+  return found;
 }
 
 std::vector<int> first_groups(const Problem& problem, const Schedule& schedule) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/costs.hpp"
 #include "plan/expert_parts.hpp"
 #include "plan/grouping.hpp"
 
@@ -28,7 +29,7 @@ std::int64_t most_expert_rows(const Problem& problem, std::int64_t block) {
 }
 
 /// See `expected_microseconds`.
-double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
+double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
   // Where every rank's rows, or columns, are tiled by themselves, each of these parts is rounded up to whole
   // tiles.
   const bool by_owner = problem.operation != Operation::gemm_all_reduce &&
@@ -42,11 +43,18 @@ double expected_gemm_us(const Problem& problem, const Schedule& schedule) {
                                 ? most_expert_rows(problem, entry_rows(schedule))
                                 : round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule));
   const std::int64_t cols = by_cols ? round_up(problem.n, parts, schedule.tile_cols) : problem.n;
-  return expected_microseconds(kernel_tile(schedule), {rows, cols}, problem.k, problem.b_layout,
+  return expected_microseconds(machine, kernel_tile(schedule), {rows, cols}, problem.k, problem.b_layout,
                                schedule.multiprocessors);
 }
 
 }  // namespace
+
+const KernelFamily& machine_kernels(const Machine& machine) {
+  static constexpr KernelTile usual_tile;
+  static constexpr KernelFamily usual{.step_depth = 64, .tiles = {&usual_tile, 1}};
+  const KernelFamily* const family = kernel_family(machine.compute_capability);
+  return family == nullptr ? usual : *family;
+}
 
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelTile& tile,
                          int multiprocessors) {
@@ -60,31 +68,16 @@ Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const Ke
           .raster = row_blocks_together / tile.cluster_rows};
 }
 
-double expected_microseconds(const KernelTile& tile, const Shape& gemm, std::int64_t k,
-                             OperandLayout b_layout, int multiprocessors) {
-  // Fitted to one H200: a step takes 3.3 ns for every column of 128 rows that it multiplies, or 2.05 ns for
-  // every row that the block loads, whichever is longer. That bounds 96 and 112 columns alone, and is a guess
-  // on the high side. Rows of B that are contiguous are loaded in boxes of 64, at 1.92 ns for each row: 208
-  // columns take as long as 224. In a single wave all blocks ask for the same rows at the same time, and the
-  // L2 cache delivers them at once. Along a long k blocks drift apart until L2 no longer holds what all of
-  // them read, and of 128 columns some runs take up to a third longer.
-  constexpr double multiplied_column_us = 3.3e-3;
-  const bool in_boxes = b_layout == OperandLayout::row_contiguous;
-  const double loaded_row_us = in_boxes ? 1.92e-3 : 2.05e-3;
-  const std::int64_t b_rows = in_boxes ? divide_up(tile.cols, 64) * 64 : tile.cols;
-  const double drift = tile.cols <= 128 && k >= 16'384 ? 1.1 : 1;
-  constexpr double fixed_us = 2.2;
+double expected_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,
+                             std::int64_t k, OperandLayout b_layout, int multiprocessors) {
   const std::int64_t count = waves(tile, gemm, multiprocessors);
-  const double multiplied_us = drift * multiplied_column_us * tile.cols;
-  const double loaded_us = loaded_row_us * (tile.rows + static_cast<double>(b_rows) / tile.cluster_rows);
-  const double step_us = count == 1 ? multiplied_us : std::max(multiplied_us, loaded_us);
-  return static_cast<double>(count) * (static_cast<double>(divide_up(k, 64)) * step_us + fixed_us);
+  return static_cast<double>(count) * wave_microseconds(machine, tile, b_layout, k, /*lone=*/count == 1);
 }
 
-KernelTile choose_kernel_tile(const KernelFamily& family, const Shape& gemm, std::int64_t k,
+KernelTile choose_kernel_tile(const Machine& machine, const Shape& gemm, std::int64_t k,
                               OperandLayout b_layout, int multiprocessors) {
-  return *std::ranges::min_element(family.tiles, {}, [&](const KernelTile& tile) {
-    return expected_microseconds(tile, gemm, k, b_layout, multiprocessors);
+  return *std::ranges::min_element(machine_kernels(machine).tiles, {}, [&](const KernelTile& tile) {
+    return expected_microseconds(machine, tile, gemm, k, b_layout, multiprocessors);
   });
 }
 
@@ -93,9 +86,10 @@ int even_multiprocessors(const KernelTile& tile, const Shape& gemm, int multipro
   return static_cast<int>(in_a_wave) * tile.cluster_rows;
 }
 
-std::vector<Schedule> kernel_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
+std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& problem, Strategy strategy,
                                        Layout layout, int multiprocessors, int comm_multiprocessors,
                                        double near) {
+  const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> schedules;
   for (const KernelTile& tile : family.tiles) {
     Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, tile, multiprocessors));
@@ -104,16 +98,18 @@ std::vector<Schedule> kernel_schedules(const KernelFamily& family, const Problem
     if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
   }
-  const auto expected_us = [&](const Schedule& schedule) { return expected_gemm_us(problem, schedule); };
+  const auto expected_us = [&](const Schedule& schedule) {
+    return expected_gemm_us(machine, problem, schedule);
+  };
   std::ranges::stable_sort(schedules, {}, expected_us);
   const double most_us = near * expected_us(schedules.front());
   std::erase_if(schedules, [&](const Schedule& schedule) { return expected_us(schedule) > most_us; });
   return schedules;
 }
 
-Schedule kernel_schedule(const KernelFamily& family, const Problem& problem, Strategy strategy, Layout layout,
+Schedule kernel_schedule(const Machine& machine, const Problem& problem, Strategy strategy, Layout layout,
                          int multiprocessors, int comm_multiprocessors) {
-  return kernel_schedules(family, problem, strategy, layout, multiprocessors, comm_multiprocessors, 1)
+  return kernel_schedules(machine, problem, strategy, layout, multiprocessors, comm_multiprocessors, 1)
       .front();
 }
 

@@ -13,11 +13,11 @@
 namespace flashoverlap {
 namespace {
 
-std::vector<int> useful_counts(const KernelFamily& family, const Problem& problem, Strategy strategy,
-                               int multiprocessors, const std::vector<int>& comm_multiprocessors) {
-  const std::vector<Plan> plans =
-      make_plans(problem, kernel_schedule(family, problem, strategy, Layout::natural, multiprocessors, 0));
-  switch (multiprocessor_use(plans)) {
+std::vector<int> useful_counts(const Problem& problem, const Machine& machine, Strategy strategy,
+                               const std::vector<int>& comm_multiprocessors) {
+  Schedule whole = kernel_schedule(machine, problem, strategy, Layout::natural, machine.multiprocessors, 0);
+  whole.waves_per_group = 1 << 20;
+  switch (multiprocessor_use(make_plans(problem, whole))) {
     case MultiprocessorUse::transfers: return comm_multiprocessors;
     case MultiprocessorUse::raises: return {raising_multiprocessors};
     case MultiprocessorUse::nothing: break;
@@ -59,8 +59,8 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
 /// The kernel that is expected to be fastest; where peers write what tiles read, or tiles what peers read,
 /// the two that are, as what is late delays one more than the other; and where it makes few waves, the one
 /// with the smallest tiles: more waves leave more to communicate concurrently. Slow links have more to gain.
-std::vector<Schedule> kernels(const KernelFamily& family, const Problem& problem, Strategy strategy,
-                              int multiprocessors, int left_free) {
+std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, Strategy strategy,
+                              int left_free) {
   const int few_waves = strategy == Strategy::p2p ? 4 : 2;
   const bool gathers_slices = communicates_first(problem.operation);
   const bool stores_tiles = strategy == Strategy::store && !gathers_slices;
@@ -68,8 +68,8 @@ std::vector<Schedule> kernels(const KernelFamily& family, const Problem& problem
   constexpr double near = 1.15;
   constexpr double any = 100;
   std::vector<Schedule> all =
-      kernel_schedules(family, problem, strategy, Layout::natural, multiprocessors - left_free, left_free,
-                       stores_tiles ? any : near);
+      kernel_schedules(machine, problem, strategy, Layout::natural, machine.multiprocessors - left_free,
+                       left_free, stores_tiles ? any : near);
   // What tiles store to peers travels in lines of 128 bytes, so a tile that begins between two takes a
   // quarter more of the link.
   constexpr int line_elements = 64;
@@ -122,19 +122,19 @@ void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Sch
 
 }  // namespace
 
-std::vector<Schedule> sliced_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
-                                       int multiprocessors, const std::vector<int>& comm_multiprocessors) {
-  std::vector<int> counts = useful_counts(family, problem, strategy, multiprocessors, comm_multiprocessors);
+std::vector<Schedule> sliced_schedules(const Problem& problem, const Machine& machine, Strategy strategy,
+                                       const std::vector<int>& comm_multiprocessors) {
+  std::vector<int> counts = useful_counts(problem, machine, strategy, comm_multiprocessors);
   // With many waves a few multiprocessors have enough time.
   constexpr std::size_t few_counts = 2;
   if (communicates_first(problem.operation) && strategy == Strategy::store && counts.size() > few_counts &&
-      !has_few_waves(problem, kernels(family, problem, strategy, multiprocessors, counts.front()).front())) {
+      !has_few_waves(problem, kernels(problem, machine, strategy, counts.front()).front())) {
     std::ranges::sort(counts);
     counts.resize(few_counts);
   }
   std::vector<Schedule> schedules;
   for (const int count : counts) {
-    for (Schedule schedule : kernels(family, problem, strategy, multiprocessors, count)) {
+    for (Schedule schedule : kernels(problem, machine, strategy, count)) {
       for (const int rounds : {1, 2, 4, 8}) {
         if (rounds > most_rounds(problem, schedule)) break;
         schedule.rounds = rounds;

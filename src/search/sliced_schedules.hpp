@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "flashoverlap/kernels.hpp"
+#include "flashoverlap/machine.hpp"
 #include "flashoverlap/problem.hpp"
 
 namespace flashoverlap {
@@ -12,7 +12,7 @@ namespace flashoverlap {
 /// cut into groups, sums in some numbers of rounds. Where data is moved by multiprocessors, each number of
 /// `comm_multiprocessors` is tried; where they only raise counters few are left to that, and where they do
 /// not even that, none.
-std::vector<Schedule> sliced_schedules(const KernelFamily& family, const Problem& problem, Strategy strategy,
-                                       int multiprocessors, const std::vector<int>& comm_multiprocessors);
+std::vector<Schedule> sliced_schedules(const Problem& problem, const Machine& machine, Strategy strategy,
+                                       const std::vector<int>& comm_multiprocessors);
 
 }  // namespace flashoverlap

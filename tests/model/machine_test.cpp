@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "flashoverlap/error.hpp"
+#include "model/costs.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -32,7 +33,7 @@ const Curve curve{{{100, 10}, {200, 14}, {400, 30}}};
 
 TEST(CurveTest, AnswersItsPointsExactly) {
   for (const Curve::Point& point : curve.points)
-    EXPECT_EQ(curve.microseconds(point.bytes), point.microseconds);
+    EXPECT_EQ(curve.microseconds(point.size), point.microseconds);
 }
 
 TEST(CurveTest, IsLinearBetweenPoints) {
@@ -138,21 +139,25 @@ TEST(PresetTest, EveryFigureSaysWhereItComesFrom) {
 }
 
 double gemm_microseconds(const Machine& machine, int m, int n, int k) {
-  const double tile_us =
-      2.0 * 128 * 256 * k / (machine.teraflops * 1e6 / machine.multiprocessors) + machine.tile_microseconds;
-  return std::ceil(std::ceil(m / 128.0) * std::ceil(n / 256.0) / machine.multiprocessors) * tile_us;
+  const Schedule schedule{.multiprocessors = machine.multiprocessors};
+  const auto waves = static_cast<std::int64_t>(
+      std::ceil(std::ceil(m / 128.0) * std::ceil(n / 256.0) / machine.multiprocessors));
+  return machine.gemm_launch_microseconds +
+         static_cast<double>(waves) *
+             tile_entry_microseconds({.m = m, .n = n, .k = k}, schedule, machine, waves);
 }
 
-TEST(PresetTest, H200MeetsItsSixMeasuredGemmsWithin8Percent) {
+// Of bench/results/gemm-h200-2026-11-21.json, with tiles of 256 columns.
+TEST(PresetTest, H200MeetsMeasuredGemmsWithin10Percent) {
   struct Gemm {
     int m, n, k;
     double microseconds;
   };
   for (const Gemm& gemm :
-       {Gemm{2048, 8192, 3584, 162}, Gemm{8192, 8192, 3584, 647}, Gemm{16384, 8192, 3584, 1284},
-        Gemm{8192, 16384, 6656, 2419}, Gemm{1024, 8192, 1024, 39}, Gemm{8192, 3584, 8192, 550}}) {
+       {Gemm{1024, 4096, 7168, 77.7}, Gemm{2048, 8192, 4096, 172.5}, Gemm{4096, 4096, 7168, 318.7},
+        Gemm{2048, 8192, 14336, 642.8}, Gemm{16384, 4096, 7168, 1335.4}, Gemm{16384, 26624, 16384, 20352}}) {
     const double predicted = gemm_microseconds(preset("h200-nvlink"), gemm.m, gemm.n, gemm.k);
-    EXPECT_NEAR(predicted / gemm.microseconds, 1, 0.08) << gemm.m << " " << gemm.n << " " << gemm.k;
+    EXPECT_NEAR(predicted / gemm.microseconds, 1, 0.1) << gemm.m << " " << gemm.n << " " << gemm.k;
   }
 }
 
@@ -205,7 +210,7 @@ TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
     nlohmann::json value;
     const char* argument;
   };
-  const nlohmann::json point = {{"bytes", 1}, {"microseconds", 1}};
+  const nlohmann::json point = {{"size", 1}, {"microseconds", 1}};
   const std::vector<Case> cases = {
       {"/schema_version", 1, "schema_version"},
       {"/schema_version", "2", "schema_version"},
@@ -232,7 +237,7 @@ TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
       {"/peer_access", 1, "peer_access"},
       {"/peer_access", false, "copy_engine"},
       {"/collectives", nlohmann::json::array(), "collectives"},
-      {"/collectives/copy", {{"2", {point}}}, "collectives"},
+      {"/collectives/copy", {{"2", {point}}}, "collectives.copy"},
       {"/collectives/broadcast", {{"2", {point}}}, "collectives.broadcast"},
       {"/collectives/all_gather", nlohmann::json::object(), "collectives.all_gather"},
       {"/collectives/all_reduce/1", {point}, "collectives.all_reduce.1"},
@@ -241,13 +246,13 @@ TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
       {"/collectives/all_reduce/two", {point}, "collectives.all_reduce.two"},
       {"/collectives/all_reduce/2", nlohmann::json::array(), "collectives.all_reduce.2"},
       {"/collectives/all_reduce/2", 3, "collectives.all_reduce.2"},
-      {"/collectives/all_reduce/2/0/bytes", 0, "collectives.all_reduce.2[0].bytes"},
-      {"/collectives/all_reduce/2/1/bytes", 1, "collectives.all_reduce.2[1].bytes"},
+      {"/collectives/all_reduce/2/0/size", 0, "collectives.all_reduce.2[0].size"},
+      {"/collectives/all_reduce/2/1/size", 1, "collectives.all_reduce.2[1].size"},
       {"/collectives/all_reduce/2/0/microseconds", -1, "collectives.all_reduce.2[0].microseconds"},
       {"/collectives/all_reduce/2/2/microseconds", 740, "collectives.all_reduce.2[2].microseconds"},
       {"/collectives/all_reduce/2/0/milliseconds", 1, "collectives.all_reduce.2[0].milliseconds"},
       {"/copy_engine", nlohmann::json::object(), "copy_engine"},
-      {"/store/2", {{{"bytes", 1}}}, "store.2[0].microseconds"},
+      {"/store/2", {{{"size", 1}}}, "store.2[0].microseconds"},
       {"/colour", "green", "colour"},
   };
   for (const Case& each : cases) {

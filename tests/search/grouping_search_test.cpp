@@ -156,7 +156,8 @@ Machine machine_of_one_byte_per_microsecond() {
 TEST(GroupingCostsTest, CommunicatesEveryByteOfTheMatrixOnce) {
   const Problem problem{.operation = Operation::gemm_all_reduce, .m = 1000, .n = 1000, .k = 64, .ranks = 2};
   const Schedule schedule{.tile_rows = 128, .tile_cols = 128, .multiprocessors = 10};
-  const GroupingCosts costs = grouping_costs(problem, schedule, machine_of_one_byte_per_microsecond());
+  const Machine machine = machine_of_one_byte_per_microsecond();
+  const GroupingCosts costs = grouping_costs(problem, schedule, machine);
   ASSERT_EQ(costs.waves, 7);
   double sum = 0;
   for (int wave = 0; wave < costs.waves; ++wave) sum += costs.communication_us(wave, 1);
@@ -167,7 +168,8 @@ TEST(GroupingCostsTest, CommunicatesEveryByteOfTheMatrixOnce) {
 TEST(GroupingCostsTest, GivesThePartialLastWaveOnlyItsTiles) {
   const Problem problem{.operation = Operation::gemm_all_reduce, .m = 1024, .n = 1024, .k = 64, .ranks = 2};
   const Schedule schedule{.tile_rows = 128, .tile_cols = 128, .multiprocessors = 10};
-  const GroupingCosts costs = grouping_costs(problem, schedule, machine_of_one_byte_per_microsecond());
+  const Machine machine = machine_of_one_byte_per_microsecond();
+  const GroupingCosts costs = grouping_costs(problem, schedule, machine);
   EXPECT_NEAR(costs.communication_us(0, 1), 10 * 128 * 128 * 2, 1);
   EXPECT_NEAR(costs.communication_us(costs.waves - 1, 1), 4 * 128 * 128 * 2, 1);
 }
@@ -185,8 +187,9 @@ TEST(GroupingCostsTest, AddsLaunchAndSignalToEveryGroup) {
 TEST(GroupingCostsTest, RefusesOperationsThatCommunicateBeforeTheGemm) {
   for (const Operation operation : {Operation::all_gather_gemm, Operation::all_to_all_gemm}) {
     const Problem problem{.operation = operation, .m = 1024, .n = 1024, .k = 64, .ranks = 2};
+    const Machine machine = preset("a800");
     try {
-      grouping_costs(problem, {}, preset("a800"));
+      grouping_costs(problem, {}, machine);
       FAIL() << name(operation);
     } catch (const InvalidArgument& error) {
       EXPECT_EQ(error.argument(), "operation");

@@ -20,6 +20,7 @@
 #include "cli/plan_summary.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/current_gpu.hpp"
 #include "measure/gpu_record.hpp"
 #include "measure/host_comparison.hpp"
 #include "measure/overlap_benchmark.hpp"
@@ -196,7 +197,8 @@ void save_fastest(const ShapeTimes& shape, const std::string& path) {
 
 /// Whether every result is right.
 bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
-  const OverlapBenchmark benchmark{methods_of(bench), tried_comm_multiprocessors(bench), bench.repetitions};
+  const OverlapBenchmark benchmark{current_machine(fabric()), methods_of(bench),
+                                   tried_comm_multiprocessors(bench), bench.repetitions};
   for (const int count : benchmark.comm_multiprocessors) {
     require(count < gpu.multiprocessors(), "--comm-multiprocessors", count,
             fmt::format("must leave some of the {} multiprocessors to the GEMM", gpu.multiprocessors()));
@@ -209,10 +211,9 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
     print_headers();
   }
   Report report(fabric());
-  CollectiveCurves curves(gpu, bench.problems.front().operation);
   ShapeTimes last;
   for (const Problem& problem : bench.problems) {
-    last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem, curves)
+    last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem)
                                : measure_plans(gpu, bench.plans, bench.repetitions);
     report.add(last, /*print=*/gpu.is_first());
   }

@@ -7,6 +7,7 @@
 #include "cli/files.hpp"
 #include "cli/gpu/commands.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/current_gpu.hpp"
 #include "measure/gpu_record.hpp"
 #include "measure/gpu_world.hpp"
 #include "measure/route_benchmark.hpp"
@@ -46,7 +47,7 @@ void bench_rank(const GpuRank& gpu, const RoutesBench& bench) {
         continue;  // takes no new routes
       // To NCCL; and copies within one GPU, as between ranks that share it, take multiprocessors too.
       constexpr int left_free = 8;
-      const Schedule schedule = kernel_schedule(gpu.family(), problem, strategy, Layout::natural,
+      const Schedule schedule = kernel_schedule(current_machine(fabric()), problem, strategy, Layout::natural,
                                                 gpu.multiprocessors() - left_free, left_free);
       const RouteTimes times = measure_routes(gpu, problem, schedule, routes, bench.repetitions);
       if (!gpu.is_first()) continue;

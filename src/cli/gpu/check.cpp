@@ -8,6 +8,7 @@
 #include "cli/command.hpp"
 #include "cli/gpu/commands.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/current_gpu.hpp"
 #include "measure/host_comparison.hpp"
 #include "measure/plan_check.hpp"
 #include "plan/grouping.hpp"
@@ -22,8 +23,8 @@ constexpr int wanted_waves = 6;  // so that small shapes have several groups too
 Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   const int reserved = wanted.strategy == Strategy::sequential ? 0 : comm_multiprocessors;
   const int left = gpu.multiprocessors() - reserved;
-  Schedule schedule =
-      kernel_schedule(gpu.family(), wanted.problem, wanted.strategy, wanted.layout, left, reserved);
+  Schedule schedule = kernel_schedule(current_machine(fabric()), wanted.problem, wanted.strategy,
+                                      wanted.layout, left, reserved);
   schedule.rounds = wanted.rounds;
   if (reserved == 0) return schedule;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
