@@ -73,6 +73,10 @@ struct Candidate {
 std::vector<Candidate> search_schedules(const Problem& problem, const Machine& machine,
                                         const SearchSpace& space = {});
 
+/// Of what `search_schedules` returns at most this many, in the same order: the first of every strategy, and
+/// those that are predicted to be fastest.
+std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count);
+
 /// The first of `search_schedules`: good without measuring.
 Schedule default_schedule(const Problem& problem, const Machine& machine);
 

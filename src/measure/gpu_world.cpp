@@ -8,7 +8,6 @@
 #include <string>
 #include <thread>
 
-#include "comm/bounded_wait.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
 #include "comm/run_watch.hpp"
@@ -25,23 +24,10 @@ std::optional<LaunchedProcesses> launched_world() {
   return launched && launched->count > 1 ? launched : std::nullopt;
 }
 
-/// What the threads of all ranks share: a place to meet, their communicators, and the first error of any.
+/// What the threads of all ranks share: their communicators, and the first error of any.
 class Threads {
  public:
-  Threads(int ranks, std::chrono::milliseconds wait_limit)
-      : meeting_(4 * wait_limit), ends_(static_cast<std::size_t>(ranks)) {}
-
-  void meet() {
-    auto lock = meeting_.lock();
-    const std::uint64_t now = meetings_;
-    if (++arrived_ == ends_.size()) {
-      arrived_ = 0;
-      ++meetings_;
-      meeting_.notify();
-    } else if (!meeting_.wait(lock, [&] { return meetings_ != now; })) {
-      throw CommunicationError(fmt::format("only {} of {} ranks came to a barrier", arrived_, ends_.size()));
-    }
-  }
+  explicit Threads(int ranks) : ends_(static_cast<std::size_t>(ranks)) {}
 
   void enter(const Communicator& communicator) {
     const std::lock_guard lock(mutex_);
@@ -59,7 +45,6 @@ class Threads {
     const std::lock_guard lock(mutex_);
     if (error_) return;
     error_ = std::move(error);
-    meeting_.stop();
     for (const auto& end : ends_) {
       if (end) end->abort(abort_reason);
     }
@@ -72,10 +57,7 @@ class Threads {
  private:
   static constexpr auto* abort_reason = "another rank failed";
 
-  BoundedWait meeting_;
-  std::size_t arrived_ = 0;
-  std::uint64_t meetings_ = 0;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;
   std::vector<std::optional<Communicator>> ends_;
   std::exception_ptr error_;
 };
@@ -83,14 +65,14 @@ class Threads {
 void run_in_threads(int gpus, const std::function<void(const GpuRank&)>& work,
                     const CommunicatorOptions& options) {
   const std::string key = Communicator::make_key();
-  Threads shared(gpus, options.wait_limit);
+  Threads shared(gpus);
   const auto run_rank = [&](int rank) {
     try {
       FLASHOVERLAP_CUDA(cudaSetDevice(rank));
-      const GpuRank gpu(Communicator(key, rank, gpus, options), [&] { shared.meet(); });
-      shared.enter(gpu.communicator());
+      const Communicator communicator(key, rank, gpus, options);
+      shared.enter(communicator);
       try {
-        work(gpu);
+        work(GpuRank(communicator));
       } catch (...) {
         shared.fail(std::current_exception());
       }
@@ -107,11 +89,11 @@ void run_in_threads(int gpus, const std::function<void(const GpuRank&)>& work,
 
 void run_in_this_process(const std::function<void(const GpuRank&)>& work,
                          const CommunicatorOptions& options) {
-  const GpuRank gpu(Communicator::from_environment(options), nullptr);
+  const Communicator communicator = Communicator::from_environment(options);
   try {
-    work(gpu);
+    work(GpuRank(communicator));
   } catch (...) {
-    gpu.communicator().abort("this rank failed");
+    communicator.abort("this rank failed");
     throw;
   }
 }
@@ -128,14 +110,14 @@ void check_gpus(int gpus) {
 
 }  // namespace
 
-GpuRank::GpuRank(Communicator communicator, std::function<void()> meet)
+GpuRank::GpuRank(Communicator communicator)
     : communicator_(std::move(communicator)),
-      meet_(std::move(meet)),
       sent_(most_gathered),
       received_(most_gathered * static_cast<std::size_t>(communicator_.ranks())),
       multiprocessors_(current_attribute(cudaDevAttrMultiProcessorCount)) {
   require_family(current_compute_capability());
   received_.set_bytes(0);
+  meeting_.emplace(communicator_, gather(ProcessMeeting::ticket()));
 }
 
 void GpuRank::synchronize() const {
@@ -149,9 +131,9 @@ void GpuRank::enqueue_barrier() const {
 }
 
 void GpuRank::barrier() const {
-  if (!meet_) enqueue_barrier();
+  if (!meeting_->has_all_ranks()) enqueue_barrier();
   synchronize();
-  if (meet_) meet_();
+  meeting_->meet();
 }
 
 double GpuRank::elapsed_us(const std::function<void()>& launch) const {

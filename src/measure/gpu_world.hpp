@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "cuda/handles.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/kernels.hpp"
+#include "measure/process_meeting.hpp"
 
 namespace flashoverlap {
 
@@ -20,9 +22,8 @@ class GpuRank {
  public:
   static constexpr std::size_t most_gathered = 1 << 14;
 
-  /// Of the current GPU. `meet`: waits on the host for the other ranks of this process; empty where each rank
-  /// has its own process.
-  GpuRank(Communicator communicator, std::function<void()> meet);
+  /// Of the current GPU. Collective.
+  explicit GpuRank(Communicator communicator);
   GpuRank(const GpuRank&) = delete;
   GpuRank& operator=(const GpuRank&) = delete;
 
@@ -54,13 +55,13 @@ class GpuRank {
   void enqueue_barrier() const;
 
   Communicator communicator_;
-  std::function<void()> meet_;
   CudaStream stream_;
   CudaEvent begin_{cudaEventDefault};
   CudaEvent end_{cudaEventDefault};
   DeviceArray<float> sent_;
   DeviceArray<float> received_;
   int multiprocessors_;
+  mutable std::optional<ProcessMeeting> meeting_;
 };
 
 /// Runs `work` on every rank: in a thread for each of this machine's first GPUs, or, where the environment

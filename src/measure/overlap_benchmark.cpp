@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <map>
-#include <span>
 
 #include "exec/cuda/in_order.hpp"
 #include "flashoverlap/operator.hpp"
@@ -16,6 +14,7 @@
 #include "measure/gpu_baseline.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
+#include "measure/trials.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 #include "search/kernel_choice.hpp"
@@ -23,153 +22,18 @@
 namespace flashoverlap {
 namespace {
 
-constexpr int trial_repetitions = 5;
-
-/// Operands in rotation: together several times the L2 cache.
-std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
-  constexpr std::int64_t rotated_bytes = std::int64_t{200} << 20;
-  const Shape a = a_shape(problem, gpu.rank());
-  const Shape b = b_shape(problem, gpu.rank());
-  const std::int64_t bytes = (a.rows * a.cols + b.rows * b.cols) * size_of(problem.data_type);
-  const auto count = std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 2, 8);
-  std::vector<GpuOperands> operands;
-  for (std::int64_t set = 0; set < count; ++set) {
-    operands.emplace_back(problem).fill(static_cast<std::uint64_t>(set) + 1, gpu.rank(), gpu.stream());
-  }
-  gpu.barrier();
-  return operands;
+/// The schedule of a method that is fastest in a few runs, of all that are worth trying.
+Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                       const Method& method, const std::vector<GpuOperands>& operands) {
+  const auto candidates = search_schedules(problem, benchmark.machine,
+                                           {.strategies = {method.strategy},
+                                            .layouts = {method.layout},
+                                            .comm_multiprocessors = benchmark.comm_multiprocessors});
+  if (method.strategy == Strategy::sequential) return candidates.front().schedule;  // cuBLASLt's in any case
+  std::vector<Schedule> schedules;
+  for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
+  return fastest_schedule(gpu, problem, operands, std::move(schedules));
 }
-
-/// An operator with its result. Ranks meet before they give one back.
-class BoundOperator {
- public:
-  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool record_timeline = false)
-      : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
-    gpu_.barrier();
-    operator_ = std::make_unique<Operator>(
-        plans_, gpu.communicator(), OperatorOptions{.record_timeline = record_timeline, .own_result = true});
-    gpu_.barrier();
-  }
-  void run(const GpuOperands& operands) {
-    operator_->run(operands.a.data(), operands.b.data(), nullptr, gpu_.stream());
-  }
-
-  double error(const GpuOperands& operands, GpuBaseline& baseline) {
-    const DeliveryOrder order(plans_, gpu_.rank());
-    gpu_.barrier();
-    if (operator_->result() != nullptr) {
-      const std::size_t bytes = elements_of(plan().buffer(BufferRole::out)) * sizeof(Element);
-      FLASHOVERLAP_CUDA(cudaMemsetAsync(operator_->result(), 0xFF, bytes, gpu_.stream()));
-    }
-    run(operands);
-    operator_->wait();
-    baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
-    gpu_.synchronize();
-    const double error =
-        gpu_.maximum(compare_(operator_->result(), baseline.result(), gpu_.stream()).relative);
-    gpu_.barrier();
-    return error;
-  }
-
-  const std::vector<Plan>& plans() const { return plans_; }
-  const Plan& plan() const { return plans_[static_cast<std::size_t>(gpu_.rank())]; }
-  RunTimes timeline() const { return operator_->timeline(); }
-
- private:
-  const GpuRank& gpu_;
-  std::vector<Plan> plans_;
-  GpuComparison compare_;
-  std::unique_ptr<Operator> operator_;
-};
-
-/// Something that is measured, on one of the sets of operands.
-using Variant = std::function<void(const GpuOperands&)>;
-
-struct Samples {
-  std::vector<double> gpu_us;   // by repetition, of the slowest rank
-  std::vector<double> host_us;  // by repetition, of this rank
-};
-
-std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
-                                 const std::vector<Variant>& variants, int repetitions) {
-  struct Sample {
-    double gpu_us;
-    double host_us;
-  };
-  const auto measure = [&](std::size_t variant, std::size_t launch) {
-    Sample sample{};
-    sample.gpu_us = gpu.elapsed_us([&] {
-      const auto begin = std::chrono::steady_clock::now();
-      variants[variant](operands[launch % operands.size()]);
-      sample.host_us =
-          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-    });
-    return sample;
-  };
-  std::vector<Samples> all;
-  for (const auto& samples : interleave(variants.size(), repetitions, measure)) {
-    Samples& each = all.emplace_back();
-    for (const Sample& sample : samples) {
-      each.gpu_us.push_back(sample.gpu_us);
-      each.host_us.push_back(sample.host_us);
-    }
-    each.gpu_us = gpu.maxima(each.gpu_us);
-  }
-  return all;
-}
-
-/// Finds the schedule of a method that is fastest in a few runs, among those that are worth trying.
-class Search {
- public:
-  Search(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands)
-      : gpu_(gpu), problem_(problem), operands_(operands) {}
-
-  Schedule best(const Machine& machine, const Method& method, const std::vector<int>& comm_multiprocessors) {
-    const auto candidates = search_schedules(problem_, machine,
-                                             {.strategies = {method.strategy},
-                                              .layouts = {method.layout},
-                                              .comm_multiprocessors = comm_multiprocessors});
-    if (method.strategy == Strategy::sequential)
-      return candidates.front().schedule;  // cuBLASLt's in any case
-    return fastest(candidates);
-  }
-
- private:
-  /// Measures a few at a time, interleaved, and keeps the best of each few for the next.
-  Schedule fastest(const std::vector<Candidate>& candidates) {
-    std::vector<Schedule> trials;
-    for (const Candidate& candidate : candidates) trials.push_back(candidate.schedule);
-    std::ranges::reverse(trials);  // the likeliest are measured last, on warm GPUs
-
-    constexpr std::size_t at_a_time = 4;
-    while (trials.size() > 1) {
-      const auto few = std::min(at_a_time, trials.size());
-      const Schedule winner = trials[fastest_of(std::span(trials).last(few)) + trials.size() - few];
-      trials.resize(trials.size() - few);
-      trials.push_back(winner);
-    }
-    return trials.front();
-  }
-
-  std::size_t fastest_of(std::span<const Schedule> trials) {
-    std::vector<std::unique_ptr<BoundOperator>> operators;
-    std::vector<Variant> variants;
-    for (const Schedule& trial : trials) {
-      BoundOperator& bound =
-          *operators.emplace_back(std::make_unique<BoundOperator>(gpu_, make_plans(problem_, trial)));
-      variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
-    }
-    const auto samples = measure_all(gpu_, operands_, variants, trial_repetitions);
-    gpu_.barrier();
-    std::vector<double> medians;
-    for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
-    return static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin());
-  }
-
-  const GpuRank& gpu_;
-  const Problem& problem_;
-  const std::vector<GpuOperands>& operands_;
-};
 
 int fitting_repetitions(const std::vector<Samples>& trial) {
   constexpr double affordable_us = 500'000;
@@ -258,11 +122,10 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
 
 ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem) {
   Baselines baselines(gpu, problem);
-  Search search(gpu, problem, baselines.operands);
   std::vector<std::vector<Plan>> methods;
   for (const Method& method : benchmark.methods)
     methods.push_back(
-        make_plans(problem, search.best(benchmark.machine, method, benchmark.comm_multiprocessors)));
+        make_plans(problem, best_schedule(gpu, benchmark, problem, method, baselines.operands)));
   return measure(gpu, baselines, methods, benchmark.repetitions);
 }
 

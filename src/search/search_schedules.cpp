@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
@@ -115,6 +116,26 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
   validate(problem);
   validate(machine);
   return Search(problem, machine, space).run();
+}
+
+std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
+  std::set<Strategy> strategies;
+  std::vector<bool> listed(candidates.size());
+  std::size_t left = count;
+  const auto list = [&](auto belongs) {
+    for (std::size_t i = 0; i < candidates.size() && left > 0; ++i) {
+      if (listed[i] || !belongs(candidates[i])) continue;
+      listed[i] = true;
+      --left;
+    }
+  };
+  list([&](const Candidate& each) { return strategies.insert(each.schedule.strategy).second; });
+  list([](const Candidate&) { return true; });
+  std::vector<Candidate> kept;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (listed[i]) kept.push_back(candidates[i]);
+  }
+  return kept;
 }
 
 Schedule default_schedule(const Problem& problem, const Machine& machine) {

@@ -1,0 +1,107 @@
+#include "measure/trials.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "flashoverlap/planner.hpp"
+#include "measure/interleave.hpp"
+
+namespace flashoverlap {
+
+std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
+  constexpr std::int64_t rotated_bytes = std::int64_t{200} << 20;
+  const Shape a = a_shape(problem, gpu.rank());
+  const Shape b = b_shape(problem, gpu.rank());
+  const std::int64_t bytes = (a.rows * a.cols + b.rows * b.cols) * size_of(problem.data_type);
+  const auto count = std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 2, 8);
+  std::vector<GpuOperands> operands;
+  for (std::int64_t set = 0; set < count; ++set) {
+    operands.emplace_back(problem).fill(static_cast<std::uint64_t>(set) + 1, gpu.rank(), gpu.stream());
+  }
+  gpu.barrier();
+  return operands;
+}
+
+BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool record_timeline)
+    : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
+  gpu_.barrier();
+  operator_ = std::make_unique<Operator>(
+      plans_, gpu.communicator(), OperatorOptions{.record_timeline = record_timeline, .own_result = true});
+  gpu_.barrier();
+}
+
+double BoundOperator::error(const GpuOperands& operands, GpuBaseline& baseline) {
+  const DeliveryOrder order(plans_, gpu_.rank());
+  gpu_.barrier();
+  if (operator_->result() != nullptr) {
+    const std::size_t bytes = elements_of(plan().buffer(BufferRole::out)) * sizeof(Element);
+    FLASHOVERLAP_CUDA(cudaMemsetAsync(operator_->result(), 0xFF, bytes, gpu_.stream()));
+  }
+  run(operands);
+  operator_->wait();
+  baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
+  gpu_.synchronize();
+  const double error = gpu_.maximum(compare_(operator_->result(), baseline.result(), gpu_.stream()).relative);
+  gpu_.barrier();
+  return error;
+}
+
+std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
+                                 const std::vector<Variant>& variants, int repetitions) {
+  struct Sample {
+    double gpu_us;
+    double host_us;
+  };
+  const auto measure = [&](std::size_t variant, std::size_t launch) {
+    Sample sample{};
+    sample.gpu_us = gpu.elapsed_us([&] {
+      const auto begin = std::chrono::steady_clock::now();
+      variants[variant](operands[launch % operands.size()]);
+      sample.host_us =
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    });
+    return sample;
+  };
+  std::vector<Samples> all;
+  for (const auto& samples : interleave(variants.size(), repetitions, measure)) {
+    Samples& each = all.emplace_back();
+    for (const Sample& sample : samples) {
+      each.gpu_us.push_back(sample.gpu_us);
+      each.host_us.push_back(sample.host_us);
+    }
+    each.gpu_us = gpu.maxima(each.gpu_us);
+  }
+  return all;
+}
+
+std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
+                                      const std::vector<GpuOperands>& operands,
+                                      std::span<const Schedule> schedules, int repetitions) {
+  std::vector<std::unique_ptr<BoundOperator>> operators;
+  std::vector<Variant> variants;
+  for (const Schedule& schedule : schedules) {
+    BoundOperator& bound =
+        *operators.emplace_back(std::make_unique<BoundOperator>(gpu, make_plans(problem, schedule)));
+    variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
+  }
+  const auto samples = measure_all(gpu, operands, variants, repetitions);
+  gpu.barrier();
+  std::vector<double> medians;
+  for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
+  return medians;
+}
+
+Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
+                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules) {
+  constexpr std::size_t at_a_time = 4;
+  while (schedules.size() > 1) {
+    const auto few = std::span(schedules).last(std::min(at_a_time, schedules.size()));
+    const std::vector<double> times = measure_schedules(gpu, problem, operands, few, trial_repetitions);
+    const Schedule winner = few[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
+    schedules.resize(schedules.size() - few.size());
+    schedules.push_back(winner);
+  }
+  return schedules.front();
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,63 @@
+/// Operators that are measured against each other on rotating operands.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "flashoverlap/operator.hpp"
+#include "measure/gpu_baseline.hpp"
+
+namespace flashoverlap {
+
+inline constexpr int trial_repetitions = 5;
+
+/// Random operands: together several times the L2 cache.
+std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem);
+
+/// An operator with its result. Ranks meet before they give one back.
+class BoundOperator {
+ public:
+  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool record_timeline = false);
+
+  void run(const GpuOperands& operands) {
+    operator_->run(operands.a.data(), operands.b.data(), nullptr, gpu_.stream());
+  }
+
+  /// Relative, from what the libraries compute.
+  double error(const GpuOperands& operands, GpuBaseline& baseline);
+
+  const std::vector<Plan>& plans() const { return plans_; }
+  const Plan& plan() const { return plans_[static_cast<std::size_t>(gpu_.rank())]; }
+  RunTimes timeline() const { return operator_->timeline(); }
+
+ private:
+  const GpuRank& gpu_;
+  std::vector<Plan> plans_;
+  GpuComparison compare_;
+  std::unique_ptr<Operator> operator_;
+};
+
+/// Something that is measured, on one of the sets of operands.
+using Variant = std::function<void(const GpuOperands&)>;
+
+struct Samples {
+  std::vector<double> gpu_us;   ///< by repetition, of the slowest rank
+  std::vector<double> host_us;  ///< by repetition, of this rank
+};
+
+/// Interleaved, every repetition in an order of its own.
+std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
+                                 const std::vector<Variant>& variants, int repetitions);
+
+/// Median times of schedules that are measured together.
+std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
+                                      const std::vector<GpuOperands>& operands,
+                                      std::span<const Schedule> schedules, int repetitions);
+
+/// The fastest in a few runs: measures a few at a time and keeps the best of each few for the next.
+Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
+                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules);
+
+}  // namespace flashoverlap
