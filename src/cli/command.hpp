@@ -23,6 +23,7 @@ Command plan_command(CLI::App& app);
 Command check_command(CLI::App& app);
 Command timeline_command(CLI::App& app);
 Command bench_command(CLI::App& app);
+Command tune_command(CLI::App& app);
 
 /// `bench OPERATION`: overlapped operators, measured on several GPUs.
 Command bench_overlap_command(CLI::App& bench, Operation operation);

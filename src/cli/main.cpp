@@ -75,7 +75,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.footer("Each command has its own --help with examples. Try: flashoverlap demo\n");
   const std::vector commands{
-      demo_command(app), plan_command(app), check_command(app), timeline_command(app), bench_command(app),
+      demo_command(app),     plan_command(app),  check_command(app),
+      timeline_command(app), bench_command(app), tune_command(app),
   };
   try {
     app.parse(argc, argv);

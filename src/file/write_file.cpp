@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto wait_for_reader = 10s;  ///< of a FIFO
+constexpr std::string_view hidden_prefix = ".flashoverlap-";
 
 std::string reason() { return std::generic_category().message(errno); }
 
@@ -120,7 +121,7 @@ class Replacement {
   template <typename Make>
   int with_hidden_name(const Make& make) {
     for (int attempt = 0; attempt < 100; ++attempt) {
-      hidden_ = folder_ / fmt::format(".flashoverlap-{}-{}", getpid(), attempt);
+      hidden_ = folder_ / fmt::format("{}{}-{}", hidden_prefix, getpid(), attempt);
       const int made = make(hidden_.c_str());
       if (made >= 0) return made;
       if (errno != EEXIST) break;
@@ -168,6 +169,16 @@ void write_file(const std::string& option, const std::string& path, std::string_
   const Descriptor file(open_directly(target));
   if (!file.is_open()) target.refuse();
   write_all(target, file.number(), text);
+}
+
+void remove_leftovers(const std::string& folder, std::chrono::seconds age) {
+  const auto newest = fs::file_time_type::clock::now() - age;
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
+    std::error_code gone;
+    if (!file->path().filename().string().starts_with(hidden_prefix)) continue;
+    if (file->last_write_time(gone) <= newest && !gone) fs::remove(file->path(), gone);
+  }
 }
 
 }  // namespace flashoverlap

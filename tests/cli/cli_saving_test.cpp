@@ -1,19 +1,16 @@
 // Nothing is lost while the command writes a file.
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/cli_runs.hpp"
+#include "support/unnamed_files.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -102,28 +99,13 @@ TEST_F(Saving, AFullDiskLeavesTheOldFile) {
 
 /// Where unnamed files are not to be had, as on NFS.
 TEST_F(Saving, WithoutUnnamedFilesAHiddenOneIsReplaced) {
-  const auto refuse_unnamed = [] {
-    // openat with the bit that only O_TMPFILE has gives EOPNOTSUPP.
-    constexpr unsigned unnamed_bit = O_TMPFILE & ~O_DIRECTORY;
-    sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, unnamed_bit, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{std::size(rules), rules};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(126);
-  };
   write("plans.json", "old");
-  EXPECT_EQ(finish(start(words_of(saving), "", refuse_unnamed)).status, 0);
+  EXPECT_EQ(finish(start(words_of(saving), "", refuse_unnamed_files)).status, 0);
   expect_plans("plans.json");
   const std::string old = content(path("plans.json"));
   EXPECT_EQ(finish(start(words_of(saving), "",
                          [&] {
-                           refuse_unnamed();
+                           refuse_unnamed_files();
                            const rlimit few_bytes{64, 64};
                            signal(SIGXFSZ, SIG_IGN);
                            setrlimit(RLIMIT_FSIZE, &few_bytes);

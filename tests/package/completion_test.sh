@@ -32,6 +32,9 @@ expect "--leave-free" bench gemm --l
 expect "copy" check gemm_all_reduce --strategy c
 expect "a b" plan all_gather_gemm --gather ""
 expect "" plan --m 12
+expect "--cache --clear" tune --c
+expect "--list" tune --cache cache --l
+expect "" tune --export ""
 expect "" timeline --svg ""
 expect "--search --strategy --svg" timeline --json --s
 exit $((failures > 0))

@@ -1,0 +1,107 @@
+/// What tuning has found, in files that outlive the program.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flashoverlap/problem.hpp"
+#include "flashoverlap/schedule.hpp"
+
+namespace flashoverlap {
+
+/// Where a tuned plan holds: on these GPUs, with this software, connected in this way.
+struct TuningSite {
+  std::string gpu{};           ///< as CUDA names it: "NVIDIA H200"
+  int compute_capability = 0;  ///< 10 · major + minor, 90 for Hopper
+  int multiprocessors = 0;
+  std::string driver{};  ///< version: "580.95.05"
+  std::string nccl{};    ///< version: "2.28.3"
+  int ranks = 1;         ///< world size
+  std::string fabric{};  ///< how NCCL connects the ranks: "nvlink", "pcie_like", "network_like"
+  bool operator==(const TuningSite&) const = default;
+};
+
+/// Throws `InvalidArgument` with the field, its value and the rule: texts are 1 to 100 printable ASCII
+/// characters, numbers are positive.
+void validate(const TuningSite& site);
+
+/// The name of the site's folder in a cache directory. Sites that differ in any field have different names.
+std::string folder_name(const TuningSite& site);
+
+/// What tuning has found for a problem. The plans themselves are not kept: `make_plans(problem, schedule)`.
+struct TunedPlan {
+  Problem problem{};
+  Schedule schedule{};
+  double tuned_us = 0;       ///< measured, with this schedule
+  double sequential_us = 0;  ///< measured, with strategy `sequential`
+  double predicted_us = 0;   ///< for this schedule; 0: there was no prediction
+  std::string date{};        ///< when it was measured: "2025-11-23 08:15 UTC"
+  bool operator==(const TunedPlan&) const = default;
+};
+
+/// Throws `InvalidArgument` with the field, its value and the rule, also where the planner refuses the
+/// schedule for this problem. Makes the plan of one rank to find out.
+void validate(const TunedPlan& plan);
+
+struct CachedPlan {
+  TuningSite site{};
+  TunedPlan plan{};
+  bool operator==(const CachedPlan&) const = default;
+};
+
+/// $FLASHOVERLAP_CACHE_DIR, else $XDG_CACHE_HOME/flashoverlap, else $HOME/.cache/flashoverlap. Throws
+/// `InvalidArgument` if none of them is set. The folder need not exist.
+std::string default_cache_directory();
+
+/// The tuned plans of one site: one file for each problem, in the site's folder of a cache directory.
+///
+/// Any number of threads and processes, on any number of hosts that share the directory, may use the same
+/// files at the same time. There are no locks: a file is replaced in one step when its whole text is on the
+/// disk, so that a reader finds the old entry or the new one, and a process that is killed loses no more than
+/// the entry that it was storing. Of several that are stored for the same problem the last one stays.
+///
+/// An entry that cannot be used is set aside: it is renamed to NAME.damaged, or to NAME.outdated if another
+/// version of the library has written it, and `warn` is called once with one line that names the file and
+/// the reason. Damaged is what is not valid (`validate`), or belongs under another name.
+class PlanCache {
+ public:
+  /// Called by whichever thread reads; it must not throw. None: nothing is said.
+  using Warn = std::function<void(const std::string& line)>;
+
+  /// Reads and writes nothing yet. Throws `InvalidArgument` if the site is not valid.
+  PlanCache(std::string directory, TuningSite site, Warn warn = {});
+
+  const TuningSite& site() const { return site_; }
+
+  /// What is kept for exactly this problem. Nothing if that is absent, was set aside or cannot be read. Does
+  /// not throw for what it finds in files.
+  std::optional<TunedPlan> find(const Problem& problem) const;
+
+  /// Keeps the plan in place of what is kept for its problem; makes the folder if there is none. An empty
+  /// date becomes today's. Throws `InvalidArgument` if the plan is not valid or not for as many ranks as the
+  /// site has, and `Error` if it cannot be written: then the old entry is still there.
+  void store(TunedPlan plan) const;
+
+  /// All that are kept for the site, by operation, m, n and k.
+  std::vector<TunedPlan> entries() const;
+
+  /// Removes the site's entries, those that were set aside, and what killed writers have left. The machine
+  /// file stays. Returns the number of entries.
+  std::size_t clear() const;
+
+  /// Where the measured `Machine` of the site is kept. The cache neither reads nor writes it.
+  std::string machine_file() const;
+
+ private:
+  std::string folder_;
+  TuningSite site_;
+  Warn warn_;
+};
+
+/// The entries of all sites of a directory; none if it does not exist. Sets aside and warns as `PlanCache`.
+std::vector<CachedPlan> cached_plans(const std::string& directory, const PlanCache::Warn& warn = {});
+
+}  // namespace flashoverlap

@@ -1,0 +1,91 @@
+#include "flashoverlap/plan_cache.hpp"
+
+#include <fmt/chrono.h>
+
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "comm/process_environment.hpp"
+#include "file/file.hpp"
+#include "flashoverlap/error.hpp"
+#include "plan/json/json_reader.hpp"
+#include "tune/cache_files.hpp"
+#include "tune/entry_json.hpp"
+#include "tune/entry_names.hpp"
+
+namespace flashoverlap {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::hours oldest_writer{1};  ///< what it has not finished by then is left over
+
+void write_entry(const fs::path& folder, const CachedPlan& entry) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error, "cache", shown(folder.string()), "cannot be created: " + error.message());
+  remove_leftovers(folder.string(), oldest_writer);
+  write_file("cache", (folder / entry_name(entry.plan.problem)).string(), entry_to_json(entry));
+}
+
+}  // namespace
+
+std::string default_cache_directory() {
+  std::string own = environment_variable("FLASHOVERLAP_CACHE_DIR").value_or("");
+  if (!own.empty()) return own;
+  const fs::path caches = environment_variable("XDG_CACHE_HOME").value_or("");
+  if (caches.is_absolute()) return caches / "flashoverlap";  // the XDG specification ignores others
+  const std::string home = environment_variable("HOME").value_or("");
+  require(!home.empty(), "FLASHOVERLAP_CACHE_DIR", "(not set)",
+          "must name a folder where neither XDG_CACHE_HOME nor HOME does");
+  return fs::path(home) / ".cache" / "flashoverlap";
+}
+
+PlanCache::PlanCache(std::string directory, TuningSite site, Warn warn)
+    : folder_(fs::path(std::move(directory)) / folder_name(site)),
+      site_(std::move(site)),
+      warn_(std::move(warn)) {
+  validate(site_);
+}
+
+std::optional<TunedPlan> PlanCache::find(const Problem& problem) const {
+  auto entry = read_entry(fs::path(folder_) / entry_name(problem), warn_);
+  if (!entry || entry->plan.problem != problem) return std::nullopt;
+  return std::move(entry->plan);
+}
+
+void PlanCache::store(TunedPlan plan) const {
+  if (plan.date.empty()) plan.date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
+  const CachedPlan entry{site_, std::move(plan)};
+  validate(entry);
+  // `clear` of another process may remove the folder, or the file before it has its name.
+  for (int attempts_left = 4;; --attempts_left) {
+    try {
+      return write_entry(folder_, entry);
+    } catch (const Error&) {
+      if (attempts_left == 0) throw;
+    }
+  }
+}
+
+std::vector<TunedPlan> PlanCache::entries() const {
+  std::vector<TunedPlan> plans;
+  for (CachedPlan& entry : read_entries(folder_, warn_)) plans.push_back(std::move(entry.plan));
+  return plans;
+}
+
+std::size_t PlanCache::clear() const { return clear_folder(folder_); }
+
+std::string PlanCache::machine_file() const { return fs::path(folder_) / "machine.json"; }
+
+std::vector<CachedPlan> cached_plans(const std::string& directory, const PlanCache::Warn& warn) {
+  std::vector<CachedPlan> all;
+  for (const fs::path& folder : site_folders(directory)) {
+    auto entries = read_entries(folder, warn);
+    all.insert(all.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
+  }
+  return all;
+}
+
+}  // namespace flashoverlap
