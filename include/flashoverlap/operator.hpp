@@ -40,6 +40,8 @@ struct OperatorOptions {
   std::optional<Workspace> workspace{};
 };
 
+struct TunerOptions;
+
 /// GPU memory that an operator takes.
 struct OperatorMemory {
   WorkspaceBytes workspace{};  ///< of its workspace, which it may share
@@ -73,6 +75,14 @@ struct RunTimes {
 /// for other ranks: CUDA may wait for all GPUs of a process to free memory.
 class Operator {
  public:
+  /// By the schedule that is fastest here: the one that is kept for this problem, or else measured now, which
+  /// takes some seconds and is said in one line on standard error. See `Tuner`, which has the options.
+  /// Collective, and otherwise as the constructor below. To make many, make one `Tuner`, and plans with its
+  /// schedules.
+  Operator(const Problem& problem, const Communicator& communicator, const OperatorOptions& options = {});
+  Operator(const Problem& problem, const Communicator& communicator, const OperatorOptions& options,
+           const TunerOptions& tuning);
+
   /// `plans`: every rank's plan, the same on all ranks. Validated here (`InvalidPlan`). Allocates memory,
   /// loads kernels and runs once as a warm-up. Collective: every rank constructs it at the same time,
   /// otherwise the others abort the communicator and throw `CommunicationError` within four times its

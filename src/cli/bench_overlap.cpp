@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <random>
 #include <tuple>
 #include <utility>
 
@@ -27,6 +29,8 @@ struct BenchArguments {
   DataType data_type = DataType::bf16;
   Operand gathered = Operand::a;
   int experts = 1;
+  int random = 0;  // shapes to draw, instead of m, n and k
+  std::int64_t seed = 0;
   LayerPass pass = LayerPass::forward;
   OverlapBench bench;
 };
@@ -80,6 +84,32 @@ std::vector<Problem> problems(const BenchArguments& arguments) {
   return wanted;
 }
 
+/// From decoding to long sequences, and of layers of any width.
+std::vector<Problem> random_problems(const BenchArguments& arguments) {
+  std::mt19937_64 engine(static_cast<std::uint64_t>(arguments.seed));
+  // Small ones as often as large ones. Multiples of 8 on every rank.
+  const auto draw = [&](double least, double most, std::int64_t multiple) {
+    const double exponent = std::uniform_real_distribution(std::log(least), std::log(most))(engine);
+    return std::max<std::int64_t>(1, std::llround(std::exp(exponent) / static_cast<double>(multiple))) *
+           multiple;
+  };
+  const int gpus = arguments.bench.gpus;
+  std::vector<Problem> drawn;
+  while (std::cmp_less(drawn.size(), arguments.random)) {
+    const std::int64_t m = draw(256, 16384, std::int64_t{gpus});
+    const std::int64_t n = draw(512, 30000, std::int64_t{8} * gpus);
+    const std::int64_t k = draw(512, 30000, std::int64_t{8} * gpus);
+    drawn.push_back({.operation = arguments.operation,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .ranks = gpus,
+                     .data_type = arguments.data_type,
+                     .gathered = arguments.gathered});
+  }
+  return drawn;
+}
+
 Problem form_of(const BenchArguments& arguments) {
   Problem problem{.operation = arguments.operation, .gathered = arguments.gathered};
   if (arguments.experts > 1) problem.expert_rows.resize(1);
@@ -112,7 +142,10 @@ int run(BenchArguments arguments) {
   require(bench.save.empty() || (arguments.m.size() == 1 && arguments.n > 0), "--save", shown(bench.save),
           "needs a single shape: one --m, with --n and --k");
   check_supported(arguments);
-  bench.problems = problems(arguments);
+  require(arguments.random == 0 ||
+              (arguments.n == 0 && arguments.experts == 1 && arguments.pass == LayerPass::forward),
+          "--random", arguments.random, "cannot be combined with --n, --k, --experts or --pass");
+  bench.problems = arguments.random > 0 ? random_problems(arguments) : problems(arguments);
   check_files(bench);
   return run_gpu_command(&GpuCommands::bench_overlap, bench);
 }
@@ -160,6 +193,10 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   add_enumerators(*parser, "--layout", arguments->bench.layouts, "Layouts to measure: natural, tiled");
   add_integers(*parser, "--comm-multiprocessors", arguments->bench.comm_multiprocessors,
                "Multiprocessors to leave to the communication; the best number is taken", 1, 64);
+  add_integer(*parser, "--random", arguments->random, "Measure this many random shapes instead", 1, 1000);
+  add_integer(*parser, "--seed", arguments->seed, "Seed of random shapes", std::int64_t{0})->default_str("0");
+  parser->add_flag("--tuned", arguments->bench.tuned,
+                   "Also measure what the tuner finds, next to the best of all schedules");
   add_measuring(*parser, arguments->bench);
   add_path(*parser, "--save", arguments->bench.save, "Write the plans of the fastest method, for --plan");
   parser->footer(fmt::format("Example: flashoverlap bench {} --gpus 8 --m 4096,8192 --layout natural,tiled\n",

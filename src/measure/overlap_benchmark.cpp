@@ -120,12 +120,14 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
 
 }  // namespace
 
-ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem) {
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                         const std::vector<Schedule>& given) {
   Baselines baselines(gpu, problem);
   std::vector<std::vector<Plan>> methods;
   for (const Method& method : benchmark.methods)
     methods.push_back(
         make_plans(problem, best_schedule(gpu, benchmark, problem, method, baselines.operands)));
+  for (const Schedule& schedule : given) methods.push_back(make_plans(problem, schedule));
   return measure(gpu, baselines, methods, benchmark.repetitions);
 }
 

@@ -50,10 +50,11 @@ struct ShapeTimes {
   double bound_us() const { return std::max(grouped_us > 0 ? grouped_us : gemm_us, comm_us); }
 };
 
-/// Searches each method's fastest schedule, then measures all methods. Everything is interleaved, every
-/// repetition in an order of its own; operands are random and rotate among sets that together exceed the L2
-/// cache. The same on every rank.
-ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem);
+/// Searches each method's fastest schedule, then measures all methods, and after them the schedules that are
+/// given. Everything is interleaved, every repetition in an order of its own; operands are random and rotate
+/// among sets that together exceed the L2 cache. The same on every rank.
+ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+                         const std::vector<Schedule>& given = {});
 
 /// Measures plans in the same way.
 ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions);

@@ -121,7 +121,7 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
   std::set<Strategy> strategies;
   std::vector<bool> listed(candidates.size());
-  std::size_t left = count;
+  std::size_t left = count;  // the first of all is the first of its strategy
   const auto list = [&](auto belongs) {
     for (std::size_t i = 0; i < candidates.size() && left > 0; ++i) {
       if (listed[i] || !belongs(candidates[i])) continue;

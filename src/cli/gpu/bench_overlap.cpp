@@ -20,6 +20,7 @@
 #include "cli/plan_summary.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
+#include "flashoverlap/tuner.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/gpu_record.hpp"
 #include "measure/host_comparison.hpp"
@@ -102,16 +103,27 @@ void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedu
 /// Rows of the table, and their means.
 class Report {
  public:
-  explicit Report(std::string_view used_fabric) : fabric_(used_fabric) {}
+  Report(std::string_view used_fabric, const Machine& machine) : fabric_(used_fabric), machine_(machine) {}
 
-  void add(const ShapeTimes& shape, bool print) {
+  /// `has_tuned`: the last method is what the tuner has found.
+  void add(const ShapeTimes& shape, bool has_tuned, bool print) {
+    const auto end = shape.methods.end() - (has_tuned ? 1 : 0);
+    const double least_us =
+        end == shape.methods.begin()
+            ? 0
+            : std::ranges::min_element(shape.methods.begin(), end, {}, &MethodTimes::median_us)->median_us;
     for (const MethodTimes& method : shape.methods) {
+      const bool is_tuned = has_tuned && &method == &shape.methods.back();
       const double speedup = shape.sequential_us / method.median_us;
       const double bound_share = shape.bound_us() / method.median_us;
       const Problem& problem = shape.problem;
       const Schedule& schedule = method.schedule();
       if (method.error >= error_limit(problem.data_type)) right_ = false;
       if (print) print_row(shape, method, speedup, bound_share);
+      if (is_tuned && print) {
+        fmt::print("{:>23} tuned: {:.3f} of the best of all, {:.3f} of one after the other\n", "",
+                   least_us / method.median_us, shape.sequential_us / method.median_us);
+      }
       rows_.push_back({{"op", name(problem.operation)},
                        {"m", problem.m},
                        {"n", problem.n},
@@ -135,6 +147,7 @@ class Report {
                        {"grouped_us", shape.grouped_us},
                        {"one_gemm_us", shape.one_gemm_us},
                        {"overlap_us", method.median_us},
+                       {"predicted_us", simulate(method.plans, machine_).latency_us},
                        {"p10_us", method.p10_us},
                        {"p90_us", method.p90_us},
                        {"speedup", speedup},
@@ -143,7 +156,13 @@ class Report {
                        {"exposed", method.exposed()},
                        {"host_us", method.host_us},
                        {"error", method.error}});
-      Means& means = means_[fmt::format("{} {}", name(schedule.strategy), name(schedule.layout))];
+      if (has_tuned) {
+        rows_.back()["tuned"] = is_tuned;
+        rows_.back()["tuned_us"] = shape.methods.back().median_us;
+        rows_.back()["exhaustive_us"] = std::min(least_us, shape.methods.back().median_us);
+      }
+      Means& means =
+          means_[is_tuned ? "tuned" : fmt::format("{} {}", name(schedule.strategy), name(schedule.layout))];
       means.log_speedup += std::log(speedup);
       means.log_bound_share += std::log(bound_share);
       ++means.count;
@@ -169,6 +188,7 @@ class Report {
   };
 
   std::string_view fabric_;
+  const Machine& machine_;
   Json rows_ = Json::array();
   bool right_ = true;
   std::map<std::string, Means> means_;
@@ -197,7 +217,9 @@ void save_fastest(const ShapeTimes& shape, const std::string& path) {
 
 /// Whether every result is right.
 bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
-  const OverlapBenchmark benchmark{current_machine(fabric()), methods_of(bench),
+  std::optional<Tuner> tuner;
+  if (bench.tuned) tuner.emplace(gpu.communicator());
+  const OverlapBenchmark benchmark{tuner ? tuner->machine() : current_machine(fabric()), methods_of(bench),
                                    tried_comm_multiprocessors(bench), bench.repetitions};
   for (const int count : benchmark.comm_multiprocessors) {
     require(count < gpu.multiprocessors(), "--comm-multiprocessors", count,
@@ -210,12 +232,14 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
                name(bench.problems.front().data_type));
     print_headers();
   }
-  Report report(fabric());
+  Report report(fabric(), benchmark.machine);
   ShapeTimes last;
   for (const Problem& problem : bench.problems) {
-    last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem)
+    std::vector<Schedule> found;
+    if (tuner) found.push_back(tuner->tune(problem).schedule);
+    last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem, found)
                                : measure_plans(gpu, bench.plans, bench.repetitions);
-    report.add(last, /*print=*/gpu.is_first());
+    report.add(last, tuner.has_value(), /*print=*/gpu.is_first());
   }
   if (gpu.is_first()) {
     report.print_means();

@@ -1,0 +1,61 @@
+/// The schedule that is fastest here, found once for each problem: predicted, measured, and kept.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "flashoverlap/communicator.hpp"
+#include "flashoverlap/machine.hpp"
+#include "flashoverlap/plan_cache.hpp"
+#include "flashoverlap/problem.hpp"
+#include "flashoverlap/schedule.hpp"
+
+namespace flashoverlap {
+
+struct TunerOptions {
+  /// Measure what is not in the cache. Otherwise the fastest prediction is taken, and not kept. The variable
+  /// FLASHOVERLAP_TUNING=off has the same effect as false.
+  bool measure = true;
+  bool use_cache = true;
+  std::string cache_directory{};  ///< empty: `default_cache_directory`
+  /// Gets one line for each problem that is measured, and one for each file that is set aside; on rank 0
+  /// only. Empty: lines go to standard error.
+  std::function<void(const std::string& line)> log{};
+  /// Where given, other schedules are not chosen. The same on all ranks.
+  std::function<bool(const Problem& problem, const Schedule& schedule)> allows{};
+};
+
+/// Chooses schedules for the ranks of a communicator. Rank 0 reads and writes the cache and decides, so that
+/// all ranks agree even if their files differ. Every call is collective. Used by one thread at a time.
+class Tuner {
+ public:
+  /// Reads the machine that `flashoverlap tune machine` has measured here, or takes a preset. Throws
+  /// `InvalidArgument` where there are no kernels for the GPU.
+  explicit Tuner(const Communicator& communicator, TunerOptions options = {});
+  ~Tuner();
+  Tuner(Tuner&&) noexcept;
+  Tuner& operator=(Tuner&&) noexcept;
+
+  /// What the search predicts from.
+  const Machine& machine() const noexcept;
+
+  /// From the cache, for this problem; else, for one that differs only in m and has the same `row_bucket`,
+  /// the likeliest of the same strategy and kernel; else `tune`. Throws `InvalidArgument` for a problem that
+  /// breaks a rule or is for another number of ranks.
+  Schedule schedule(const Problem& problem);
+
+  /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one
+  /// is faster by more than 1 %; keeps the winner. Takes one to three seconds, and GPU memory for the
+  /// operands several times over. Throws as `Operator`.
+  TunedPlan tune(const Problem& problem);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Problems whose m rounds up to the same of 1, 2, 3, 4, 6, 8, 12, 16, ... rows are tuned together.
+std::int64_t row_bucket(std::int64_t m);
+
+}  // namespace flashoverlap

@@ -1,0 +1,227 @@
+#include "flashoverlap/tuner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "comm/process_environment.hpp"
+#include "file/file.hpp"
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/gpu_support.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+#include "measure/current_gpu.hpp"
+#include "measure/trials.hpp"
+#include "tune/current_site.hpp"
+#include "tune/shared_schedules.hpp"
+
+namespace flashoverlap {
+namespace {
+
+constexpr std::size_t measured_schedules = 10;
+constexpr double clearly_faster = 0.99;
+
+void print_line(const std::string& line) { std::fputs(("flashoverlap: " + line + '\n').c_str(), stderr); }
+
+bool is_switched_off() { return environment_variable("FLASHOVERLAP_TUNING") == "off"; }
+
+std::string described(const Problem& problem) {
+  return fmt::format("{} {} x {} x {} on {} ranks", name(problem.operation), problem.m, problem.n, problem.k,
+                     problem.ranks);
+}
+
+/// Whether one differs from the other in m only, and little.
+bool is_near(const Problem& one, Problem other) {
+  if (row_bucket(one.m) != row_bucket(other.m) || !one.destinations.empty() || !one.expert_rows.empty())
+    return false;
+  other.m = one.m;
+  return one == other;
+}
+
+/// Operands in rotation, results and buffers of the schedules that are measured together.
+bool has_memory_for(const Problem& problem, int rank) {
+  constexpr double least_bytes = 300e6;
+  constexpr double copies = 6;
+  const auto elements = [](const Shape& shape) {
+    return static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
+  };
+  const double all = elements(a_shape(problem, rank)) + elements(b_shape(problem, rank)) +
+                     elements(gemm_shape(problem, rank));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  FLASHOVERLAP_CUDA(cudaMemGetInfo(&free, &total));
+  return static_cast<double>(free) > least_bytes + copies * all * size_of(problem.data_type);
+}
+
+}  // namespace
+
+struct Tuner::State {
+  State(const Communicator& communicator, TunerOptions chosen)
+      : gpu(communicator),
+        options(std::move(chosen)),
+        site(current_site(communicator.ranks())),
+        machine(current_machine(site.fabric)) {
+    if (!options.log) options.log = print_line;
+    if (is_switched_off()) options.measure = false;
+    if (options.use_cache) open_cache();
+  }
+
+  /// Without a cache everything is tuned anew, which is no reason to fail.
+  void open_cache() {
+    try {
+      const std::string directory =
+          options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
+      cache.emplace(directory, site, [this](const std::string& line) { say(line); });
+      const std::string file = cache->machine_file();
+      if (std::filesystem::exists(file)) machine = machine_from_json(read_file("machine", file));
+    } catch (const Error& error) {
+      say(fmt::format("the tuning cache cannot be used in full: {}", error.what()));
+    }
+  }
+
+  void say(const std::string& line) const {
+    if (gpu.is_first()) options.log(line);
+  }
+
+  void check(const Problem& problem) const {
+    validate(problem);
+    require(problem.ranks == gpu.ranks(), "ranks", problem.ranks,
+            fmt::format("must be {}, those of the communicator", gpu.ranks()));
+  }
+
+  bool allows(const Problem& problem, const Schedule& schedule) const {
+    if (options.allows && !options.allows(problem, schedule)) return false;
+    return !gpu_obstacle(make_plans(problem, schedule), machine);
+  }
+
+  std::vector<Candidate> candidates(const Problem& problem, const SearchSpace& space = {}) const {
+    std::vector<Candidate> found = search_schedules(problem, machine, space);
+    std::erase_if(found, [&](const Candidate& each) { return !allows(problem, each.schedule); });
+    return found;
+  }
+
+  /// On rank 0: what is kept for this problem or for one of nearly as many rows.
+  std::optional<Schedule> known(const Problem& problem) const {
+    if (!cache) return std::nullopt;
+    if (const auto same = cache->find(problem); same && allows(problem, same->schedule))
+      return same->schedule;
+    const TunedPlan* nearest = nullptr;
+    const std::vector<TunedPlan> entries = cache->entries();
+    for (const TunedPlan& entry : entries) {
+      const auto distance = [&](const TunedPlan& plan) { return std::abs(plan.problem.m - problem.m); };
+      if (is_near(problem, entry.problem) && (nearest == nullptr || distance(entry) < distance(*nearest)))
+        nearest = &entry;
+    }
+    if (nearest == nullptr) return std::nullopt;
+    const Schedule& wanted = nearest->schedule;
+    const auto is_alike = [&](const Candidate& each) {
+      return kernel_tile(each.schedule) == kernel_tile(wanted) && each.schedule.rounds == wanted.rounds &&
+             each.schedule.comm_multiprocessors == wanted.comm_multiprocessors;
+    };
+    const auto likely = candidates(problem, {.strategies = {wanted.strategy}, .layouts = {wanted.layout}});
+    const auto alike = std::ranges::find_if(likely, is_alike);
+    if (alike != likely.end()) return alike->schedule;
+    return likely.empty() ? std::nullopt : std::optional(likely.front().schedule);
+  }
+
+  /// The likeliest, at most this many, on all ranks.
+  std::vector<Candidate> likeliest(const Problem& problem, std::size_t count) const {
+    std::vector<Candidate> decided;
+    if (gpu.is_first()) decided = shortlist(candidates(problem), count);
+    decided = shared_candidates(gpu, decided);
+    require(!decided.empty(), "problem", described(problem), "has no schedule that is allowed here");
+    return decided;
+  }
+
+  Schedule predicted(const Problem& problem) const { return likeliest(problem, 1).front().schedule; }
+
+  bool can_measure(const Problem& problem) const {
+    const bool too_little = gpu.maximum(has_memory_for(problem, gpu.rank()) ? 0 : 1) > 0;
+    if (too_little)
+      say(fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken",
+                      described(problem)));
+    return !too_little;
+  }
+
+  TunedPlan tune(const Problem& problem) const {
+    const auto begin = std::chrono::steady_clock::now();
+    const TunedPlan tuned = measure(problem, likeliest(problem, measured_schedules));
+    if (gpu.is_first() && cache) {
+      try {
+        cache->store(tuned);
+      } catch (const Error& error) {
+        say(fmt::format("the tuned plan is not kept: {}", error.what()));
+      }
+    }
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    say(fmt::format("tuned {} in {:.1f} s: {}, {:.1f} us; one after the other {:.1f} us", described(problem),
+                    taken.count(), name(tuned.schedule.strategy), tuned.tuned_us, tuned.sequential_us));
+    return tuned;
+  }
+
+  TunedPlan measure(const Problem& problem, const std::vector<Candidate>& trials) const {
+    const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
+    std::optional<Candidate> sequential;
+    std::vector<Schedule> overlapped;
+    for (const Candidate& candidate : trials) {
+      if (candidate.schedule.strategy != Strategy::sequential) {
+        overlapped.push_back(candidate.schedule);
+      } else if (!sequential) {
+        sequential = candidate;
+      }
+    }
+    std::vector<Schedule> finalists;
+    if (sequential) finalists.push_back(sequential->schedule);
+    if (!overlapped.empty()) finalists.push_back(fastest_schedule(gpu, problem, operands, overlapped));
+    constexpr double affordable_us = 300'000;
+    const auto repetitions = static_cast<int>(affordable_us / trials.front().predicted_us);
+    const std::vector<double> times =
+        measure_schedules(gpu, problem, operands, finalists, std::clamp(repetitions, 9, 31));
+    const std::size_t winner = finalists.size() > 1 && times[1] < clearly_faster * times[0] ? 1 : 0;
+    const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
+    return {.problem = problem,
+            .schedule = finalists[winner],
+            .tuned_us = times[winner],
+            .sequential_us = sequential ? times.front() : 0,
+            .predicted_us = chosen->predicted_us};
+  }
+
+  GpuRank gpu;
+  TunerOptions options;
+  TuningSite site;
+  Machine machine;
+  std::optional<PlanCache> cache;
+};
+
+Tuner::Tuner(const Communicator& communicator, TunerOptions options)
+    : state_(std::make_unique<State>(communicator, std::move(options))) {}
+Tuner::~Tuner() = default;
+Tuner::Tuner(Tuner&&) noexcept = default;
+Tuner& Tuner::operator=(Tuner&&) noexcept = default;
+
+const Machine& Tuner::machine() const noexcept { return state_->machine; }
+
+Schedule Tuner::schedule(const Problem& problem) {
+  state_->check(problem);
+  std::vector<Candidate> decided;
+  if (state_->gpu.is_first()) {
+    if (const auto known = state_->known(problem)) decided.push_back({*known, 0});
+  }
+  decided = shared_candidates(state_->gpu, decided);
+  if (!decided.empty()) return decided.front().schedule;
+  if (!state_->options.measure || !state_->can_measure(problem)) return state_->predicted(problem);
+  return state_->tune(problem).schedule;
+}
+
+TunedPlan Tuner::tune(const Problem& problem) {
+  state_->check(problem);
+  return state_->tune(problem);
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,36 @@
+#include <gtest/gtest.h>
+
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/tuner.hpp"
+
+namespace flashoverlap {
+namespace {
+
+TEST(RowBucketTest, IsTheNextPowerOfTwoOrOneAndAHalfOfOne) {
+  for (const auto& [m, bucket] : {std::pair{1, 1},
+                                  {2, 2},
+                                  {3, 3},
+                                  {4, 4},
+                                  {5, 6},
+                                  {7, 8},
+                                  {9, 12},
+                                  {13, 16},
+                                  {1024, 1024},
+                                  {1025, 1536},
+                                  {1537, 2048}}) {
+    EXPECT_EQ(row_bucket(m), bucket) << m;
+  }
+}
+
+TEST(RowBucketTest, IsNeverFewerRowsAndAtMostHalfAsManyMore) {
+  for (std::int64_t m = 1; m < 5000; ++m) {
+    EXPECT_GE(row_bucket(m), m);
+    EXPECT_LE(2 * row_bucket(m), 3 * m + 1);
+    EXPECT_EQ(row_bucket(row_bucket(m)), row_bucket(m));
+  }
+}
+
+TEST(RowBucketTest, RefusesNoRows) { EXPECT_THROW(row_bucket(0), InvalidArgument); }
+
+}  // namespace
+}  // namespace flashoverlap

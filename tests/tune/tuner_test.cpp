@@ -1,0 +1,139 @@
+// Schedules that are found, kept and agreed on. Needs 2 GPUs.
+#include "flashoverlap/tuner.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "cuda/handles.hpp"
+#include "exec/cuda/operator_runs.hpp"
+#include "flashoverlap/search.hpp"
+#include "support/cache_folder.hpp"
+#include "tune/current_site.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using namespace testing;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int ranks = 2;
+constexpr std::chrono::seconds limit{20};
+
+class TunerTest : public CacheFolder {
+ protected:
+  void SetUp() override {
+    if (gpu_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
+  }
+
+  TunerOptions options(const std::string& folder = "") {
+    return {.cache_directory = (directory_ / folder).string(), .log = [this](const std::string& line) {
+              const std::lock_guard lock(mutex_);
+              lines_.push_back(line);
+            }};
+  }
+
+  static Problem problem(std::int64_t m = 1024) {
+    return {.operation = Operation::gemm_reduce_scatter, .m = m, .n = 2048, .k = 1024, .ranks = ranks};
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(TunerTest, KeepsWhatItHasMeasuredAndMeasuresItOnce) {
+  std::vector<Schedule> first(ranks);
+  std::vector<Schedule> second(ranks);
+  const auto find = [&](std::vector<Schedule>& found) {
+    const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+      Tuner tuner(communicator, options());
+      found[static_cast<std::size_t>(communicator.rank())] = tuner.schedule(problem());
+    });
+    EXPECT_THAT(errors, Each(IsEmpty()));
+  };
+  find(first);
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("tuned gemm_reduce_scatter 1024 x 2048 x 1024 on 2 ranks")));
+  find(second);
+  EXPECT_THAT(lines_, SizeIs(1));
+  EXPECT_EQ(first[0], first[1]);
+  EXPECT_EQ(first, second);
+  const std::vector<CachedPlan> kept = cached_plans(directory_.string());
+  ASSERT_THAT(kept, SizeIs(1));
+  EXPECT_EQ(kept[0].site, current_site(ranks));
+  EXPECT_EQ(kept[0].plan.schedule, first[0]);
+  EXPECT_GT(kept[0].plan.sequential_us, 0);
+  EXPECT_LE(kept[0].plan.tuned_us, kept[0].plan.sequential_us);
+}
+
+TEST_F(TunerTest, AllRanksTakeWhatTheFirstOneKnows) {
+  const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    Tuner tuner(communicator, options("of rank " + std::to_string(communicator.rank())));
+    const Schedule tuned = tuner.schedule(problem());
+    if (communicator.rank() != 0) return;
+    EXPECT_THAT(cached_plans((directory_ / "of rank 0").string()), SizeIs(1));
+    EXPECT_THAT(cached_plans((directory_ / "of rank 1").string()), IsEmpty());
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST_F(TunerTest, TakesTheKindOfScheduleThatWonForNearlyAsManyRows) {
+  const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    Tuner tuner(communicator, options());
+    const Schedule tuned = tuner.tune(problem(1536)).schedule;
+    const Schedule near = tuner.schedule(problem(1400));
+    EXPECT_EQ(near.strategy, tuned.strategy);
+    tuner.schedule(problem(1024));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("1536 x"), HasSubstr("1024 x"))) << "1400 was not measured";
+}
+
+TEST_F(TunerTest, PredictsWithoutMeasuringWhereItIsTold) {
+  const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    TunerOptions silent = options();
+    silent.measure = false;
+    Tuner tuner(communicator, silent);
+    EXPECT_EQ(tuner.schedule(problem()), default_schedule(problem(), tuner.machine()));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(lines_, IsEmpty());
+  EXPECT_THAT(cached_plans(directory_.string()), IsEmpty());
+}
+
+TEST_F(TunerTest, ChoosesOnlyWhatIsAllowed) {
+  const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    TunerOptions only_signal = options();
+    only_signal.allows = [](const Problem&, const Schedule& schedule) {
+      return schedule.strategy == Strategy::signal;
+    };
+    Tuner tuner(communicator, only_signal);
+    EXPECT_EQ(tuner.schedule(problem()).strategy, Strategy::signal);
+    EXPECT_THROW(tuner.schedule({.m = 64, .n = 64, .k = 64, .ranks = 3}), InvalidArgument);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+// Pitched rows of `out`, which NCCL cannot write: only strategies that push may be chosen.
+TEST_F(TunerTest, AnOperatorOfAProblemIsRightWithinItsOptions) {
+  for (const std::int64_t padding : {0, 24}) {
+    const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+      const Pitches pitches{.out = padding == 0 ? 0 : problem().n + padding};
+      Operator op(problem(), communicator, {.pitches = pitches}, options());
+      Operands operands(op, 5, pitches);
+      const CudaStream stream;
+      operands.run(op, stream);
+      op.wait();
+      const auto plans = make_plans(problem(), op.plan().schedule);
+      EXPECT_LT(error_of(plans, communicator.rank(), operands.out(), 5), 1e-2);
+    });
+    EXPECT_THAT(errors, Each(IsEmpty()));
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap
