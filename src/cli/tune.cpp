@@ -11,6 +11,7 @@
 #include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/format.hpp"
+#include "cli/tune_problems.hpp"
 #include "flashoverlap/plan_cache.hpp"
 #include "plan/readable.hpp"
 #include "tune/cache_files.hpp"
@@ -61,14 +62,16 @@ class CacheCommand {
     add_action("--clear", &CacheCommand::clear, "Remove the tuned plans");
     parser.add_option("--site", site_, "Only sites whose name contains this; not with --import")
         ->type_name("TEXT");
-    add_path(parser, "--cache", directory_, "Folder of the cache, instead of the usual one")
+    add_path(parser, "--cache", *directory_, "Folder of the cache, instead of the usual one")
         ->type_name("DIR");
     parser.add_flag("--json", json_, "Print one JSON object, with --list");
   }
 
+  std::shared_ptr<const std::string> chosen_directory() const { return directory_; }
+
   int run() const {
-    require(action_ != nullptr, "--list, --show, --export, --import, --clear", "(missing)",
-            "one of them must be given");
+    require(action_ != nullptr, "OPERATION, --model, --list, --show, --export, --import, --clear",
+            "(missing)", "one of them must be given");
     require(!json_ || action_ == &CacheCommand::list, "--json", "(given)", "is for --list");
     require(site_.empty() || action_ != &CacheCommand::add, "--site", shown(site_),
             "cannot be combined with --import");
@@ -82,7 +85,7 @@ class CacheCommand {
     action_ = action;
   }
 
-  std::string directory() const { return directory_.empty() ? default_cache_directory() : directory_; }
+  std::string directory() const { return directory_->empty() ? default_cache_directory() : *directory_; }
 
   bool is_wanted(const std::string& site) const { return site.find(site_) != site.npos; }
 
@@ -191,7 +194,7 @@ class CacheCommand {
   Action action_ = nullptr;
   std::string asked_;    ///< the option of the action
   std::string operand_;  ///< its text
-  std::string directory_;
+  std::shared_ptr<std::string> directory_ = std::make_shared<std::string>();
   std::string site_;
   bool json_ = false;
 };
@@ -199,15 +202,27 @@ class CacheCommand {
 }  // namespace
 
 Command tune_command(CLI::App& app) {
-  CLI::App* parser = app.add_subcommand("tune", "List, export, import and remove tuned plans");
+  CLI::App* parser = app.add_subcommand("tune", "Find the fastest schedules here, and keep them");
   const auto cache = std::make_shared<CacheCommand>(*parser);
+  const auto model = std::make_shared<ModelTuning>(*parser);
+  std::vector<Command> measuring = tune_operation_commands(*parser, cache->chosen_directory());
+  measuring.push_back(tune_machine_command(*parser, cache->chosen_directory()));
+  parser->require_subcommand(0, 1);
   parser->footer(
       "Examples:\n"
+      "  flashoverlap tune machine --gpus 2\n"
+      "  flashoverlap tune gemm_all_reduce --gpus 2 --m 4096 --n 8192 --k 4096\n"
+      "  flashoverlap tune --model llama3-70b --gpus 4\n"
       "  flashoverlap tune --list\n"
       "  flashoverlap tune --show gemm_all_reduce-m4096-n8192-k4096\n"
       "  flashoverlap tune --export plans.json --site H200\n"
       "  flashoverlap tune --import plans.json --cache /shared/flashoverlap\n");
-  return {parser, [cache] { return cache->run(); }};
+  return {parser, [=] {
+            for (const Command& command : measuring) {
+              if (command.parser->parsed()) return command.run();
+            }
+            return model->is_wanted() ? model->run(*cache->chosen_directory()) : cache->run();
+          }};
 }
 
 }  // namespace flashoverlap::cli

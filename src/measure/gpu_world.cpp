@@ -120,6 +120,17 @@ GpuRank::GpuRank(Communicator communicator)
   meeting_.emplace(communicator_, gather(ProcessMeeting::ticket()));
 }
 
+GpuRank::~GpuRank() {
+  sent_ = {};
+  received_ = {};
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    meeting_->meet();
+  } catch (const std::exception&) {
+    // A rank that does not come has failed, and says why itself.
+  }
+}
+
 void GpuRank::synchronize() const {
   // An operator on the stream has half of this, as it can tell what is missing.
   await_stream(stream_, communicator_, after_the_watch(communicator_.options().wait_limit),
@@ -147,6 +158,7 @@ double GpuRank::elapsed_us(const std::function<void()>& launch) const {
 }
 
 std::vector<std::vector<double>> GpuRank::gather(std::span<const double> values) const {
+  if (meeting_) barrier();  // what this rank frees before, another one may wait for
   const std::vector<float> own(values.begin(), values.end());
   std::vector<float> all(own.size() * static_cast<std::size_t>(ranks()));
   const auto copy = [this](void* to, const void* from, std::size_t count, cudaMemcpyKind kind) {

@@ -24,6 +24,9 @@ class GpuRank {
 
   /// Of the current GPU. Collective.
   explicit GpuRank(Communicator communicator);
+  /// Waits on the host for the other ranks of this process, at most four times the communicator's limit, so
+  /// that none goes on while another one frees memory; not while an exception is on its way.
+  ~GpuRank();
   GpuRank(const GpuRank&) = delete;
   GpuRank& operator=(const GpuRank&) = delete;
 

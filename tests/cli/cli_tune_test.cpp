@@ -181,7 +181,7 @@ TEST_F(Tune, WrongInputIsRefused) {
   write("file", "");
   fill("cache");
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"", "--list, --show, --export, --import, --clear = (missing)"},
+      {"", "OPERATION, --model, --list, --show, --export, --import, --clear = (missing)"},
       {"--list --clear", "--clear = (given): cannot be combined with --list"},
       {"--show a --export b", "--export = (given): cannot be combined with --show"},
       {"--clear --json", "--json = (given): is for --list"},

@@ -69,6 +69,20 @@ struct OverlapBench {
   std::string save;      ///< file of the fastest plans
 };
 
+/// Problems to be tuned anew.
+struct TuneRequest {
+  int gpus = 0;
+  std::vector<Problem> problems;
+  std::string cache_directory;  ///< empty: the usual one
+};
+
+/// The machine to be measured.
+struct MachineRequest {
+  int gpus = 0;
+  std::string cache_directory;  ///< empty: the usual one
+  std::string save;             ///< another file for it; empty: none
+};
+
 /// What it costs the host to give operators new routes.
 struct RoutesBench {
   struct Routed {
@@ -90,6 +104,8 @@ struct GpuCommands {
   int (*bench_overlap)(const OverlapBench&) = nullptr;  ///< null, like those below, without NCCL
   int (*bench_routes)(const RoutesBench&) = nullptr;
   int (*check)(const GpuCheck&) = nullptr;
+  int (*tune)(const TuneRequest&) = nullptr;
+  int (*tune_machine)(const MachineRequest&) = nullptr;
 };
 
 // Within the module.
@@ -98,6 +114,8 @@ int bench_rms_norm(const RmsNormBench& bench);
 int bench_overlap(const OverlapBench& bench);
 int bench_routes(const RoutesBench& bench);
 int check_on_gpus(const GpuCheck& check);
+int tune_on_gpus(const TuneRequest& request);
+int tune_machine(const MachineRequest& request);
 
 }  // namespace flashoverlap::cli
 

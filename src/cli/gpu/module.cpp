@@ -9,6 +9,8 @@ const flashoverlap::cli::GpuCommands* flashoverlap_gpu_commands() {
       .bench_overlap = bench_overlap,
       .bench_routes = bench_routes,
       .check = check_on_gpus,
+      .tune = tune_on_gpus,
+      .tune_machine = tune_machine,
 #endif
   };
   return &commands;

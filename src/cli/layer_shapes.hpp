@@ -1,0 +1,29 @@
+/// Problems of one operation as options name them: shapes of layers.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "cli/layer_pass.hpp"
+#include "flashoverlap/problem.hpp"
+
+namespace flashoverlap::cli {
+
+struct LayerShapes {
+  explicit LayerShapes(Operation of) : operation(of) {}
+
+  void add_options(CLI::App& parser);
+  /// Throws `InvalidArgument` for what breaks a rule, or a rule of every GPU.
+  std::vector<Problem> problems(int gpus) const;
+
+  Operation operation;
+  std::vector<int> m{1024, 2048, 4096, 8192, 16384};
+  int n = 0;  ///< 0: those of the models
+  int k = 0;
+  DataType data_type = DataType::bf16;
+  Operand gathered = Operand::a;
+  int experts = 1;
+  LayerPass pass = LayerPass::forward;
+};
+
+}  // namespace flashoverlap::cli

@@ -1,0 +1,126 @@
+#include "measure/kernel_costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "flashoverlap/planner.hpp"
+#include "measure/interleave.hpp"
+#include "measure/lone_gemm.hpp"
+#include "search/kernel_choice.hpp"
+
+namespace flashoverlap {
+namespace {
+
+constexpr int repetitions = 7;
+
+/// A GEMM of this many whole waves of a kernel's tiles on all multiprocessors.
+Problem gemm_of(const Machine& machine, const KernelTile& tile, OperandLayout b_layout, std::int64_t k,
+                int waves) {
+  const int entries = machine.multiprocessors / tile.cluster_rows;
+  int cols = 1;
+  for (int divisor = 2; divisor * divisor <= entries; ++divisor) {
+    if (entries % divisor == 0) cols = divisor;
+  }
+  const std::int64_t rows = std::int64_t{entries} / cols * waves;
+  return {.m = rows * tile.cluster_rows * tile.rows,
+          .n = std::int64_t{cols} * tile.cols,
+          .k = k,
+          .b_layout = b_layout};
+}
+
+double gemm_us(const GpuRank& gpu, const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
+               std::int64_t k, int waves) {
+  const Problem problem = gemm_of(machine, tile, b_layout, k, waves);
+  GpuOperands operands(problem);
+  operands.fill(/*seed=*/1, gpu.rank(), gpu.stream());
+  LoneGemm kernel(
+      make_plan(
+          problem,
+          kernel_schedule(machine_kernels(machine), Strategy::sequential, tile, machine.multiprocessors), 0),
+      gpu.stream());
+  std::vector<double> times;
+  for (int repetition = -2; repetition < repetitions; ++repetition) {
+    const double us = gpu.elapsed_us([&] { kernel.launch(operands, gpu.stream()); });
+    if (repetition >= 0) times.push_back(us);
+  }
+  gpu.barrier();
+  return gpu.maximum(median(times));
+}
+
+/// The time of a wave, and of a GEMM besides its waves.
+struct Line {
+  double wave_us = 0;
+  double start_us = 0;
+};
+
+/// From GEMMs of few waves, which run at full clocks.
+Line line_of(const GpuRank& gpu, const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
+             std::int64_t k) {
+  constexpr double usual_step_us = 2.4e-3;  // of a column; it only says how many waves to take
+  constexpr double enough_us = 100;
+  const double expected_us = static_cast<double>(k) / 64 * usual_step_us * tile.cols;
+  const int few = 2;
+  const int more = few + std::max(2, static_cast<int>(enough_us / expected_us));
+  const double few_us = gemm_us(gpu, machine, tile, b_layout, k, few);
+  const double more_us = gemm_us(gpu, machine, tile, b_layout, k, more);
+  const double wave_us = std::max((more_us - few_us) / (more - few), 1e-3);
+  return {wave_us, few_us - few * wave_us};
+}
+
+/// Later points take longer.
+void add_point(Curve& curve, double size, double us) {
+  constexpr double more = 1.0001;
+  if (!curve.points.empty()) us = std::max(us, curve.points.back().microseconds * more);
+  curve.points.push_back({size, us});
+}
+
+}  // namespace
+
+void measure_kernels(const GpuRank& gpu, Machine& machine) {
+  constexpr std::array<std::int64_t, 3> depths{256, 2048, 8192};
+  const KernelTile& widest = machine_kernels(machine).tiles.front();
+  machine.kernels.clear();
+  std::vector<double> starts;
+  for (const KernelTile& tile : machine_kernels(machine).tiles) {
+    for (const OperandLayout b_layout : {OperandLayout::k_contiguous, OperandLayout::row_contiguous}) {
+      KernelCosts& costs = machine.kernels.emplace_back(KernelCosts{tile, b_layout, {}, {}});
+      for (const std::int64_t k : depths) {
+        const Line line = line_of(gpu, machine, tile, b_layout, k);
+        starts.push_back(line.start_us);
+        add_point(costs.wave, static_cast<double>(k), line.wave_us);
+        // With the start for now.
+        add_point(costs.lone_wave, static_cast<double>(k), gemm_us(gpu, machine, tile, b_layout, k, 1));
+      }
+    }
+  }
+  machine.gemm_launch_microseconds = std::max(0.5, median(starts));
+  for (KernelCosts& costs : machine.kernels) {
+    for (Curve::Point& point : costs.lone_wave.points)
+      point.microseconds = std::max(0.1, point.microseconds - machine.gemm_launch_microseconds);
+    Curve lone;
+    for (const Curve::Point& point : costs.lone_wave.points) add_point(lone, point.size, point.microseconds);
+    costs.lone_wave = lone;
+  }
+
+  const std::vector<Curve::Point>& wide = machine.kernels.front().wave.points;
+  const double step_us =
+      (wide[2].microseconds - wide[1].microseconds) / static_cast<double>(depths[2] - depths[1]);
+  const double wave_operations = 2.0 * widest.rows * widest.cols * machine.multiprocessors;
+  machine.teraflops = wave_operations / step_us / 1e6;
+  machine.tile_microseconds = std::max(0.1, wide[1].microseconds - step_us * static_cast<double>(depths[1]));
+
+  machine.throttled = {};
+  double least_ratio = 1;
+  constexpr double settling_us = 800e3;
+  for (int waves = 2; waves <= 128; waves *= 2) {
+    const double full_us = waves * wide[2].microseconds;
+    const double taken_us =
+        gemm_us(gpu, machine, widest, OperandLayout::k_contiguous, depths[2], waves, settling_us) -
+        machine.gemm_launch_microseconds;
+    least_ratio = std::max(least_ratio, taken_us / full_us);
+    add_point(machine.throttled, full_us, full_us * least_ratio);
+  }
+}
+
+}  // namespace flashoverlap

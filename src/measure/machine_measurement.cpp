@@ -1,0 +1,49 @@
+#include "measure/machine_measurement.hpp"
+
+#include <fmt/chrono.h>
+
+#include <ctime>
+
+#include "comm/peer_memory.hpp"
+#include "cuda/properties.hpp"
+#include "flashoverlap/error.hpp"
+#include "measure/current_gpu.hpp"
+#include "measure/kernel_costs.hpp"
+#include "measure/transfer_curves.hpp"
+
+namespace flashoverlap {
+namespace {
+
+bool all_address_each_other(const GpuRank& gpu) {
+  try {
+    const PeerMemory tried(gpu.communicator(), 1);
+    return true;
+  } catch (const InvalidArgument&) {  // on every rank
+    return false;
+  }
+}
+
+}  // namespace
+
+Machine measure_machine(const GpuRank& gpu, const std::function<void(std::string_view step)>& progress) {
+  require(gpu.ranks() >= 2, "--gpus", gpu.ranks(), "must be at least 2, as transfers are measured");
+  cudaDeviceProp properties{};
+  FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, gpu.communicator().device()));
+  Machine machine = current_machine(fabric());
+  machine.name = fmt::format("{} x {}, {}", gpu.ranks(), properties.name, fabric());
+  machine.sources = {fmt::format("every field: measured on {}, {:%Y-%m-%d %H:%M} UTC", machine.name,
+                                 fmt::gmtime(std::time(nullptr)))};
+  machine.peer_access = all_address_each_other(gpu);
+  progress("GEMM kernels");
+  measure_kernels(gpu, machine);
+  progress("signals");
+  measure_signals(gpu, machine);
+  progress("copies and stores");
+  measure_copies(gpu, machine);
+  progress("collectives");
+  measure_collectives(gpu, machine);
+  validate(machine);
+  return machine;
+}
+
+}  // namespace flashoverlap

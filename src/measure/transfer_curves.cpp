@@ -1,0 +1,310 @@
+#include "measure/transfer_curves.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/peer_memory.hpp"
+#include "cuda/random_fill.hpp"
+#include "exec/cuda/stream_memory.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
+#include "measure/interleave.hpp"
+#include "measure/lone_gemm.hpp"
+#include "search/kernel_choice.hpp"
+
+namespace flashoverlap {
+namespace {
+
+constexpr std::int64_t mebibyte = 1 << 20;
+constexpr int repetitions = 5;
+
+constexpr std::array collective_kinds{MessageKind::all_reduce, MessageKind::reduce_scatter,
+                                      MessageKind::all_gather, MessageKind::exchange};
+
+double median_us(
+    const GpuRank& gpu, const std::function<void()>& launch, const std::function<void()>& prepare = [] {}) {
+  std::vector<double> times;
+  for (int repetition = -1; repetition < repetitions; ++repetition) {
+    prepare();
+    const double us = gpu.elapsed_us(launch);
+    if (repetition >= 0) times.push_back(us);
+  }
+  return gpu.maximum(median(times));
+}
+
+/// More bytes take more time.
+void add_point(Curve& curve, std::int64_t bytes, double us) {
+  constexpr double more = 1.0001;
+  if (!curve.points.empty()) us = std::max(us, curve.points.back().microseconds * more);
+  curve.points.push_back({static_cast<double>(bytes), std::max(us, 0.1)});
+}
+
+/// A GEMM of some waves on part of the multiprocessors, on a stream of its own or the rank's.
+class PartialGemm {
+ public:
+  PartialGemm(const GpuRank& gpu, const Machine& machine, int multiprocessors)
+      : gpu_(gpu),
+        operands_(problem()),
+        kernel_(make_plan(problem(),
+                          kernel_schedule(machine_kernels(machine), Strategy::sequential,
+                                          machine_kernels(machine).tiles.front(), multiprocessors),
+                          0),
+                gpu.stream()) {
+    operands_.fill(/*seed=*/1, gpu.rank(), gpu.stream());
+    alone_us_ = median_us(gpu, [this] { launch(gpu_.stream()); });
+  }
+  ~PartialGemm() { cudaStreamSynchronize(stream_); }
+  PartialGemm(const PartialGemm&) = delete;
+  PartialGemm& operator=(const PartialGemm&) = delete;
+
+  double alone_us() const { return alone_us_; }
+  void launch(cudaStream_t stream) { kernel_.launch(operands_, stream); }
+
+  /// Enqueues GEMMs on its own stream that take at least this long.
+  void keep_busy(double microseconds) {
+    for (double us = 0; us < microseconds; us += alone_us_) launch(stream_);
+  }
+  void wait() const { FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_)); }
+
+  /// How long the other work lasts that `slowdown` needs; in the first part of it the ranks begin.
+  double sending_us() const { return 1000 + 3 * alone_us_; }
+
+  /// How many times as long it takes while what `send` enqueues on its own stream runs.
+  double slowdown(const std::function<void(cudaStream_t)>& send) {
+    const double together_us = median_us(
+        gpu_, [&] { launch(gpu_.stream()); },
+        [&] {
+          wait();
+          send(stream_);
+        });
+    wait();
+    return std::clamp(together_us / alone_us_, 1.0, 100.0);
+  }
+
+ private:
+  static Problem problem() { return {.m = 4096, .n = 4096, .k = 4096}; }
+
+  const GpuRank& gpu_;
+  CudaStream stream_;
+  GpuOperands operands_;
+  LoneGemm kernel_;
+  double alone_us_ = 0;
+};
+
+/// Collectives of one communicator on memory as operators own it.
+class MeasuredCollectives {
+ public:
+  MeasuredCollectives(const GpuRank& gpu, int thread_blocks, std::int64_t most_bytes)
+      : gpu_(gpu),
+        communicator_(gpu.communicator().capped(thread_blocks)),
+        source_(communicator_.allocate(static_cast<std::size_t>(most_bytes))),
+        destination_(communicator_.allocate(static_cast<std::size_t>(most_bytes))) {
+    fill_random(source_.data.get(), most_bytes / 2, DataType::bf16, static_cast<std::uint64_t>(gpu.rank()),
+                gpu.stream());
+    for (const MessageKind kind : collective_kinds) launch(kind, mebibyte, gpu.stream());  // connects
+    gpu.barrier();
+  }
+  ~MeasuredCollectives() { gpu_.barrier(); }
+  MeasuredCollectives(const MeasuredCollectives&) = delete;
+  MeasuredCollectives& operator=(const MeasuredCollectives&) = delete;
+
+  /// `bytes`: of the whole matrix.
+  void launch(MessageKind kind, std::int64_t bytes, cudaStream_t stream) const {
+    constexpr auto type = DataType::bf16;
+    const int ranks = communicator_.ranks();
+    const std::int64_t part = bytes / 2 / ranks;
+    auto* const from = static_cast<std::uint16_t*>(source_.data.get());
+    auto* const to = static_cast<std::uint16_t*>(destination_.data.get());
+    if (kind == MessageKind::all_reduce) return communicator_.all_reduce(from, part * ranks, type, stream);
+    if (kind == MessageKind::reduce_scatter)
+      return communicator_.reduce_scatter(from, to, part, type, stream);
+    if (kind == MessageKind::all_gather) return communicator_.all_gather(from, to, part, type, stream);
+    std::vector<Communicator::Part> sends;
+    std::vector<Communicator::Part> receives;
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer == communicator_.rank()) continue;
+      sends.push_back({peer, from + peer * part, part});
+      receives.push_back({peer, to + peer * part, part});
+    }
+    communicator_.exchange(sends, receives, type, stream);
+  }
+
+  double alone_us(MessageKind kind, std::int64_t bytes) const {
+    return median_us(gpu_, [&] { launch(kind, bytes, gpu_.stream()); });
+  }
+
+  double during_us(PartialGemm& gemm, MessageKind kind, std::int64_t bytes) const {
+    constexpr double meeting_us = 300;  // until all ranks have begun
+    constexpr double worst_slowdown = 4;
+    const double at_least_us = alone_us(kind, bytes);
+    const double us = median_us(
+        gpu_, [&] { launch(kind, bytes, gpu_.stream()); },
+        [&] {
+          gemm.wait();
+          gemm.keep_busy(meeting_us + worst_slowdown * at_least_us);
+        });
+    gemm.wait();
+    return std::max(us, at_least_us);
+  }
+
+ private:
+  const GpuRank& gpu_;
+  Communicator communicator_;
+  CollectiveMemory source_;
+  CollectiveMemory destination_;
+};
+
+/// One rank's copies to its neighbour, as all ranks make them.
+class NeighbourCopies {
+ public:
+  NeighbourCopies(const GpuRank& gpu, std::int64_t most_bytes)
+      : memory_(gpu.communicator(), static_cast<std::size_t>(2 * most_bytes)),
+        from_(memory_.of(gpu.rank())),
+        to_(memory_.of((gpu.rank() + 1) % gpu.ranks()) + most_bytes) {}
+
+  void copy(std::int64_t bytes, cudaStream_t stream) const {
+    FLASHOVERLAP_CUDA(
+        cudaMemcpyAsync(to_, from_, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+  }
+
+ private:
+  PeerMemory memory_;
+  std::byte* from_;
+  std::byte* to_;
+};
+
+/// Gathering this many bytes from every other rank, next to a GEMM of next to nothing.
+double gather_us(const GpuRank& gpu, const Machine& machine, Strategy strategy, std::int64_t bytes,
+                 int comm_multiprocessors) {
+  constexpr std::int64_t k = 4096;
+  const std::int64_t rows = std::max<std::int64_t>(1, bytes / (2 * k));
+  const Problem problem{
+      .operation = Operation::all_gather_gemm, .m = rows * gpu.ranks(), .n = 8, .k = k, .ranks = gpu.ranks()};
+  Schedule schedule = kernel_schedule(machine, problem, strategy, Layout::natural,
+                                      machine.multiprocessors - comm_multiprocessors, comm_multiprocessors);
+  schedule.waves_per_group = 1 << 20;
+  GpuOperands operands(problem);
+  operands.fill(/*seed=*/1, gpu.rank(), gpu.stream());
+  gpu.barrier();
+  double us = 0;
+  {
+    Operator op(make_plans(problem, schedule), gpu.communicator(), {.own_result = true});
+    us = median_us(gpu, [&] { op.run(operands.a.data(), operands.b.data(), nullptr, gpu.stream()); });
+    op.wait();
+    gpu.barrier();
+  }
+  gpu.barrier();
+  return us;
+}
+
+}  // namespace
+
+void measure_collectives(const GpuRank& gpu, Machine& machine) {
+  const std::vector<std::int64_t> sizes{mebibyte / 4,  mebibyte,      4 * mebibyte,
+                                        16 * mebibyte, 64 * mebibyte, 256 * mebibyte};
+  machine.collectives.clear();
+  machine.during_gemm.clear();
+  const int ranks = gpu.ranks();
+  const std::int64_t usual = 64 * mebibyte;
+  {
+    const MeasuredCollectives collectives(gpu, 0, sizes.back());
+    for (const MessageKind kind : collective_kinds) {
+      for (const std::int64_t bytes : sizes)
+        add_point(machine.collectives[kind][ranks], bytes, collectives.alone_us(kind, bytes));
+    }
+  }
+  const auto full_us = [&](MessageKind kind) {
+    return machine.collective_microseconds(kind, ranks, static_cast<double>(usual));
+  };
+  machine.collective_slowdown = 1;
+  bool is_enough = false;
+  for (const int cap : machine.peer_access ? std::vector{4, 8, 16} : std::vector{2, 4, 8}) {
+    const MeasuredCollectives collectives(gpu, cap, usual);
+    PartialGemm gemm(gpu, machine, machine.multiprocessors - cap);
+    for (const MessageKind kind : collective_kinds) {
+      for (const std::int64_t bytes : {sizes[0], sizes[1], sizes[3], sizes[4]})
+        add_point(machine.during_gemm[cap][kind][ranks], bytes, collectives.during_us(gemm, kind, bytes));
+    }
+    constexpr double nearly = 1.1;
+    if (!is_enough) {
+      machine.comm_multiprocessors = cap;
+      is_enough =
+          collectives.alone_us(MessageKind::all_reduce, usual) < nearly * full_us(MessageKind::all_reduce);
+    }
+    machine.collective_slowdown =
+        std::max(machine.collective_slowdown, gemm.slowdown([&](cudaStream_t stream) {
+          for (double us = 0; us < gemm.sending_us(); us += full_us(MessageKind::reduce_scatter))
+            collectives.launch(MessageKind::reduce_scatter, usual, stream);
+        }));
+  }
+}
+
+void measure_copies(const GpuRank& gpu, Machine& machine) {
+  constexpr std::int64_t most = 256 * mebibyte;
+  const int ranks = gpu.ranks();
+  {
+    const DeviceArray<std::byte> memory(2 * most);
+    const double us = median_us(gpu, [&] {
+      FLASHOVERLAP_CUDA(
+          cudaMemcpyAsync(memory.data() + most, memory.data(), most, cudaMemcpyDeviceToDevice, gpu.stream()));
+    });
+    machine.memory_gigabytes_per_second = 2.0 * most / us / 1e3;
+    gpu.barrier();
+  }
+  machine.copy_engine.clear();
+  machine.store.clear();
+  machine.copy_slowdown = machine.store_slowdown = 1;
+  if (!machine.peer_access) return;
+  {
+    const NeighbourCopies copies(gpu, most);
+    gpu.barrier();
+    for (std::int64_t bytes = mebibyte / 16; bytes <= most; bytes *= 4)
+      add_point(machine.copy_engine[ranks], bytes, median_us(gpu, [&] { copies.copy(bytes, gpu.stream()); }));
+    PartialGemm gemm(gpu, machine, machine.multiprocessors);
+    machine.copy_slowdown = gemm.slowdown([&](cudaStream_t stream) {
+      const double once_us = machine.copy_microseconds(ranks, 64 * mebibyte);
+      for (double us = 0; us < gemm.sending_us(); us += once_us) copies.copy(64 * mebibyte, stream);
+    });
+    gpu.barrier();
+  }
+  // What stores take longer than copies in an operator, which has launches and signals besides.
+  constexpr int copy_blocks = 16;
+  for (const std::int64_t bytes : {mebibyte, 8 * mebibyte, 64 * mebibyte}) {
+    const double longer_us = gather_us(gpu, machine, Strategy::store, bytes, copy_blocks) -
+                             gather_us(gpu, machine, Strategy::copy, bytes, copy_blocks);
+    const double copy_us = machine.copy_microseconds(ranks, static_cast<double>(bytes));
+    add_point(machine.store[ranks], bytes, std::max(copy_us / 2, copy_us + longer_us / (ranks - 1)));
+  }
+}
+
+void measure_signals(const GpuRank& gpu, Machine& machine) {
+  const DeviceArray<std::uint32_t> words(2);
+  words.set_bytes(0);
+  const DeviceArray<std::byte> memory(2 * mebibyte);
+  const auto copy = [&] {
+    FLASHOVERLAP_CUDA(cudaMemcpyAsync(memory.data() + mebibyte, memory.data(), 4096, cudaMemcpyDeviceToDevice,
+                                      gpu.stream()));
+  };
+  const auto signal = [&] {
+    StreamMemoryBatch batch;
+    batch.write(words.data(), 1);
+    batch.wait_until_reached(words.data(), 1);
+    batch.enqueue(gpu.stream());
+  };
+  constexpr int times = 16;
+  const auto each_us = [&](const std::function<void()>& step) {
+    return median_us(gpu,
+                     [&] {
+                       for (int time = 0; time < times; ++time) step();
+                     }) /
+           times;
+  };
+  machine.launch_microseconds = std::max(0.5, each_us(copy));
+  machine.signal_microseconds = std::max(0.5, each_us(signal));
+  gpu.barrier();
+}
+
+}  // namespace flashoverlap
