@@ -13,7 +13,8 @@ namespace flashoverlap {
 
 /// Time against size, which is bytes unless something else is said, as points in ascending order of size.
 /// Linear between points; below the first point its time; beyond the last one the rate of the last two points
-/// (proportional if there is only one).
+/// (proportional if there is only one). No size takes longer than a larger one: where a point says so, which
+/// is the noise of a measurement, the time of the larger one holds.
 struct Curve {
   struct Point {
     double size = 0;
@@ -76,11 +77,12 @@ struct Machine {
   CurvesByRanks store{};        ///< the same by stores from multiprocessors
   bool operator==(const Machine&) const = default;
 
-  /// For a world size that was not measured: the time that the nearest world size takes when each rank moves
-  /// the same number of bytes, 2(r−1)/r of the matrix for all_reduce and (r−1)/r for the others.
+  /// For a world size r between two measured ones: between their times for the same matrix, in proportion to
+  /// (r−1)/r, the part of it that each rank moves. Beyond them the time that the last one takes when each rank
+  /// moves the same number of bytes.
   double collective_microseconds(MessageKind kind, int ranks, double bytes) const;
 
-  /// One copy or store to a peer, by the curve of the nearest world size.
+  /// One copy or store to a peer. Between measured world sizes likewise, beyond them as at the last one.
   double copy_microseconds(int ranks, double bytes) const;
   double store_microseconds(int ranks, double bytes) const;
 };

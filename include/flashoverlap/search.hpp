@@ -11,16 +11,19 @@
 
 namespace flashoverlap {
 
-/// A GEMM of `waves` waves whose groups are communicated one after another.
+/// A GEMM whose groups of waves are communicated one after another. Times are from its launch.
 struct GroupingCosts {
   int waves = 0;
-  double wave_us = 0;
-  /// Communication of waves [first, first + count).
+  double gemm_us = 0;  ///< when the last tile is computed
+  /// When the communication of waves [first, first + count) may start, as far as the GEMM decides it.
+  std::function<double(int first, int count)> ready_us{};
+  /// What it then takes.
   std::function<double(int first, int count)> communication_us{};
 };
 
-/// comm_end = max(comp_end, comm_end) + comm(G_{i−1}); comp_end += comp(G_i); at the end the last group's
-/// communication. Throws `InvalidArgument` if the groups are not waves ≥ 1 that add up to `costs.waves`.
+/// Each group is communicated when it is ready and the one before has ended:
+/// end(G_i) = max(ready(G_i), end(G_{i−1})) + communication(G_i). The latency is the later of the last one's
+/// end and the GEMM's. Throws `InvalidArgument` if the groups are not waves ≥ 1 that add up to `costs.waves`.
 double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups);
 
 struct PredictedGrouping {

@@ -35,14 +35,14 @@ void print(const PredictedPlans& predicted, bool as_json) {
     json["prediction"] = {
         {"machine", predicted.machine.name},        {"latency_us", prediction.simulation.latency_us},
         {"gemm_us", prediction.simulation.gemm_us}, {"sequential_us", prediction.sequential.total_us},
-        {"bound_us", prediction.bound_us()},        {"speed_up", prediction.speed_up()}};
+        {"bound_us", prediction.bound_us},        {"speed_up", prediction.speed_up()}};
     print_json(json);
     return;
   }
   const std::string line = fmt::format("{} on {}: {:.2f} times as fast as sequential ({}); bound {}",
                                        microseconds(prediction.simulation.latency_us), predicted.machine.name,
                                        prediction.speed_up(), microseconds(prediction.sequential.total_us),
-                                       microseconds(prediction.bound_us()));
+                                       microseconds(prediction.bound_us));
   fmt::print("{}{}{}", summary_text(predicted.plans), gpus_text(predicted.plans, predicted.machine),
              labelled_line("predicted", line));
 }

@@ -48,6 +48,17 @@ int collective_multiprocessors(const Schedule& schedule, const Machine& machine)
   return cap > 0 ? std::min(cap, machine.comm_multiprocessors) : machine.comm_multiprocessors;
 }
 
+int free_multiprocessors(const Schedule& schedule, const Machine& machine, std::int64_t entries) {
+  const int present = std::min(workers(schedule), machine.multiprocessors / schedule.cluster_rows);
+  const auto occupied = static_cast<int>(std::min<std::int64_t>(present, entries)) * schedule.cluster_rows;
+  return machine.multiprocessors - occupied;
+}
+
+double stored_tile_microseconds(const Machine& machine, int ranks, double bytes) {
+  constexpr double large = 1e9;
+  return bytes * machine.store_microseconds(ranks, large) / large;
+}
+
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm) {

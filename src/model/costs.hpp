@@ -21,6 +21,12 @@ double tile_entry_microseconds(const Problem& problem, const Schedule& schedule,
 /// Multiprocessors that collectives occupy: the machine's, or the schedule's cap where that is lower.
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine);
 
+/// Multiprocessors that a GEMM of this many tile entries leaves to messages.
+int free_multiprocessors(const Schedule& schedule, const Machine& machine, std::int64_t entries);
+
+/// The time that tiles with these bytes for peers occupy a rank's link.
+double stored_tile_microseconds(const Machine& machine, int ranks, double bytes);
+
 /// The time of a collective under the schedule's cap, without its launch; see
 /// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other multiprocessors.
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,

@@ -1,7 +1,8 @@
 #include "flashoverlap/machine.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cmath>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -11,17 +12,26 @@
 namespace flashoverlap {
 namespace {
 
-/// Bytes that each rank must move for one byte of the matrix.
-double moved_share(MessageKind kind, int ranks) {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  return kind == MessageKind::all_reduce ? 2 * others : others;
-}
+/// The part of a matrix that each of its ranks moves, once, or for all_reduce twice.
+double moved_share(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
 
-/// The smaller of two world sizes that are equally near.
-const CurvesByRanks::value_type& nearest(const CurvesByRanks& curves, int ranks) {
+enum class Beyond : std::uint8_t { same_bytes, same_traffic };
+
+/// The time at a world size: between measured ones in proportion to what a rank moves of the same matrix, so
+/// that it grows from one to the other. Beyond them by the last one, with the same bytes or traffic of a rank.
+double time_at(const CurvesByRanks& curves, int ranks, double bytes, Beyond beyond) {
   require(!curves.empty(), "machine", "no curve", "must hold a curve for every transfer that is asked for");
-  return *std::ranges::min_element(curves, {},
-                                   [ranks](const auto& entry) { return std::abs(entry.first - ranks); });
+  const auto above = curves.lower_bound(ranks);
+  if (above != curves.end() && above->first == ranks) return above->second.microseconds(bytes);
+  if (above == curves.begin() || above == curves.end()) {
+    const auto& [measured, curve] = above == curves.end() ? *std::prev(above) : *above;
+    if (beyond == Beyond::same_bytes) return curve.microseconds(bytes);
+    return curve.microseconds(bytes * moved_share(ranks) / moved_share(measured));
+  }
+  const auto& [fewer, fewer_curve] = *std::prev(above);
+  const auto& [more, more_curve] = *above;
+  const double way = (moved_share(ranks) - moved_share(fewer)) / (moved_share(more) - moved_share(fewer));
+  return std::lerp(fewer_curve.microseconds(bytes), more_curve.microseconds(bytes), way);
 }
 
 void check_positive(std::string_view field, double value) {
@@ -84,21 +94,23 @@ void check_kernels(const std::vector<KernelCosts>& kernels) {
 
 double Curve::microseconds(double size) const {
   require(!points.empty(), "curve", "no points", "must hold at least one point");
-  if (size <= points.front().size) return points.front().microseconds;
-  if (points.size() == 1) return points.front().microseconds * size / points.front().size;
+  if (points.size() == 1) return points.front().microseconds * std::max(1.0, size / points.front().size);
+  const auto time_of = [this](std::vector<Point>::const_iterator point) {
+    return std::ranges::min(std::ranges::subrange(point, points.end()), {}, &Point::microseconds).microseconds;
+  };
+  if (size <= points.front().size) return time_of(points.begin());
   const auto end = std::ranges::lower_bound(points, size, {}, &Point::size);
   const auto right = end == points.end() ? end - 1 : end;
-  const Point& left = *(right - 1);
-  return left.microseconds +
-         (size - left.size) * (right->microseconds - left.microseconds) / (right->size - left.size);
+  const auto left = right - 1;
+  const double left_us = time_of(left);
+  return left_us + (size - left->size) * (time_of(right) - left_us) / (right->size - left->size);
 }
 
 double collective_microseconds(const Collectives& collectives, MessageKind kind, int ranks, double bytes) {
   if (ranks == 1) return 0;
   const auto curves = collectives.find(kind);
   require(curves != collectives.end(), "collectives", name(kind), "has no curve");
-  const auto& [measured_ranks, curve] = nearest(curves->second, ranks);
-  return curve.microseconds(bytes * moved_share(kind, ranks) / moved_share(kind, measured_ranks));
+  return time_at(curves->second, ranks, bytes, Beyond::same_traffic);
 }
 
 double Machine::collective_microseconds(MessageKind kind, int ranks, double bytes) const {
@@ -106,11 +118,11 @@ double Machine::collective_microseconds(MessageKind kind, int ranks, double byte
 }
 
 double Machine::copy_microseconds(int ranks, double bytes) const {
-  return nearest(copy_engine, ranks).second.microseconds(bytes);
+  return time_at(copy_engine, ranks, bytes, Beyond::same_bytes);
 }
 
 double Machine::store_microseconds(int ranks, double bytes) const {
-  return nearest(store, ranks).second.microseconds(bytes);
+  return time_at(store, ranks, bytes, Beyond::same_bytes);
 }
 
 void validate(const Machine& machine) {

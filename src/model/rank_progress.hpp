@@ -70,7 +70,7 @@ struct RankProgress {
   const Plan* plan = nullptr;
   std::vector<CounterProgress> counters;
   std::vector<MessageProgress> messages;
-  bool room_for_collectives = true;  ///< concurrently with the GEMM
+  int free_multiprocessors = 0;  ///< that the GEMM leaves to messages
   std::vector<TileRun> runs;
   double tile_us = 0;  ///< of one tile, while nothing slows it
   int workers = 0;     ///< of the GEMM that have not exited

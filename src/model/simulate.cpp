@@ -66,12 +66,12 @@ class Simulator {
     rank.counters.resize(plan.counters.size());
     rank.messages.resize(plan.messages.size());
     add_runs(rank);
-    const std::int64_t waves = divide_up(std::ssize(plan.tiles), present(workers(schedule_)));
+    const std::int64_t tiles = std::ssize(plan.tiles);
+    const std::int64_t first = std::min(first_entries_, tiles);
+    const std::int64_t waves =
+        divide_up(first, present(first_workers(schedule_))) + divide_up(tiles - first, present(workers(schedule_)));
     rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_, waves);
-    const std::int64_t blocks =
-        std::min<std::int64_t>(present(workers(schedule_)), std::ssize(plan.tiles)) * schedule_.cluster_rows;
-    rank.room_for_collectives =
-        blocks + collective_multiprocessors(schedule_, machine_) <= machine_.multiprocessors;
+    rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, tiles);
   }
 
   void add_runs(RankProgress& rank) const {
@@ -266,8 +266,7 @@ class Simulator {
     double free_us = event.time_us;
     if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
       require_peer_access();
-      constexpr double large = 1e9;
-      const double link_us = bytes * machine_.store_microseconds(rank.plan->problem.ranks, large) / large;
+      const double link_us = stored_tile_microseconds(machine_, rank.plan->problem.ranks, bytes);
       const double start_us = std::max(rank.link_free_us, event.time_us);
       rank.link_free_us = start_us + link_us;
       rank.stores_end_us = rank.link_free_us;
@@ -316,15 +315,20 @@ class Simulator {
     if (!rank.message_waits_for_tiles) meet_partners(rank, event.time_us);
   }
 
+  /// Multiprocessors without which a message cannot run concurrently with the GEMM: NCCL waits until all of
+  /// its thread blocks run, those of stores and copies run one after the other where they must.
+  int needed_multiprocessors(const Plan& plan, const Message& message) const {
+    if (!transfers_by_multiprocessors(plan, message) || transferred_bytes(plan, message) == 0) return 0;
+    return is_made_by_nccl(message.kind) ? collective_multiprocessors(schedule_, machine_) : 1;
+  }
+
   /// Whether a message that is ready must still wait for the last tile: because it says so, because
-  /// `sequential` computes all tiles in one kernel, or because no multiprocessor is free for its collective
-  /// before.
+  /// `sequential` computes all tiles in one kernel, or because the GEMM leaves it too few multiprocessors.
   bool runs_after_gemm(const RankProgress& rank, const Message& message) const {
     const Plan& plan = *rank.plan;
     if (message.after_tiles) return true;
     if (schedule_.strategy == Strategy::sequential) return waits_for_tiles(plan, message);
-    return !rank.room_for_collectives && transfers_by_multiprocessors(plan, message) &&
-           transferred_bytes(plan, message) > 0;
+    return needed_multiprocessors(plan, message) > rank.free_multiprocessors;
   }
 
   void meet_partners(RankProgress& rank, double time_us) {
@@ -388,12 +392,13 @@ class Simulator {
 
   void check_finished() const {
     for (const RankProgress& rank : ranks_) {
-      if (!rank.message_waits_for_tiles || rank.room_for_collectives || rank.all_tiles_done()) continue;
+      if (!rank.message_waits_for_tiles || rank.all_tiles_done()) continue;
+      const int needed = needed_multiprocessors(*rank.plan, rank.message());
+      if (needed <= rank.free_multiprocessors) continue;
       throw InvalidArgument(
           "multiprocessors", schedule_.multiprocessors,
-          fmt::format("must leave {} of the {} multiprocessors of {} to the collectives that tiles wait for",
-                      collective_multiprocessors(schedule_, machine_), machine_.multiprocessors,
-                      machine_.name));
+          fmt::format("must leave {} of the {} multiprocessors of {} to the communication that tiles wait for",
+                      needed, machine_.multiprocessors, machine_.name));
     }
     for (const RankProgress& rank : ranks_) {
       if (rank.all_tiles_done() && rank.next_message == rank.plan->messages.size()) continue;

@@ -21,6 +21,11 @@ std::int64_t entries_in(const Schedule& schedule, std::int64_t waves) {
   return first * first_workers(schedule) + (waves - first) * workers(schedule);
 }
 
+std::int64_t nearest_block_end(std::int64_t extent, std::int64_t block, std::int64_t done,
+                               std::int64_t entries) {
+  return std::min(extent, (divide_up(extent, block) * done + entries / 2) / entries * block);
+}
+
 std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64_t parts) {
   const std::int64_t blocks = divide_up(extent, block);
   const auto bound = [&](std::int64_t part) { return std::min(extent, blocks * part / parts * block); };
@@ -76,14 +81,12 @@ std::vector<Range> Grouping::entry_ranges() const {
 }
 
 std::vector<Range> Grouping::ranges(std::int64_t extent, std::int64_t block) const {
-  const std::int64_t blocks = divide_up(extent, block);
   std::vector<Range> ranges;
   std::int64_t waves_done = 0;
   std::int64_t first = 0;
   for (const int size : sizes_) {
     waves_done += size;
-    const std::int64_t end_block = (blocks * entries_done(waves_done) + entries_ / 2) / entries_;
-    const std::int64_t end = std::min(extent, end_block * block);
+    const std::int64_t end = nearest_block_end(extent, block, entries_done(waves_done), entries_);
     if (end > first)
       ranges.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(end - first)});
     first = end;

@@ -17,6 +17,10 @@ constexpr std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
 
+/// Where the block ends whose end is nearest to `done` of `entries` tile entries of an extent.
+std::int64_t nearest_block_end(std::int64_t extent, std::int64_t block, std::int64_t done,
+                               std::int64_t entries);
+
 /// Splits an extent into `parts` ranges of whole blocks, as evenly as possible: later ranges are the
 /// larger ones. Some are empty if there are more parts than blocks.
 std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64_t parts);

@@ -9,6 +9,7 @@
 #include "model/costs.hpp"
 #include "plan/grouping.hpp"
 #include "plan/planners/planners.hpp"
+#include "search/group_parts.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -31,18 +32,23 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, c
   const MessageKind kind = collective_after_gemm(problem.operation);
   Schedule signalled = schedule;
   signalled.strategy = Strategy::signal;
-  const std::int64_t entries = signalled_entries(problem, signalled);
-  const double entry_bytes = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
-                             size_of(problem.data_type) / static_cast<double>(entries);
-  GroupingCosts costs;
-  costs.waves = grouped_waves(problem, signalled);
-  costs.wave_us = tile_entry_microseconds(problem, schedule, machine, costs.waves);
-  costs.communication_us = [=, &machine, waves = costs.waves](int first, int count) {
-    const std::int64_t begin = std::min(entries, entries_in(signalled, first));
-    const std::int64_t end = std::min(entries, entries_in(signalled, first + count));
-    return machine.signal_microseconds + machine.launch_microseconds +
-           capped_collective_microseconds(problem, schedule, machine, kind,
-                                          static_cast<double>(end - begin) * entry_bytes,
+  const int waves = grouped_waves(problem, signalled);
+  const auto parts = std::make_shared<const GroupParts>(problem, signalled);
+  const int all_waves = wave_count(signalled, parts->entries());
+  const double wave_us = tile_entry_microseconds(problem, signalled, machine, all_waves);
+  const double gemm_us = machine.gemm_launch_microseconds + all_waves * wave_us;
+  const bool concurrent = free_multiprocessors(signalled, machine, parts->entries()) >=
+                          collective_multiprocessors(signalled, machine);
+  GroupingCosts costs{.waves = waves, .gemm_us = gemm_us};
+  costs.ready_us = [=, &machine](int first, int count) {
+    const int needed = concurrent ? wave_count(signalled, parts->awaited_entries(first, count)) : all_waves;
+    return machine.gemm_launch_microseconds + needed * wave_us + machine.signal_microseconds;
+  };
+  costs.communication_us = [=, &machine](int first, int count) {
+    const double bytes = parts->bytes(first, count);
+    if (bytes == 0) return 0.0;
+    return machine.launch_microseconds +
+           capped_collective_microseconds(problem, signalled, machine, kind, bytes,
                                           /*during_gemm=*/first + count < waves);
   };
   return costs;

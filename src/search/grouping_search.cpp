@@ -17,14 +17,14 @@ double predict_latency(const GroupingCosts& costs, const std::vector<int>& group
   double communication_end = 0;
   int first = 0;
   for (const int size : groups) {
-    const double computation_end = (first + size) * costs.wave_us;
-    communication_end = std::max(computation_end, communication_end) + costs.communication_us(first, size);
+    communication_end =
+        std::max(costs.ready_us(first, size), communication_end) + costs.communication_us(first, size);
     first += size;
   }
-  return communication_end;
+  return std::max(communication_end, costs.gemm_us);
 }
 
-// The formula says of a group only that its communication starts when it is computed and the one before has
+// The formula says of a group only that its communication starts when it is ready and the one before has
 // ended. So of the first `done` waves nothing matters later but when their communication ends, and the sooner
 // the better.
 PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group, int unit) {
@@ -44,12 +44,13 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group, int
     Best& best = best_until[last];
     best.end_us = std::numeric_limits<double>::infinity();
     for (std::size_t before = first_group > 0 && last > 1 ? 1 : 0; before < last; ++before) {
-      const double end_us = std::max(ends[last] * costs.wave_us, best_until[before].end_us) +
-                            costs.communication_us(ends[before], ends[last] - ends[before]);
+      const int count = ends[last] - ends[before];
+      const double end_us = std::max(costs.ready_us(ends[before], count), best_until[before].end_us) +
+                            costs.communication_us(ends[before], count);
       if (end_us < best.end_us) best = {end_us, before};
     }
   }
-  PredictedGrouping found{{}, best_until.back().end_us};
+  PredictedGrouping found{{}, std::max(best_until.back().end_us, costs.gemm_us)};
   for (std::size_t last = ends.size() - 1; last > 0; last = best_until[last].before)
     found.groups.push_back(ends[last] - ends[best_until[last].before]);
   std::ranges::reverse(found.groups);

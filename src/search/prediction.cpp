@@ -5,6 +5,7 @@
 
 #include "flashoverlap/planner.hpp"
 #include "plan/message_needs.hpp"
+#include "search/bound.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -59,7 +60,8 @@ Prediction predict(std::span<const Plan> plans, const Machine& machine) {
           {.gemm_us = longest_us(sequential, Lane::gemm),
            .communication_us = longest_us(sequential, Lane::communication),
            .total_us = sequential.latency_us,
-           .communicates_first = communicates_first(problem.operation)}};
+           .communicates_first = communicates_first(problem.operation)},
+          lower_bound_microseconds(problem, plans.front().schedule, machine)};
 }
 
 }  // namespace flashoverlap

@@ -1,7 +1,6 @@
 /// What a plan is predicted to take on a machine, and what to compare it with.
 #pragma once
 
-#include <algorithm>
 #include <span>
 
 #include "flashoverlap/machine.hpp"
@@ -19,9 +18,8 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
 struct Prediction {
   Simulation simulation;
   SequentialRun sequential;  ///< on all multiprocessors
+  double bound_us = 0;  ///< `lower_bound_microseconds`
 
-  /// The longer of GEMM and communication: what perfect overlap would take.
-  double bound_us() const { return std::max(sequential.gemm_us, sequential.communication_us); }
   double speed_up() const { return sequential.total_us / simulation.latency_us; }
 };
 

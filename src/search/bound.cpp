@@ -1,0 +1,117 @@
+#include "search/bound.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "flashoverlap/kernels.hpp"
+#include "model/costs.hpp"
+#include "search/kernel_choice.hpp"
+
+namespace flashoverlap {
+namespace {
+
+double least_gemm_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  const std::span<const KernelTile> family = machine_kernels(machine).tiles;
+  std::vector<KernelTile> tiles(family.begin(), family.end());
+  tiles.push_back(kernel_tile(schedule));
+  double slowest_rank_us = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const Shape gemm = gemm_shape(problem, rank);
+    if (gemm.rows == 0) continue;
+    double least_us = std::numeric_limits<double>::infinity();
+    for (const KernelTile& tile : tiles) {
+      if (tile.cluster_rows > machine.multiprocessors) continue;
+      const double us = expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout,
+                                              machine.multiprocessors);
+      least_us = std::min(least_us, us * throttling(machine, us));
+    }
+    slowest_rank_us = std::max(slowest_rank_us, machine.gemm_launch_microseconds + least_us);
+  }
+  return slowest_rank_us;
+}
+
+/// Bytes that the rank which must send the most to others sends.
+double most_sent_bytes(const Problem& problem) {
+  const double ranks = problem.ranks;
+  const double elements_per_row = static_cast<double>(communicates_first(problem.operation) &&
+                                                              !gathers(problem, Operand::b)
+                                                          ? problem.k
+                                                          : problem.n);
+  const auto bytes = [&](double elements) { return elements * size_of(problem.data_type); };
+  if (is_all_to_all(problem.operation) && problem.exchange == Exchange::rows) {
+    std::int64_t most_rows = 0;
+    for (int rank = 0; rank < problem.ranks; ++rank) {
+      most_rows =
+          std::max(most_rows, a_rows(problem, rank) - rows_between(problem, rank, rank));
+    }
+    return bytes(static_cast<double>(most_rows) * elements_per_row);
+  }
+  const double rows = static_cast<double>(gathers(problem, Operand::b) ? problem.k : problem.m);
+  const double times = problem.operation == Operation::gemm_all_reduce ? 2 : 1;  // partial results, and sums
+  return bytes(times * rows * elements_per_row * (ranks - 1) / ranks);
+}
+
+MessageKind collective_of(Operation operation) {
+  switch (operation) {
+    case Operation::gemm_all_reduce: return MessageKind::all_reduce;
+    case Operation::gemm_reduce_scatter: return MessageKind::reduce_scatter;
+    case Operation::all_gather_gemm: return MessageKind::all_gather;
+    case Operation::gemm_all_to_all:
+    case Operation::all_to_all_gemm: break;
+  }
+  return MessageKind::exchange;
+}
+
+/// What bytes take at least, however they are cut: at the best rate that any part of them has. Times are
+/// linear between the points of curves, so the best rate is at one of these or at the whole.
+double least_us(const CurvesByRanks& curves, int ranks, double bytes,
+                const std::function<double(double)>& microseconds) {
+  double best_rate = microseconds(bytes) / bytes;
+  for (const auto& [measured, curve] : curves) {
+    // Where this world size was not measured, sizes are those of equal traffic.
+    const double scale = (1 - 1.0 / measured) / (1 - 1.0 / ranks);
+    for (const Curve::Point& point : curve.points) {
+      for (const double size : {point.size, point.size * scale}) {
+        if (size < bytes) best_rate = std::min(best_rate, microseconds(size) / size);
+      }
+    }
+  }
+  return bytes * best_rate;
+}
+
+double least_communication_us(const Problem& problem, const Machine& machine) {
+  if (problem.ranks == 1) return 0;
+  const double sent = most_sent_bytes(problem);
+  if (sent == 0) return 0;
+  const int ranks = problem.ranks;
+  const double exchanged = sent * ranks / (ranks - 1);  // of the matrix of an all-to-all, with what stays
+  double least = std::numeric_limits<double>::infinity();
+  const auto add_collectives = [&](const Collectives& collectives) {
+    for (const MessageKind kind : {collective_of(problem.operation), MessageKind::exchange}) {
+      const auto curves = collectives.find(kind);
+      if (curves == collectives.end()) continue;
+      const double bytes = kind == MessageKind::all_reduce ? exchanged / 2 : exchanged;
+      least = std::min(least, least_us(curves->second, ranks, bytes, [&](double size) {
+                         return collective_microseconds(collectives, kind, ranks, size);
+                       }));
+    }
+  };
+  add_collectives(machine.collectives);
+  for (const auto& [cap, collectives] : machine.during_gemm) add_collectives(collectives);
+  if (!machine.peer_access) return least;
+  const double copied = least_us(machine.copy_engine, ranks, sent,
+                                 [&](double size) { return machine.copy_microseconds(ranks, size); });
+  const double stored = least_us(machine.store, ranks, sent,
+                                 [&](double size) { return machine.store_microseconds(ranks, size); });
+  return std::min({least, copied, stored, stored_tile_microseconds(machine, ranks, sent)});
+}
+
+}  // namespace
+
+double lower_bound_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  return std::max(least_gemm_us(problem, schedule, machine), least_communication_us(problem, machine));
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,141 @@
+#include "search/group_parts.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "flashoverlap/planner.hpp"
+#include "plan/grouping.hpp"
+#include "plan/planners/planners.hpp"
+#include "plan/planners/tile_order.hpp"
+#include "plan/row_routes.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// Rows that the rank with the most sends to others, or receives from them.
+std::int64_t most_exchanged_rows(const Problem& problem) {
+  const std::vector<std::vector<std::int64_t>> counts = count_rows_between(problem);
+  std::int64_t most = 0;
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    std::int64_t sent = 0;
+    std::int64_t received = 0;
+    for (std::size_t peer = 0; peer < counts.size(); ++peer) {
+      if (peer == rank) continue;
+      sent += counts[rank][peer];
+      received += counts[peer][rank];
+    }
+    most = std::max({most, sent, received});
+  }
+  return most;
+}
+
+}  // namespace
+
+GroupParts::GroupParts(const Problem& problem, const Schedule& schedule)
+    : schedule_(schedule), signalled_(signalled_entries(problem, schedule)) {
+  schedule.layout == Layout::natural ? cut_rows(problem) : cut_tiles(problem);
+}
+
+void GroupParts::cut_rows(const Problem& problem) {
+  const bool exchanges = problem.operation == Operation::gemm_all_to_all;
+  const bool by_heads = exchanges && problem.exchange == Exchange::heads;
+  const bool routed = exchanges && !by_heads;
+  const bool by_owner = exchanges ? by_heads || RowRoutes(problem).sorted()
+                                  : problem.operation == Operation::gemm_reduce_scatter;
+  std::int64_t rows = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) rows = std::max(rows, gemm_shape(problem, rank).rows);
+  areas_ = by_owner ? problem.ranks : 1;
+  keeps_last_area_ = by_owner && exchanges;
+  area_rows_ = by_heads ? rows : divide_up(rows, areas_);
+  area_col_blocks_ = divide_up(by_heads ? problem.n / areas_ : problem.n, schedule_.tile_cols);
+  entries_ = areas_ * divide_up(area_rows_, entry_rows(schedule_)) * area_col_blocks_;
+  const double ranks = problem.ranks;
+  const double matrix_rows = routed && ranks > 1
+                                 ? static_cast<double>(most_exchanged_rows(problem)) * ranks / (ranks - 1)
+                                 : static_cast<double>(rows);
+  row_bytes_ = area_rows_ == 0 ? 0
+                               : matrix_rows * static_cast<double>(problem.n * size_of(problem.data_type)) /
+                                     static_cast<double>(area_rows_);
+}
+
+// Tiles lie one below the other, so that ragged ones are as wide as all.
+void GroupParts::cut_tiles(const Problem& problem) {
+  entries_ = signalled_;
+  const bool by_heads =
+      problem.operation == Operation::gemm_all_to_all && problem.exchange == Exchange::heads;
+  const std::int64_t width = by_heads ? problem.n / problem.ranks : problem.n;
+  const double row_bytes = tile_pitch(schedule_, width) * size_of(problem.data_type);
+  const std::int64_t row_blocks = divide_up(problem.m, entry_rows(schedule_));
+  entry_bytes_ = row_bytes * static_cast<double>(problem.m) / static_cast<double>(row_blocks);
+  if (problem.operation == Operation::gemm_all_to_all && problem.ranks > 1)
+    add_exchanged_tiles(problem, row_bytes);
+}
+
+// In the order of computation tiles for one rank may follow each other, and then all ranks send to that one.
+void GroupParts::add_exchanged_tiles(const Problem& problem, double row_bytes) {
+  const RowRoutes routes(problem);
+  const PlanBuilder builder({.problem = problem, .schedule = schedule_}, routes);
+  const bool by_heads = problem.exchange == Exchange::heads;
+  const auto width = static_cast<std::int32_t>(by_heads ? problem.n / problem.ranks : problem.n);
+  const std::vector<Tile> tiles = raster_order(builder, width);
+  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  std::vector<double> so_far(2 * ranks, 0);
+  std::size_t next = 0;
+  for (int wave = 0; next < tiles.size(); ++wave) {
+    exchanged_.push_back(so_far);
+    const auto end = static_cast<std::size_t>(
+        std::min<std::int64_t>(entries_, entries_in(schedule_, std::int64_t{wave} + 1)));
+    for (; next < end; ++next) {
+      const Tile& tile = tiles[next];
+      for (std::size_t source = 0; source < ranks; ++source) {
+        const auto add = [&](std::int32_t target, std::int32_t rows) {
+          if (std::cmp_equal(target, source)) return;
+          so_far[source] += rows * row_bytes;
+          so_far[ranks + static_cast<std::size_t>(target)] += rows * row_bytes;
+        };
+        if (by_heads) {
+          add(tile.col / width, tile.rows);
+          continue;
+        }
+        for (const RowRoutes::Run& run :
+             routes.runs_within(static_cast<std::int32_t>(source), tile.row, tile.rows))
+          add(run.target, run.rows);
+      }
+    }
+  }
+  exchanged_.push_back(so_far);
+}
+
+std::int64_t GroupParts::first_row(int wave) const {
+  const std::int64_t done = std::min(signalled_, entries_in(schedule_, wave));
+  return nearest_block_end(area_rows_, entry_rows(schedule_), done, signalled_);
+}
+
+std::int64_t GroupParts::awaited_entries(int first, int count) const {
+  if (schedule_.layout == Layout::tiled) return std::min(entries_, entries_in(schedule_, first + count));
+  const std::int64_t before = divide_up(first_row(first), entry_rows(schedule_));
+  const std::int64_t blocks = divide_up(first_row(first + count), entry_rows(schedule_)) - before;
+  // All areas' blocks are computed in bands, column by column, in the order of the areas.
+  const std::int64_t all = areas_ * blocks;
+  const std::int64_t awaited = keeps_last_area_ ? all - blocks : all;
+  const std::int64_t bands_end = std::min(all, divide_up(awaited, schedule_.raster) * schedule_.raster);
+  return (areas_ * before + bands_end) * area_col_blocks_ - (bands_end - awaited);
+}
+
+double GroupParts::bytes(int first, int count) const {
+  if (schedule_.layout == Layout::natural)
+    return static_cast<double>(first_row(first + count) - first_row(first)) * row_bytes_;
+  if (exchanged_.empty()) {
+    const std::int64_t begin = std::min(entries_, entries_in(schedule_, first));
+    return static_cast<double>(awaited_entries(first, count) - begin) * entry_bytes_;
+  }
+  const std::vector<double>& before = exchanged_[static_cast<std::size_t>(first)];
+  const std::vector<double>& after = exchanged_[static_cast<std::size_t>(first + count)];
+  double most = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) most = std::max(most, after[i] - before[i]);
+  // An all-to-all of a matrix moves all of it but the part that a rank keeps.
+  const auto ranks = static_cast<double>(before.size()) / 2;
+  return most * ranks / (ranks - 1);
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,51 @@
+/// What the groups of a schedule by `signal`, where communication comes after the GEMM, consist of.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashoverlap/problem.hpp"
+#include "flashoverlap/schedule.hpp"
+
+namespace flashoverlap {
+
+/// As the planners cut them, without making plans. Where ranks differ, of the one with the most to do.
+class GroupParts {
+ public:
+  /// Groups of the schedule are ignored, except for the first one if it has other multiprocessors.
+  GroupParts(const Problem& problem, const Schedule& schedule);
+
+  /// Tile entries of the GEMM.
+  std::int64_t entries() const { return entries_; }
+
+  /// The entries that must be computed before waves [first, first + count) can be communicated.
+  std::int64_t awaited_entries(int first, int count) const;
+
+  /// What the time of their collective depends on: bytes of a full matrix.
+  double bytes(int first, int count) const;
+
+ private:
+  void cut_rows(const Problem& problem);
+  void cut_tiles(const Problem& problem);
+  void add_exchanged_tiles(const Problem& problem, double row_bytes);
+
+  /// The first of the rows that wave `wave` and later ones communicate.
+  std::int64_t first_row(int wave) const;
+
+  Schedule schedule_;
+  std::int64_t signalled_ = 0;  ///< entries that the groups are counted in
+  std::int64_t entries_ = 0;
+  double entry_bytes_ = 0;  ///< layout tiled
+
+  // Layout natural: a group is the same rows of each area, the last of which may stay where it is.
+  std::int64_t area_rows_ = 0;
+  std::int64_t areas_ = 1;
+  std::int64_t area_col_blocks_ = 0;
+  bool keeps_last_area_ = false;
+  double row_bytes_ = 0;  ///< of all areas together
+
+  /// Layout tiled of an all-to-all: bytes that each rank has sent and received after each wave.
+  std::vector<std::vector<double>> exchanged_{};
+};
+
+}  // namespace flashoverlap
