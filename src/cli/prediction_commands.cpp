@@ -35,7 +35,7 @@ void print(const PredictedPlans& predicted, bool as_json) {
     json["prediction"] = {
         {"machine", predicted.machine.name},        {"latency_us", prediction.simulation.latency_us},
         {"gemm_us", prediction.simulation.gemm_us}, {"sequential_us", prediction.sequential.total_us},
-        {"bound_us", prediction.bound_us},        {"speed_up", prediction.speed_up()}};
+        {"bound_us", prediction.bound_us},          {"speed_up", prediction.speed_up()}};
     print_json(json);
     return;
   }

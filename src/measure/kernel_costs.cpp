@@ -29,8 +29,10 @@ Problem gemm_of(const Machine& machine, const KernelTile& tile, OperandLayout b_
           .b_layout = b_layout};
 }
 
+/// `least_us`: of measuring, so that clocks settle as far as they do between GEMMs of this length. The second
+/// half counts.
 double gemm_us(const GpuRank& gpu, const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-               std::int64_t k, int waves) {
+               std::int64_t k, int waves, double least_us = 0) {
   const Problem problem = gemm_of(machine, tile, b_layout, k, waves);
   GpuOperands operands(problem);
   operands.fill(/*seed=*/1, gpu.rank(), gpu.stream());
@@ -39,9 +41,13 @@ double gemm_us(const GpuRank& gpu, const Machine& machine, const KernelTile& til
           problem,
           kernel_schedule(machine_kernels(machine), Strategy::sequential, tile, machine.multiprocessors), 0),
       gpu.stream());
+  const auto once_us = [&] { return gpu.elapsed_us([&] { kernel.launch(operands, gpu.stream()); }); };
+  once_us();
+  const double first_us = gpu.maximum(once_us());
+  const int counted = std::max(repetitions, static_cast<int>(least_us / first_us / 2));
   std::vector<double> times;
-  for (int repetition = -2; repetition < repetitions; ++repetition) {
-    const double us = gpu.elapsed_us([&] { kernel.launch(operands, gpu.stream()); });
+  for (int repetition = least_us > 0 ? -counted : 0; repetition < counted; ++repetition) {
+    const double us = once_us();
     if (repetition >= 0) times.push_back(us);
   }
   gpu.barrier();

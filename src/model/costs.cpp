@@ -62,8 +62,9 @@ double stored_tile_microseconds(const Machine& machine, int ranks, double bytes)
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm) {
+  if (!during_gemm) return machine.collective_microseconds(kind, problem.ranks, bytes);
   const int cap = collective_multiprocessors(schedule, machine);
-  if (during_gemm && schedule.comm_multiprocessors > 0) {
+  if (schedule.comm_multiprocessors > 0) {
     // The curves of the largest cap that is not above this one, or of the smallest.
     auto measured = machine.during_gemm.upper_bound(cap);
     if (measured != machine.during_gemm.begin()) --measured;

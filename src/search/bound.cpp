@@ -23,8 +23,8 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
     double least_us = std::numeric_limits<double>::infinity();
     for (const KernelTile& tile : tiles) {
       if (tile.cluster_rows > machine.multiprocessors) continue;
-      const double us = expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout,
-                                              machine.multiprocessors);
+      const double us =
+          expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout, machine.multiprocessors);
       least_us = std::min(least_us, us * throttling(machine, us));
     }
     slowest_rank_us = std::max(slowest_rank_us, machine.gemm_launch_microseconds + least_us);
@@ -35,16 +35,13 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
 /// Bytes that the rank which must send the most to others sends.
 double most_sent_bytes(const Problem& problem) {
   const double ranks = problem.ranks;
-  const double elements_per_row = static_cast<double>(communicates_first(problem.operation) &&
-                                                              !gathers(problem, Operand::b)
-                                                          ? problem.k
-                                                          : problem.n);
+  const double elements_per_row = static_cast<double>(
+      communicates_first(problem.operation) && !gathers(problem, Operand::b) ? problem.k : problem.n);
   const auto bytes = [&](double elements) { return elements * size_of(problem.data_type); };
   if (is_all_to_all(problem.operation) && problem.exchange == Exchange::rows) {
     std::int64_t most_rows = 0;
     for (int rank = 0; rank < problem.ranks; ++rank) {
-      most_rows =
-          std::max(most_rows, a_rows(problem, rank) - rows_between(problem, rank, rank));
+      most_rows = std::max(most_rows, a_rows(problem, rank) - rows_between(problem, rank, rank));
     }
     return bytes(static_cast<double>(most_rows) * elements_per_row);
   }
