@@ -15,7 +15,10 @@ namespace {
 using ::testing::ElementsAre;
 
 GroupingCosts affine_costs(int waves, double wave_us, double start_us, double per_wave_us) {
-  return {waves, wave_us, [=](int, int count) { return start_us + per_wave_us * count; }};
+  return {.waves = waves,
+          .gemm_us = waves * wave_us,
+          .ready_us = [=](int first, int count) { return (first + count) * wave_us; },
+          .communication_us = [=](int, int count) { return start_us + per_wave_us * count; }};
 }
 
 // Predictor
@@ -32,10 +35,11 @@ TEST(PredictorTest, OneGroupIsComputationThenCommunication) {
 
 TEST(PredictorTest, AsksForEachGroupByItsFirstWave) {
   std::vector<std::pair<int, int>> asked;
-  const GroupingCosts costs{6, 1, [&](int first, int count) {
-                              asked.emplace_back(first, count);
-                              return 1.0;
-                            }};
+  GroupingCosts costs = affine_costs(6, 1, 1, 0);
+  costs.communication_us = [&](int first, int count) {
+    asked.emplace_back(first, count);
+    return 1.0;
+  };
   predict_latency(costs, {1, 3, 2});
   EXPECT_THAT(asked, ElementsAre(std::pair(0, 1), std::pair(1, 3), std::pair(4, 2)));
 }
@@ -90,10 +94,10 @@ TEST(SearchTest, DynamicProgrammeEqualsExhaustiveSearchOnRandomCosts) {
       for (auto& row : communication) {
         for (int count = 0; count <= waves; ++count) row.push_back(time(random));
       }
-      const GroupingCosts costs{
-          waves, time(random), [&](int first, int count) {
-            return communication[static_cast<std::size_t>(first)][static_cast<std::size_t>(count)];
-          }};
+      GroupingCosts costs = affine_costs(waves, time(random), 0, 0);
+      costs.communication_us = [&](int first, int count) {
+        return communication[static_cast<std::size_t>(first)][static_cast<std::size_t>(count)];
+      };
       const PredictedGrouping found = best_grouping(costs);
       const PredictedGrouping best = best_grouping_exhaustive(costs);
       EXPECT_NEAR(found.latency_us, best.latency_us, 1e-9) << waves << " waves";
