@@ -18,6 +18,12 @@ void keep_better(Candidate& best, const Schedule& schedule, PredictedGrouping gr
   best.schedule.groups = std::move(grouping.groups);
 }
 
+/// Whether each rank can keep an equal part of every tile, as ReduceScatter does in layout tiled.
+bool divides_tiles(const Problem& problem, const Schedule& schedule) {
+  return schedule.layout == Layout::natural || problem.operation != Operation::gemm_reduce_scatter ||
+         entry_rows(schedule) % problem.ranks == 0;
+}
+
 /// Sizes of the first group, from one wave to all: the shorter, the closer.
 std::vector<int> first_sizes(int waves) {
   std::vector<int> sizes;
@@ -27,8 +33,8 @@ std::vector<int> first_sizes(int waves) {
 }
 
 /// The best grouping by the predictor, and the best into two groups.
-void add_best_groupings(std::vector<Candidate>& candidates, const Problem& problem,
-                        const Machine& machine, Schedule schedule) {
+void add_best_groupings(std::vector<Candidate>& candidates, const Problem& problem, const Machine& machine,
+                        Schedule schedule) {
   constexpr int most_ends = 32;
   Candidate best{.predicted_us = std::numeric_limits<double>::infinity()};
   Candidate best_pair = best;
@@ -57,7 +63,7 @@ std::vector<Candidate> signalled_schedules(const Problem& problem, const Machine
     std::vector<Candidate> of_count;
     for (const Schedule& schedule : kernel_schedules(machine, problem, Strategy::signal, layout,
                                                      machine.multiprocessors - count, count, near)) {
-      add_best_groupings(of_count, problem, machine, schedule);
+      if (divides_tiles(problem, schedule)) add_best_groupings(of_count, problem, machine, schedule);
     }
     std::ranges::sort(of_count, {}, &Candidate::predicted_us);
     constexpr std::size_t kept = 3;

@@ -477,6 +477,31 @@ TEST(SimulateRoomTest, TilesThatWaitForCollectivesWithoutRoomAreRefused) {
   }
 }
 
+// Thread blocks of stores run one after the other where they must; NCCL's wait for each other.
+TEST(SimulateRoomTest, StoresNeedOneFreeMultiprocessorOnly) {
+  auto plans = plans_of(2, 4);
+  for (Plan& plan : plans) {
+    plan.schedule.multiprocessors = 4;
+    const std::int32_t arrival = add_counter(plan, 1);
+    plan.messages = {copy(1 - plan.rank, 1)};
+    plan.messages[0].kind = MessageKind::store;
+    plan.messages[0].raises = {{1 - plan.rank, arrival}};
+    for (Tile& tile : plan.tiles) tile.start_wait = arrival;
+  }
+  Machine machine = round_machine();
+  machine.comm_multiprocessors = 3;
+  EXPECT_NO_THROW(simulate(plans, machine));
+  for (Plan& plan : plans) plan.schedule.multiprocessors = 5;
+  EXPECT_NO_THROW(simulate(plans, machine)) << "4 tiles leave one of 5 free";
+  machine.multiprocessors = 4;
+  try {
+    simulate(plans, machine);
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("must leave 1 of the 4 multiprocessors of round"));
+  }
+}
+
 TEST(SimulateRoomTest, ALowerCapMakesCollectivesSlowerInProportion) {
   auto plans = plans_of(2, 0);
   for (Plan& plan : plans) {
