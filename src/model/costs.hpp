@@ -28,7 +28,8 @@ int free_multiprocessors(const Schedule& schedule, const Machine& machine, std::
 double stored_tile_microseconds(const Machine& machine, int ranks, double bytes);
 
 /// The time of a collective under the schedule's cap, without its launch; see
-/// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other multiprocessors. After it the cap does not hold.
+/// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other
+/// multiprocessors. After it the cap does not hold.
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm);

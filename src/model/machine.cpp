@@ -35,20 +35,23 @@ double time_at(const CurvesByRanks& curves, int ranks, double bytes, Beyond beyo
   return std::lerp(fewer_curve.microseconds(bytes), more_curve.microseconds(bytes), way);
 }
 
+/// Further away from 1, what is predicted from it may not be finite.
+bool is_positive(double value) { return value >= 1e-9 && value <= 1e15; }
+
 void check_positive(std::string_view field, double value) {
-  // Further away from 1, what is predicted from it may not be finite.
-  require(value >= 1e-9 && value <= 1e15, field, value, "must be a number between 1e-9 and 1e15");
+  require(is_positive(value), field, value, "must be a number between 1e-9 and 1e15");
 }
 
 void check_curve(const std::string& field, const Curve& curve) {
   require(!curve.points.empty(), field, "no points", "must hold at least one point");
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const Curve::Point& point = curve.points[i];
-    const std::string place = fmt::format("{}[{}]", field, i);
+    const bool ascends = i == 0 || point.size > curve.points[i - 1].size;
+    if (ascends && is_positive(point.size) && is_positive(point.microseconds)) continue;
+    const std::string place = fmt::format("{}[{}]", field, i);  // takes time, and machines are checked often
     check_positive(place + ".size", point.size);
     check_positive(place + ".microseconds", point.microseconds);
-    require(i == 0 || point.size > curve.points[i - 1].size, place + ".size", point.size,
-            "must be greater than at the point before");
+    require(ascends, place + ".size", point.size, "must be greater than at the point before");
   }
   if (curve.points.size() > 1) {
     const Curve::Point& last = curve.points.back();

@@ -349,7 +349,7 @@ class Simulator {
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
     const double duration_us =
-        transfer_microseconds(*rank.plan, message, machine_, /*during_gemm=*/!rank.all_tiles_done());
+        transfer_microseconds(*rank.plan, message, machine_, !has_gpus_to_itself(rank));
     if (duration_us > 0) {
       const bool is_launched = !follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
       double start_us = time_us + (is_launched ? machine_.launch_microseconds : 0);
@@ -366,6 +366,16 @@ class Simulator {
     }
     push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
     if (own_stream) pass_message(rank, time_us);
+  }
+
+  /// Whether the next message's collective is the one that the executor does not cap, as it comes after the
+  /// GEMM. Decided by its place: by the time, a sooner start could make it end later.
+  bool has_gpus_to_itself(const RankProgress& rank) const {
+    if (schedule_.strategy == Strategy::sequential) return true;
+    if (schedule_.strategy != Strategy::signal || communicates_first(rank.plan->problem.operation))
+      return false;
+    const auto rest = std::span(rank.plan->messages).subspan(rank.next_message + 1);
+    return std::ranges::none_of(rest, [](const Message& each) { return is_made_by_nccl(each.kind); });
   }
 
   static void note_sending(RankProgress& rank, const Message& message, double end_us) {

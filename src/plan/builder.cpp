@@ -38,6 +38,7 @@ PlanBuilder::PlanBuilder(Plan begun, const RowRoutes& routes)
   set_buffer(BufferRole::out, out.rows, out.cols);
   plan_.output = {.rows = out.rows, .cols = out.cols, .origins = natural_origins(problem, routes, rank)};
   for (std::int32_t peer = 0; peer < problem.ranks; ++peer) add_counter(CounterRole::credit, none, peer);
+  plan_.tiles.reserve(static_cast<std::size_t>(entry_count(schedule(), gemm_.rows, gemm_.cols)));
 }
 
 std::int64_t PlanBuilder::entries(std::int32_t rank, Range rows, std::int64_t cols) const {

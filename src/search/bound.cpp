@@ -8,6 +8,7 @@
 #include "flashoverlap/kernels.hpp"
 #include "model/costs.hpp"
 #include "search/kernel_choice.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -32,35 +33,6 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
   return slowest_rank_us;
 }
 
-/// Bytes that the rank which must send the most to others sends.
-double most_sent_bytes(const Problem& problem) {
-  const double ranks = problem.ranks;
-  const double elements_per_row = static_cast<double>(
-      communicates_first(problem.operation) && !gathers(problem, Operand::b) ? problem.k : problem.n);
-  const auto bytes = [&](double elements) { return elements * size_of(problem.data_type); };
-  if (is_all_to_all(problem.operation) && problem.exchange == Exchange::rows) {
-    std::int64_t most_rows = 0;
-    for (int rank = 0; rank < problem.ranks; ++rank) {
-      most_rows = std::max(most_rows, a_rows(problem, rank) - rows_between(problem, rank, rank));
-    }
-    return bytes(static_cast<double>(most_rows) * elements_per_row);
-  }
-  const double rows = static_cast<double>(gathers(problem, Operand::b) ? problem.k : problem.m);
-  const double times = problem.operation == Operation::gemm_all_reduce ? 2 : 1;  // partial results, and sums
-  return bytes(times * rows * elements_per_row * (ranks - 1) / ranks);
-}
-
-MessageKind collective_of(Operation operation) {
-  switch (operation) {
-    case Operation::gemm_all_reduce: return MessageKind::all_reduce;
-    case Operation::gemm_reduce_scatter: return MessageKind::reduce_scatter;
-    case Operation::all_gather_gemm: return MessageKind::all_gather;
-    case Operation::gemm_all_to_all:
-    case Operation::all_to_all_gemm: break;
-  }
-  return MessageKind::exchange;
-}
-
 /// What bytes take at least, however they are cut: at the best rate that any part of them has. Times are
 /// linear between the points of curves, so the best rate is at one of these or at the whole.
 double least_us(const CurvesByRanks& curves, int ranks, double bytes,
@@ -83,16 +55,15 @@ double least_communication_us(const Problem& problem, const Machine& machine) {
   const double sent = most_sent_bytes(problem);
   if (sent == 0) return 0;
   const int ranks = problem.ranks;
-  const double exchanged = sent * ranks / (ranks - 1);  // of the matrix of an all-to-all, with what stays
   double least = std::numeric_limits<double>::infinity();
   const auto add_collectives = [&](const Collectives& collectives) {
     for (const MessageKind kind : {collective_of(problem.operation), MessageKind::exchange}) {
       const auto curves = collectives.find(kind);
       if (curves == collectives.end()) continue;
-      const double bytes = kind == MessageKind::all_reduce ? exchanged / 2 : exchanged;
-      least = std::min(least, least_us(curves->second, ranks, bytes, [&](double size) {
-                         return collective_microseconds(collectives, kind, ranks, size);
-                       }));
+      const auto time_of = [&](double bytes) {
+        return collective_microseconds(collectives, kind, ranks, bytes);
+      };
+      least = std::min(least, least_us(curves->second, ranks, matrix_bytes(kind, ranks, sent), time_of));
     }
   };
   add_collectives(machine.collectives);

@@ -8,28 +8,15 @@
 #include "flashoverlap/search.hpp"
 #include "model/costs.hpp"
 #include "plan/grouping.hpp"
-#include "plan/planners/planners.hpp"
 #include "search/group_parts.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
-namespace {
-
-MessageKind collective_after_gemm(Operation operation) {
-  switch (operation) {
-    case Operation::gemm_all_reduce: return MessageKind::all_reduce;
-    case Operation::gemm_reduce_scatter: return MessageKind::reduce_scatter;
-    case Operation::gemm_all_to_all: return MessageKind::exchange;
-    case Operation::all_gather_gemm:
-    case Operation::all_to_all_gemm: break;
-  }
-  throw InvalidArgument("operation", name(operation), "must communicate after the GEMM to be predicted");
-}
-
-}  // namespace
-
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   validate(machine);
-  const MessageKind kind = collective_after_gemm(problem.operation);
+  require(!communicates_first(problem.operation), "operation", name(problem.operation),
+          "must communicate after the GEMM to be predicted");
+  const MessageKind kind = collective_of(problem.operation);
   Schedule signalled = schedule;
   signalled.strategy = Strategy::signal;
   const int waves = grouped_waves(problem, signalled);

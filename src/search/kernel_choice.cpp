@@ -28,21 +28,36 @@ std::int64_t most_expert_rows(const Problem& problem, std::int64_t block) {
   return most;
 }
 
-/// See `expected_microseconds`.
+/// Into how many parts C is divided, by rows or columns, before each is cut into tiles.
+struct Parts {
+  std::int64_t of_rows = 1;
+  std::int64_t of_cols = 1;
+};
+
+Parts parts_of(const Problem& problem, Layout layout) {
+  const std::int64_t ranks = problem.ranks;
+  if (layout == Layout::tiled || gathers_along_k(problem)) return {};
+  switch (problem.operation) {
+    case Operation::gemm_all_reduce: return {};
+    case Operation::gemm_reduce_scatter: return {.of_rows = ranks};
+    case Operation::all_gather_gemm:
+      return problem.gathered == Operand::a ? Parts{.of_rows = ranks} : Parts{.of_cols = ranks};
+    case Operation::gemm_all_to_all:
+      return problem.exchange == Exchange::rows ? Parts{.of_rows = ranks} : Parts{.of_cols = ranks};
+    case Operation::all_to_all_gemm: break;
+  }
+  return problem.exchange == Exchange::rows ? Parts{.of_rows = ranks} : Parts{};
+}
+
+/// See `expected_microseconds`. Each part of C is rounded up to whole tiles.
 double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
-  // Where every rank's rows, or columns, are tiled by themselves, each of these parts is rounded up to whole
-  // tiles.
-  const bool by_owner = problem.operation != Operation::gemm_all_reduce &&
-                        schedule.layout == Layout::natural && !gathers_along_k(problem);
-  const bool by_cols = gathers(problem, Operand::b);
   const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
     return parts * divide_up(divide_up(extent, parts), block) * block;
   };
-  const std::int64_t parts = by_owner ? problem.ranks : 1;
-  const std::int64_t rows = problem.experts > 1
-                                ? most_expert_rows(problem, entry_rows(schedule))
-                                : round_up(problem.m, by_cols ? 1 : parts, entry_rows(schedule));
-  const std::int64_t cols = by_cols ? round_up(problem.n, parts, schedule.tile_cols) : problem.n;
+  const Parts parts = parts_of(problem, schedule.layout);
+  const std::int64_t rows = problem.experts > 1 ? most_expert_rows(problem, entry_rows(schedule))
+                                                : round_up(problem.m, parts.of_rows, entry_rows(schedule));
+  const std::int64_t cols = round_up(problem.n, parts.of_cols, schedule.tile_cols);
   return expected_microseconds(machine, kernel_tile(schedule), {rows, cols}, problem.k, problem.b_layout,
                                schedule.multiprocessors);
 }

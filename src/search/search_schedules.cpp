@@ -1,15 +1,18 @@
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
+#include "model/costs.hpp"
 #include "plan/grouping.hpp"
 #include "plan/strategies.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/signalled_schedules.hpp"
 #include "search/sliced_schedules.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -38,16 +41,13 @@ class Search {
     for (const Strategy strategy : space_.strategies) {
       for (const Layout layout : space_.layouts) {
         if (!is_possible(strategy, layout)) continue;
-        for (Schedule& schedule : schedules_by(strategy, layout)) {
-          const double least_us = least_possible_us(schedule);
-          candidates.push_back({std::move(schedule), least_us});
-        }
+        std::ranges::move(candidates_by(strategy, layout), std::back_inserter(candidates));
       }
     }
     require(!candidates.empty(), "strategies", fmt::format("{} strategies", space_.strategies.size()),
             "must hold one that the problem and the machine allow");
-    std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
-    simulate_likeliest(candidates);
+    candidates = simulate_likeliest(std::move(candidates));
+    std::ranges::move(simulate_likeliest(variants_of_best(candidates)), std::back_inserter(candidates));
     // Before others that are as fast, which have more that can go wrong.
     std::ranges::stable_partition(candidates, is_sequential);
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
@@ -65,48 +65,107 @@ class Search {
     return supports(problem_, strategy, layout);
   }
 
-  std::vector<Schedule> schedules_by(Strategy strategy, Layout layout) const {
-    if (strategy == Strategy::sequential) {
-      constexpr double near =
-          1.15;  // the simulator may prefer another kernel than the choice of kernels does
-      return kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near);
-    }
+  /// With what they are expected to take.
+  std::vector<Candidate> candidates_by(Strategy strategy, Layout layout) const {
     if (strategy == Strategy::signal && !communicates_first(problem_.operation))
       return signalled_schedules(problem_, machine_, layout, comm_multiprocessors_);
-    return sliced_schedules(problem_, machine_, strategy, comm_multiprocessors_);
+    if (strategy != Strategy::sequential)
+      return with_expected_time(sliced_schedules(problem_, machine_, strategy, comm_multiprocessors_));
+    constexpr double near = 1.15;  // the simulator may prefer another kernel than the choice of kernels does
+    return with_expected_time(
+        kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near));
   }
 
-  /// What the GEMM takes on the multiprocessors that the schedule leaves it.
-  double least_possible_us(const Schedule& schedule) const {
+  /// The best so far of each strategy, if it is near the best of all, with what else may suit its
+  /// communication.
+  std::vector<Candidate> variants_of_best(std::vector<Candidate> candidates) const {
+    constexpr double near = 1.1;
+    std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
+    std::set<Strategy> varied{Strategy::sequential};
+    if (!communicates_first(problem_.operation)) varied.insert(Strategy::signal);  // has its own search
+    std::vector<Schedule> schedules;
+    for (const Candidate& each : candidates) {
+      if (each.predicted_us > near * candidates.front().predicted_us) break;
+      if (varied.insert(each.schedule.strategy).second)
+        std::ranges::move(variants(problem_, machine_, each.schedule), std::back_inserter(schedules));
+    }
+    std::erase_if(schedules, [&](const Schedule& schedule) {
+      return std::ranges::count(candidates, schedule, &Candidate::schedule) > 0;
+    });
+    return with_expected_time(std::move(schedules));
+  }
+
+  std::vector<Candidate> with_expected_time(std::vector<Schedule> schedules) const {
+    std::vector<Candidate> candidates;
+    for (Schedule& schedule : schedules) {
+      const double expected_us = expected_schedule_us(schedule);
+      candidates.push_back({std::move(schedule), expected_us});
+    }
+    return candidates;
+  }
+
+  /// GEMM and communication one after the other, or the longer one and what a message makes the other wait.
+  double expected_schedule_us(const Schedule& schedule) const {
     const Shape gemm = gemm_shape(problem_, 0);
-    return expected_microseconds(machine_, kernel_tile(schedule), gemm, problem_.k, problem_.b_layout,
-                                 std::max(schedule.multiprocessors, schedule.cluster_rows));
+    const double full_clocks_us =
+        expected_microseconds(machine_, kernel_tile(schedule), gemm, problem_.k, problem_.b_layout,
+                              std::max(schedule.multiprocessors, schedule.cluster_rows));
+    const double gemm_us = full_clocks_us * throttling(machine_, full_clocks_us);
+    if (problem_.ranks == 1) return gemm_us;
+    const double messages = expected_messages(schedule, gemm);
+    const double communication_us =
+        messages *
+        (machine_.launch_microseconds + expected_message_us(schedule, most_sent_bytes(problem_) / messages));
+    if (schedule.strategy == Strategy::sequential) return gemm_us + communication_us;
+    return std::max(gemm_us, communication_us) + std::min(gemm_us, communication_us) / messages;
   }
 
-  /// In this order, as long as there are not too many tiles to plan: `sequential` in any case, and each
-  /// strategy at least once.
-  void simulate_likeliest(std::vector<Candidate>& candidates) const {
+  double expected_messages(const Schedule& schedule, const Shape& gemm) const {
+    if (schedule.strategy == Strategy::sequential) return 1;
+    const double slices = schedule.strategy == Strategy::signal ? 1 : problem_.ranks * schedule.rounds;
+    const double waves = wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols));
+    const double groups = std::max(1.0, waves / slices / schedule.waves_per_group);
+    return groups * (schedule.strategy == Strategy::signal ? 1 : (problem_.ranks - 1) * schedule.rounds);
+  }
+
+  double expected_message_us(const Schedule& schedule, double sent_bytes) const {
+    switch (schedule.strategy) {
+      case Strategy::copy: return machine_.copy_microseconds(problem_.ranks, sent_bytes);
+      case Strategy::store: return machine_.store_microseconds(problem_.ranks, sent_bytes);
+      case Strategy::sequential:
+      case Strategy::signal:
+      case Strategy::p2p: break;
+    }
+    const MessageKind kind =
+        schedule.strategy == Strategy::p2p ? MessageKind::exchange : collective_of(problem_.operation);
+    return capped_collective_microseconds(problem_, schedule, machine_, kind,
+                                          matrix_bytes(kind, problem_.ranks, sent_bytes),
+                                          /*during_gemm=*/schedule.strategy != Strategy::sequential);
+  }
+
+  /// With the predicted time, as long as there are not too many tiles to plan; each strategy at least once.
+  std::vector<Candidate> simulate_likeliest(std::vector<Candidate> candidates) {
     constexpr std::int64_t most_tiles = 400'000;
+    std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     std::vector<Candidate> simulated;
-    std::int64_t tiles = 0;
-    const auto is_new = [&](Strategy strategy) {
-      return std::ranges::none_of(simulated,
-                                  [&](const Candidate& each) { return each.schedule.strategy == strategy; });
-    };
     for (Candidate& candidate : candidates) {
-      if (tiles > most_tiles && !is_new(candidate.schedule.strategy)) continue;
       const Shape gemm = gemm_shape(problem_, 0);
-      tiles += problem_.ranks * entry_count(candidate.schedule, gemm.rows, gemm.cols);
+      const std::int64_t tiles = problem_.ranks * entry_count(candidate.schedule, gemm.rows, gemm.cols);
+      const bool is_new = simulated_strategies_.insert(candidate.schedule.strategy).second;
+      if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
+      simulated_tiles_ += tiles;
       candidate.predicted_us = simulate(make_plans(problem_, candidate.schedule), machine_).latency_us;
       simulated.push_back(std::move(candidate));
     }
-    candidates = std::move(simulated);
+    return simulated;
   }
 
   const Problem& problem_;
   const Machine& machine_;
   const SearchSpace& space_;
   std::vector<int> comm_multiprocessors_;
+  std::set<Strategy> simulated_strategies_{};
+  std::int64_t simulated_tiles_ = 0;
 };
 
 }  // namespace
@@ -121,7 +180,7 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
   std::set<Strategy> strategies;
   std::vector<bool> listed(candidates.size());
-  std::size_t left = count;  // the first of all is the first of its strategy
+  std::size_t left = count;
   const auto list = [&](auto belongs) {
     for (std::size_t i = 0; i < candidates.size() && left > 0; ++i) {
       if (listed[i] || !belongs(candidates[i])) continue;

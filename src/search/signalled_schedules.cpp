@@ -12,17 +12,17 @@
 namespace flashoverlap {
 namespace {
 
-struct PredictedSchedule {
-  Schedule schedule;
-  double latency_us = std::numeric_limits<double>::infinity();
+void keep_better(Candidate& best, const Schedule& schedule, PredictedGrouping grouping) {
+  if (grouping.latency_us >= best.predicted_us) return;
+  best = {schedule, grouping.latency_us};
+  best.schedule.groups = std::move(grouping.groups);
+}
 
-  void keep_better(const Schedule& other, PredictedGrouping grouping) {
-    if (grouping.latency_us >= latency_us) return;
-    schedule = other;
-    schedule.groups = std::move(grouping.groups);
-    latency_us = grouping.latency_us;
-  }
-};
+/// Whether each rank can keep an equal part of every tile, as ReduceScatter does in layout tiled.
+bool divides_tiles(const Problem& problem, const Schedule& schedule) {
+  return schedule.layout == Layout::natural || problem.operation != Operation::gemm_reduce_scatter ||
+         entry_rows(schedule) % problem.ranks == 0;
+}
 
 /// Sizes of the first group, from one wave to all: the shorter, the closer.
 std::vector<int> first_sizes(int waves) {
@@ -33,21 +33,21 @@ std::vector<int> first_sizes(int waves) {
 }
 
 /// The best grouping by the predictor, and the best into two groups.
-void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Problem& problem,
-                        const Machine& machine, Schedule schedule) {
+void add_best_groupings(std::vector<Candidate>& candidates, const Problem& problem, const Machine& machine,
+                        Schedule schedule) {
   constexpr int most_ends = 32;
-  PredictedSchedule best;
-  PredictedSchedule best_pair;
+  Candidate best{.predicted_us = std::numeric_limits<double>::infinity()};
+  Candidate best_pair = best;
   schedule.groups = {1 << 20};
   for (const int first : first_sizes(grouped_waves(problem, schedule))) {
     schedule.groups = {first};
     const GroupingCosts costs = grouping_costs(problem, schedule, machine);
     if (first > costs.waves) continue;
-    best.keep_better(schedule,
-                     best_grouping(costs, first, static_cast<int>(divide_up(costs.waves, most_ends))));
+    keep_better(best, schedule,
+                best_grouping(costs, first, static_cast<int>(divide_up(costs.waves, most_ends))));
     if (costs.waves == first) continue;
     const std::vector<int> pair{first, costs.waves - first};
-    best_pair.keep_better(schedule, {pair, predict_latency(costs, pair)});
+    keep_better(best_pair, schedule, {pair, predict_latency(costs, pair)});
   }
   candidates.push_back(best);
   if (best.schedule.groups.size() != 2 && !best_pair.schedule.groups.empty()) candidates.push_back(best_pair);
@@ -55,22 +55,22 @@ void add_best_groupings(std::vector<PredictedSchedule>& candidates, const Proble
 
 }  // namespace
 
-std::vector<Schedule> signalled_schedules(const Problem& problem, const Machine& machine, Layout layout,
-                                          const std::vector<int>& comm_multiprocessors) {
-  std::vector<Schedule> schedules;
+std::vector<Candidate> signalled_schedules(const Problem& problem, const Machine& machine, Layout layout,
+                                           const std::vector<int>& comm_multiprocessors) {
+  std::vector<Candidate> candidates;
   for (const int count : comm_multiprocessors) {
-    constexpr double near = 1.06;
-    std::vector<PredictedSchedule> of_count;
+    constexpr double near = 1.15;
+    std::vector<Candidate> of_count;
     for (const Schedule& schedule : kernel_schedules(machine, problem, Strategy::signal, layout,
                                                      machine.multiprocessors - count, count, near)) {
-      add_best_groupings(of_count, problem, machine, schedule);
+      if (divides_tiles(problem, schedule)) add_best_groupings(of_count, problem, machine, schedule);
     }
-    std::ranges::sort(of_count, {}, &PredictedSchedule::latency_us);
+    std::ranges::sort(of_count, {}, &Candidate::predicted_us);
     constexpr std::size_t kept = 3;
     of_count.resize(std::min(kept, of_count.size()));
-    for (PredictedSchedule& each : of_count) schedules.push_back(std::move(each.schedule));
+    std::ranges::move(of_count, std::back_inserter(candidates));
   }
-  return schedules;
+  return candidates;
 }
 
 }  // namespace flashoverlap

@@ -17,6 +17,7 @@ std::vector<int> useful_counts(const Problem& problem, const Machine& machine, S
                                const std::vector<int>& comm_multiprocessors) {
   Schedule whole = kernel_schedule(machine, problem, strategy, Layout::natural, machine.multiprocessors, 0);
   whole.waves_per_group = 1 << 20;
+  whole.tile_rows = whole.tile_cols = max_tile_side;  // few to plan
   switch (multiprocessor_use(make_plans(problem, whole))) {
     case MultiprocessorUse::transfers: return comm_multiprocessors;
     case MultiprocessorUse::raises: return {raising_multiprocessors};
@@ -56,6 +57,20 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
 }
 
+constexpr double any = 100;  // times the least expected time of a kernel
+
+std::vector<Schedule> suitable_kernels(const Problem& problem, const Machine& machine, Strategy strategy,
+                                       int multiprocessors, int comm_multiprocessors, double near) {
+  std::vector<Schedule> all = kernel_schedules(machine, problem, strategy, Layout::natural, multiprocessors,
+                                               comm_multiprocessors, near);
+  // What tiles store to peers travels in lines of 128 bytes, so a tile that begins between two takes a
+  // quarter more of the link.
+  constexpr int line_elements = 64;
+  if (strategy == Strategy::store && !communicates_first(problem.operation))
+    std::erase_if(all, [](const Schedule& each) { return each.tile_cols % line_elements != 0; });
+  return all;
+}
+
 /// The kernel that is expected to be fastest; where peers write what tiles read, or tiles what peers read,
 /// the two that are, as what is late delays one more than the other; and where it makes few waves, the one
 /// with the smallest tiles: more waves leave more to communicate concurrently. Slow links have more to gain.
@@ -66,15 +81,8 @@ std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, St
   const bool stores_tiles = strategy == Strategy::store && !gathers_slices;
   const bool meets_peers = stores_tiles || (gathers_slices && strategy != Strategy::signal);
   constexpr double near = 1.15;
-  constexpr double any = 100;
-  std::vector<Schedule> all =
-      kernel_schedules(machine, problem, strategy, Layout::natural, machine.multiprocessors - left_free,
-                       left_free, stores_tiles ? any : near);
-  // What tiles store to peers travels in lines of 128 bytes, so a tile that begins between two takes a
-  // quarter more of the link.
-  constexpr int line_elements = 64;
-  if (stores_tiles)
-    std::erase_if(all, [](const Schedule& each) { return each.tile_cols % line_elements != 0; });
+  const std::vector<Schedule> all = suitable_kernels(
+      problem, machine, strategy, machine.multiprocessors - left_free, left_free, stores_tiles ? any : near);
   std::vector<Schedule> chosen{all.front()};
   if (meets_peers && all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
@@ -141,6 +149,21 @@ std::vector<Schedule> sliced_schedules(const Problem& problem, const Machine& ma
         add_groupings(schedules, problem, schedule);
       }
     }
+  }
+  return schedules;
+}
+
+std::vector<Schedule> variants(const Problem& problem, const Machine& machine, const Schedule& schedule) {
+  std::vector<Schedule> schedules;
+  for (int multiprocessors = schedule.multiprocessors; multiprocessors > 1; multiprocessors /= 2) {
+    for (Schedule each : suitable_kernels(problem, machine, schedule.strategy, multiprocessors,
+                                          schedule.comm_multiprocessors, any)) {
+      each.rounds = std::min(schedule.rounds, static_cast<int>(most_rounds(problem, each)));
+      add_groupings(schedules, problem, each);
+    }
+    if (!communicates_first(problem.operation) || !has_few_waves(problem, schedule)) break;
+    constexpr int fewest_share = 4;
+    if (multiprocessors <= machine.multiprocessors / fewest_share) break;
   }
   return schedules;
 }

@@ -15,4 +15,8 @@ namespace flashoverlap {
 std::vector<Schedule> sliced_schedules(const Problem& problem, const Machine& machine, Strategy strategy,
                                        const std::vector<int>& comm_multiprocessors);
 
+/// Such a schedule with each kernel of the machine, in each way to group. Where communication comes first and
+/// there are few waves, also with fewer multiprocessors, as a wave is the least that can wait for a part.
+std::vector<Schedule> variants(const Problem& problem, const Machine& machine, const Schedule& schedule);
+
 }  // namespace flashoverlap

@@ -56,6 +56,13 @@ TEST(CurveTest, IsProportionalBeyondAnOnlyPoint) {
   EXPECT_DOUBLE_EQ(single.microseconds(300), 30);
 }
 
+TEST(CurveTest, TakesNoLongerForLessThanForMore) {
+  const Curve noisy{{{100, 10}, {200, 8}, {300, 9}, {400, 18}}};
+  for (const double size : {1, 100, 150, 200}) EXPECT_EQ(noisy.microseconds(size), 8);
+  EXPECT_DOUBLE_EQ(noisy.microseconds(250), 8.5);
+  EXPECT_DOUBLE_EQ(noisy.microseconds(500), 27);
+}
+
 TEST(CurveTest, RefusesToAnswerWithoutPoints) { EXPECT_THROW(Curve{}.microseconds(1), InvalidArgument); }
 
 // World sizes
@@ -73,30 +80,36 @@ TEST(CollectiveTest, ReadsAMeasuredWorldSizeAsItIs) {
   EXPECT_EQ(machine.collective_microseconds(MessageKind::all_reduce, 8, 200), 60);
 }
 
-// From 2 to 4 ranks, a rank's share of the traffic grows from 1/2 to 3/4 of the matrix (AllReduce: twice
+// From 4 to 8 ranks, a rank's share of the traffic grows from 3/4 to 7/8 of the matrix (AllReduce: twice
 // that).
-TEST(CollectiveTest, TakesTheTimeOfEqualTrafficFromTheNearestMeasuredWorldSize) {
-  const Machine machine = with_all_reduce({{2, curve}, {16, {{{100, 50}}}}});
+TEST(CollectiveTest, TakesTheTimeOfEqualTrafficBeyondTheMeasuredWorldSizes) {
+  const Machine machine = with_all_reduce({{4, curve}});
   for (const MessageKind kind : {MessageKind::all_reduce, MessageKind::reduce_scatter}) {
-    EXPECT_DOUBLE_EQ(machine.collective_microseconds(kind, 4, 200), curve.microseconds(300));
+    EXPECT_DOUBLE_EQ(machine.collective_microseconds(kind, 8, 180), curve.microseconds(210));
+    EXPECT_DOUBLE_EQ(machine.collective_microseconds(kind, 2, 180), curve.microseconds(120));
   }
 }
 
-TEST(CollectiveTest, PrefersTheSmallerOfTwoWorldSizesThatAreEquallyNear) {
-  const Machine machine = with_all_reduce({{2, {{{1, 5}, {1e9, 6}}}}, {6, {{{1, 100}, {1e9, 101}}}}});
-  EXPECT_LT(machine.collective_microseconds(MessageKind::all_reduce, 4, 100), 10);
+// 3/4 of the matrix are two thirds of the way from 1/2 to 7/8.
+TEST(CollectiveTest, LiesBetweenTheMeasuredWorldSizesAroundIt) {
+  const Machine machine = with_all_reduce({{2, {{{1, 5}, {1e9, 6}}}}, {8, {{{1, 20}, {1e9, 24}}}}});
+  for (const MessageKind kind : {MessageKind::all_reduce, MessageKind::reduce_scatter}) {
+    EXPECT_DOUBLE_EQ(machine.collective_microseconds(kind, 4, 1), 15);
+    EXPECT_DOUBLE_EQ(machine.collective_microseconds(kind, 4, 1e9), 18);
+  }
 }
 
 TEST(CollectiveTest, CostsNothingOnOneRank) {
   EXPECT_EQ(preset("a800").collective_microseconds(MessageKind::all_reduce, 1, 1e6), 0);
 }
 
-TEST(CopyTest, UsesTheCurveOfTheNearestWorldSize) {
+TEST(CopyTest, LiesBetweenTheMeasuredWorldSizesOrTakesTheTimeOfTheLast) {
   const Machine machine = preset("h200-nvlink");
   EXPECT_EQ(machine.copy_microseconds(8, 16 * mib), 103.6);
   EXPECT_EQ(machine.copy_microseconds(16, 16 * mib), 103.6);
   EXPECT_EQ(machine.copy_microseconds(2, 16 * mib), 46.2);
   EXPECT_EQ(machine.store_microseconds(2, 16 * mib), 48.1);
+  EXPECT_DOUBLE_EQ(machine.copy_microseconds(6, 16 * mib), 67.1 + (103.6 - 67.1) * 2 / 3);
 }
 
 // Presets

@@ -477,17 +477,52 @@ TEST(SimulateRoomTest, TilesThatWaitForCollectivesWithoutRoomAreRefused) {
   }
 }
 
-TEST(SimulateRoomTest, ALowerCapMakesCollectivesSlowerInProportion) {
-  auto plans = plans_of(2, 0);
+// Thread blocks of stores run one after the other where they must; NCCL's wait for each other.
+TEST(SimulateRoomTest, StoresNeedOneFreeMultiprocessorOnly) {
+  auto plans = plans_of(2, 4);
   for (Plan& plan : plans) {
-    plan.schedule.comm_multiprocessors = 1;
+    plan.schedule.multiprocessors = 4;
+    const std::int32_t arrival = add_counter(plan, 1);
+    plan.messages = {copy(1 - plan.rank, 1)};
+    plan.messages[0].kind = MessageKind::store;
+    plan.messages[0].raises = {{1 - plan.rank, arrival}};
+    for (Tile& tile : plan.tiles) tile.start_wait = arrival;
+  }
+  Machine machine = round_machine();
+  machine.comm_multiprocessors = 3;
+  EXPECT_NO_THROW(simulate(plans, machine));
+  for (Plan& plan : plans) plan.schedule.multiprocessors = 5;
+  EXPECT_NO_THROW(simulate(plans, machine)) << "4 tiles leave one of 5 free";
+  machine.multiprocessors = 4;
+  try {
+    simulate(plans, machine);
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("must leave 1 of the 4 multiprocessors of round"));
+  }
+}
+
+// While the GEMM runs: here 2 blocks for 41 µs.
+TEST(SimulateRoomTest, ALowerCapMakesCollectivesSlowerInProportion) {
+  auto plans = plans_of(2, 8);
+  for (Plan& plan : plans) {
+    plan.schedule.multiprocessors = 2;
+    plan.schedule.strategy = Strategy::p2p;
     plan.messages = {all_reduce({}, 1)};
   }
   Machine machine = round_machine();
   machine.comm_multiprocessors = 3;
-  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 1 + 3 * 10);
-  for (Plan& plan : plans) plan.schedule.comm_multiprocessors = 4;
-  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 1 + 10);
+  for (const auto& [cap, slower] : {std::pair{1, 3}, {4, 1}}) {
+    for (Plan& plan : plans) plan.schedule.comm_multiprocessors = cap;
+    EXPECT_DOUBLE_EQ(only_transfer(simulate(plans, machine), 0).end_us, 1 + slower * 10);
+  }
+  for (Plan& plan : plans) {
+    plan.schedule.strategy = Strategy::signal;
+    plan.schedule.comm_multiprocessors = 1;
+    plan.messages = {all_reduce({}, 1), all_reduce({}, 1)};
+    plan.messages.back().after_tiles = true;
+  }
+  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 41 + 1 + 10) << "the last one is not capped";
 }
 
 // Refusals

@@ -1,0 +1,214 @@
+// What must hold between predictions, whatever they are: of a problem and a larger one, of a machine and a
+// faster one, of the search and the simulation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
+#include "flashoverlap/simulate.hpp"
+#include "flashoverlap/validate.hpp"
+#include "model/costs.hpp"
+#include "plan/grouping.hpp"
+#include "support/large_problems.hpp"
+#include "support/random_problems.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using testing::base_seed;
+using testing::describe;
+using testing::LargeProblems;
+using testing::with_transfers;
+
+constexpr double tolerated = 1.005;
+
+double simulated_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  return simulate(make_plans(problem, schedule), machine).latency_us;
+}
+
+double chosen_us(const Problem& problem, const Machine& machine) {
+  return search_schedules(problem, machine).front().predicted_us;
+}
+
+Machine with_cheaper_launches(Machine machine) {
+  machine.launch_microseconds /= 3;
+  machine.signal_microseconds /= 3;
+  return machine;
+}
+
+/// m, n and k twice as large.
+std::vector<Problem> larger(const Problem& problem) {
+  std::vector<Problem> problems(3, problem);
+  problems[0].m *= 2;
+  problems[1].n *= 2;
+  problems[2].k *= 2;
+  return problems;
+}
+
+bool has_one_group(const Schedule& schedule, const Problem& problem) {
+  return schedule.strategy == Strategy::sequential ||
+         (schedule.groups.empty() && schedule.rounds == 1 &&
+          schedule.waves_per_group >= wave_count(schedule, entry_count(schedule, problem.m, problem.n)));
+}
+
+// One schedule on a better machine, or with more to do. Groups are counted in waves, so that they only stay
+// the same parts of a larger matrix where there is one.
+TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine) {
+  const std::uint64_t seed = base_seed();
+  SCOPED_TRACE(seed);
+  LargeProblems problems(seed);
+  for (int round = 0; round < 40; ++round) {
+    const Problem problem = problems.next();
+    const Machine machine = problems.machine();
+    const Machine with_links = with_transfers(machine, 0.01 * problems.between(50, 95));
+    const Machine with_launches = with_cheaper_launches(machine);
+    std::vector<Candidate> candidates = search_schedules(problem, machine);
+    for (std::size_t i = 0; i < candidates.size(); i += 4) {
+      const auto& [schedule, us] = candidates[i];
+      SCOPED_TRACE(describe(problem, machine) + " " + describe({problem, schedule}));
+      EXPECT_LE(simulated_us(problem, schedule, with_links), us * tolerated);
+      EXPECT_LE(simulated_us(problem, schedule, with_launches), us * tolerated);
+      const std::vector<Problem> more = larger(problem);
+      EXPECT_GE(simulated_us(more[2], schedule, machine) * tolerated, us);
+      if (!has_one_group(schedule, problem)) continue;
+      Schedule whole = schedule;
+      whole.waves_per_group = 1 << 20;
+      const double whole_us = simulated_us(problem, whole, machine);
+      for (const Problem& each : {more[0], more[1]})
+        EXPECT_GE(simulated_us(each, whole, machine) * tolerated, whole_us) << each.m << " " << each.n;
+    }
+  }
+}
+
+// What the search chooses may get a little slower where it should get faster, as it does not try all
+// schedules, and as a wave is the least that can wait for a part of what is gathered: where a gathered
+// operand meets a narrow one, a wider one makes finer groups possible (docs/machine-model.md).
+TEST(MetamorphicTest, TheChoiceIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine) {
+  const std::uint64_t seed = base_seed();
+  SCOPED_TRACE(seed);
+  LargeProblems problems(seed);
+  int compared = 0;
+  std::vector<std::string> broken;
+  for (int round = 0; round < 50; ++round) {
+    const Problem problem = problems.next();
+    const Machine machine = problems.machine();
+    const double us = chosen_us(problem, machine);
+    const auto expect_no_less = [&](double more_us, double less_us, std::string_view what) {
+      ++compared;
+      EXPECT_LE(less_us, more_us * 1.05) << what << ": " << describe(problem, machine);
+      if (less_us > more_us * tolerated)
+        broken.push_back(fmt::format("{} {:.3f}: {}", what, less_us / more_us, describe(problem, machine)));
+    };
+    const double faster_links = 0.01 * problems.between(50, 95);
+    expect_no_less(us, chosen_us(problem, with_transfers(machine, faster_links)), "bandwidth");
+    expect_no_less(us, chosen_us(problem, with_cheaper_launches(machine)), "launch");
+    const std::vector<Problem> more = larger(problem);
+    expect_no_less(chosen_us(more[0], machine), us, "2m");
+    expect_no_less(chosen_us(more[1], machine), us, "2n");
+    expect_no_less(chosen_us(more[2], machine), us, "2k");
+  }
+  EXPECT_LE(50 * static_cast<int>(broken.size()), compared) << fmt::format("{}", fmt::join(broken, "\n"));
+}
+
+// More ranks take longer for the same matrix per rank, measured world size or not.
+TEST(MetamorphicTest, MoreRanksAreNotFaster) {
+  for (const std::string& name : preset_names()) {
+    const Machine machine = preset(name);
+    for (const auto& [kind, curves] : machine.collectives) {
+      for (const double bytes : {1e4, 1e6, 3e7, 2e8, 1.8e9}) {
+        for (int ranks = 2; ranks < 16; ++ranks) {
+          EXPECT_LE(machine.collective_microseconds(kind, ranks, bytes),
+                    machine.collective_microseconds(kind, ranks + 1, bytes) * (1 + 1e-12))
+              << name << " " << flashoverlap::name(kind) << " " << bytes << " bytes on " << ranks;
+        }
+      }
+    }
+  }
+}
+
+double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  double slowest_us = 0;
+  for (const Plan& plan : make_plans(problem, schedule)) {
+    const int waves = wave_count(schedule, std::ssize(plan.tiles));
+    slowest_us = std::max(slowest_us, waves * tile_entry_microseconds(problem, schedule, machine, waves));
+  }
+  return machine.gemm_launch_microseconds + slowest_us;
+}
+
+// Transfers that take no time leave the waves of the GEMM. Where tiles wait for tiles of other ranks, whose
+// slices are larger, some schedules take longer, but not the best.
+TEST(MetamorphicTest, WithoutCostsOfCommunicationTheGemmRemains) {
+  constexpr double nothing = 1e-9;
+  const std::uint64_t seed = base_seed();
+  SCOPED_TRACE(seed);
+  LargeProblems problems(seed);
+  for (int round = 0; round < 40; ++round) {
+    const Problem problem = problems.next();
+    Machine machine = problems.machine();
+    const auto make_free = [](CurvesByRanks& curves) {
+      for (auto& [ranks, curve] : curves) curve = {{{1, nothing}, {1e15, 2 * nothing}}};
+    };
+    for (auto& [kind, curves] : machine.collectives) make_free(curves);
+    make_free(machine.copy_engine);
+    make_free(machine.store);
+    machine.launch_microseconds = machine.signal_microseconds = nothing;
+    machine.copy_slowdown = machine.store_slowdown = machine.collective_slowdown = 1;
+    machine.memory_gigabytes_per_second = 1e15;
+    const std::vector<Candidate> candidates = search_schedules(problem, machine);
+    double least_us = std::numeric_limits<double>::infinity();
+    for (const auto& [schedule, us] : candidates) {
+      SCOPED_TRACE(describe(problem, machine) + " " + describe({problem, schedule}));
+      const double alone_us = gemm_us(problem, schedule, machine);
+      least_us = std::min(least_us, alone_us);
+      EXPECT_GE(us, alone_us - 1e-3);
+      if (schedule.strategy == Strategy::sequential || schedule.strategy == Strategy::signal) {
+        EXPECT_NEAR(us, alone_us, 1e-3);
+      }
+    }
+    EXPECT_NEAR(candidates.front().predicted_us, least_us, 1e-3) << describe(problem, machine);
+  }
+}
+
+TEST(MetamorphicTest, WhatTheSearchReportsIsWhatItsSchedulesTake) {
+  const std::uint64_t seed = base_seed();
+  SCOPED_TRACE(seed);
+  LargeProblems problems(seed);
+  for (int round = 0; round < 40; ++round) {
+    const Problem problem = problems.next();
+    const Machine machine = problems.machine();
+    SCOPED_TRACE(describe(problem, machine));
+    const SearchSpace space{.layouts = {Layout::natural, Layout::tiled}};
+    const std::vector<Candidate> found = search_schedules(problem, machine, space);
+    EXPECT_TRUE(std::ranges::is_sorted(found, {}, &Candidate::predicted_us));
+    EXPECT_TRUE(std::ranges::any_of(
+        found, [](const Candidate& each) { return each.schedule.strategy == Strategy::sequential; }));
+    const std::vector<Candidate> again = search_schedules(problem, machine, space);
+    ASSERT_EQ(found.size(), again.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].schedule, again[i].schedule);
+      EXPECT_EQ(found[i].predicted_us, simulated_us(problem, found[i].schedule, machine));
+    }
+  }
+}
+
+TEST(MetamorphicTest, EveryCandidateIsAPlanThatCanBeProven) {
+  const std::uint64_t seed = base_seed();
+  SCOPED_TRACE(seed);
+  LargeProblems problems(seed);
+  for (int round = 0; round < 20; ++round) {
+    Problem problem = problems.next();
+    const std::int64_t step = std::int64_t{64} * problem.ranks;
+    for (std::int64_t* const extent : {&problem.m, &problem.n, &problem.k})
+      *extent = problems.between(1, static_cast<int>(1024 / step)) * step;
+    const Machine machine = problems.machine();
+    for (const auto& [schedule, us] : search_schedules(problem, machine)) {
+      EXPECT_NO_THROW(validate(make_plans(problem, schedule)))
+          << describe(problem, machine) << " " << describe({problem, schedule});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap
