@@ -1,4 +1,4 @@
-// The search over wave groups for 64 waves.
+// The search over wave groups for 64 waves, and the search over all schedules.
 #include <benchmark/benchmark.h>
 
 #include "flashoverlap/search.hpp"
@@ -28,6 +28,25 @@ void grouping_costs_and_best_grouping(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(best_grouping(grouping_costs(problem, schedule, machine)));
 }
 BENCHMARK(grouping_costs_and_best_grouping)->Unit(benchmark::kMillisecond);
+
+// Must take less than 100 ms.
+void search_all_schedules(benchmark::State& state) {
+  const Machine machine = preset(state.range(4) == 0 ? "h200-nvlink" : "h200-pcie");
+  const Problem searched{.operation = Operation::gemm_reduce_scatter,
+                         .m = state.range(0),
+                         .n = state.range(1),
+                         .k = state.range(2),
+                         .ranks = static_cast<int>(state.range(3))};
+  for (auto _ : state) benchmark::DoNotOptimize(search_schedules(searched, machine));
+}
+BENCHMARK(search_all_schedules)
+    ->ArgNames({"m", "n", "k", "ranks", "pcie"})
+    ->Args({8192, 8192, 4096, 2, 0})
+    ->Args({8192, 8192, 4096, 4, 0})
+    ->Args({8192, 8192, 4096, 8, 0})
+    ->Args({8192, 8192, 4096, 8, 1})
+    ->Args({16384, 53248, 16384, 8, 0})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace flashoverlap

@@ -50,6 +50,7 @@ GpuCheck GpuCheckOptions::check(const PlanOptions& what, std::int64_t seed) cons
                         std::ranges::find(shared_options, option->get_name()) != shared_options.end();
     require(shared || option->count() == 0, option->get_name(), "(given)", "cannot be combined with --gpus");
   }
+  require(!what.searches(), "--strategy", "best", "cannot be combined with --gpus");
   GpuCheck check{
       .gpus = gpus_, .wait_limit = wait_limit_, .graph = graph_, .skips_refused = !given("--strategy")};
   if (given("--plan")) {

@@ -22,6 +22,7 @@ namespace {
 constexpr std::int64_t largest_extent = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_entries = 1 << 22;  ///< tiles, and messages, of all ranks
 constexpr std::int64_t most_slices = 1 << 16;   ///< from any rank to any other, of all rounds
+constexpr std::string_view best = "best";
 constexpr auto* planned_group = "What is planned";
 constexpr auto* schedule_group = "How it is overlapped";
 
@@ -126,7 +127,19 @@ void PlanOptions::add_problem(CLI::App& command) {
 }
 
 void PlanOptions::add_schedule(CLI::App& command) {
-  add_enumerator(command, "--strategy", schedule_.strategy, "How it is overlapped")->default_str("signal");
+  const auto take_strategy = [this](const std::string& text) {
+    searches_ = text == best;
+    if (searches_) return;
+    const auto strategy = from_name<Strategy>(text);
+    require(strategy.has_value(), "--strategy", shown(text),
+            fmt::format("must be {} or one of {}", best, names_of<Strategy>()));
+    schedule_.strategy = *strategy;
+  };
+  add_text(command, "--strategy", take_strategy,
+           fmt::format("How it is overlapped, or what is predicted to be fastest: {}, {}",
+                       names_of<Strategy>(), best))
+      ->type_name("NAME")
+      ->default_str("signal");
   add_enumerator(command, "--layout", schedule_.layout, "Order of the result")->default_str("natural");
   const auto take_tile_text = [this](const std::string& text) { take_tile(text, schedule_); };
   add_text(command, "--tile", take_tile_text, "Part of C that one thread block computes")
@@ -152,7 +165,7 @@ void PlanOptions::add_schedule(CLI::App& command) {
   add_integer(command, "--rounds", schedule_.rounds,
               "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, 1024)
       ->default_str("1");
-  command.add_flag("--search", search_,
+  command.add_flag("--search", searches_groups_,
                    "Use the groups that are predicted to be fastest (--strategy signal)");
 }
 
@@ -173,14 +186,16 @@ std::vector<NamedFile> PlanOptions::files() const {
           {"--expert-rows", expert_rows_file_}};
 }
 
-std::vector<Plan> PlanOptions::plans() const {
-  if (!plan_file_.empty()) return read_plans();
+Planned PlanOptions::planned() const {
+  if (!plan_file_.empty()) return {read_plans()};
   for (const std::string option : {"OPERATION", "--m", "--n", "--k", "--ranks"}) {
     require(command_->count(option) > 0, option, "(missing)", "must be given");
   }
   refuse_idle_options();
   const Problem problem = posed_problem();
-  return make_plans(problem, chosen_schedule(problem));
+  if (!searches_) return {make_plans(problem, chosen_schedule(problem))};
+  std::vector<Candidate> candidates = found_schedules(problem);
+  return {make_plans(problem, candidates.front().schedule), std::move(candidates)};
 }
 
 /// Refuses options that would have no effect.
@@ -188,6 +203,12 @@ void PlanOptions::refuse_idle_options() const {
   const auto only_for = [&](const std::string& option, bool applies, std::string_view rule) {
     require(command_->count(option) == 0 || applies, option, "(given)", rule);
   };
+  for (const CLI::Option* option : command_->get_options()) {
+    const bool is_found = option->get_group() == schedule_group && option->get_name() != "--strategy" &&
+                          option->get_name() != "--layout" && option->get_name() != "--comm-multiprocessors";
+    only_for(option->get_name(), !searches_ || !is_found,
+             "cannot be combined with --strategy best, which finds it");
+  }
   only_for("--gather", problem_.operation == Operation::all_gather_gemm, "is for all_gather_gemm");
   for (const std::string option : {"--exchange", "--destinations", "--capacity"})
     only_for(option, is_all_to_all(problem_.operation), "is for gemm_all_to_all and all_to_all_gemm");
@@ -198,7 +219,7 @@ void PlanOptions::refuse_idle_options() const {
       schedule_.strategy == Strategy::signal && !communicates_first(problem_.operation),
       "is for --strategy signal after a GEMM: multiprocessors of the first group, before NCCL needs its own");
   only_for("--waves-per-group", schedule_.groups.empty(), "cannot be combined with --groups");
-  only_for("--waves-per-group", !search_, "cannot be combined with --search");
+  only_for("--waves-per-group", !searches_groups_, "cannot be combined with --search");
   only_for("--waves-per-group", schedule_.strategy != Strategy::sequential,
            "is not for strategy sequential, which has a single group");
 }
@@ -259,8 +280,23 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   }
   validate(schedule);
   check_size(problem, schedule);
-  if (search_) schedule.groups = searched_groups(problem, schedule, target);
+  if (searches_groups_) schedule.groups = searched_groups(problem, schedule, target);
   return schedule;
+}
+
+std::vector<Candidate> PlanOptions::found_schedules(const Problem& problem) const {
+  const Machine target = machine();
+  check_size(problem, {.multiprocessors = target.multiprocessors});
+  SearchSpace space;
+  if (schedule_.layout != Layout::natural) space.layouts.push_back(schedule_.layout);
+  if (comm_multiprocessors_) {
+    require(
+        *comm_multiprocessors_ >= 1 && *comm_multiprocessors_ < target.multiprocessors,
+        "--comm-multiprocessors", *comm_multiprocessors_,
+        fmt::format("must be at least 1 and less than {}, those of {}", target.multiprocessors, target.name));
+    space.comm_multiprocessors = {*comm_multiprocessors_};
+  }
+  return search_schedules(problem, target, space);
 }
 
 }  // namespace flashoverlap::cli

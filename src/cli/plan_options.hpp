@@ -10,8 +10,15 @@
 #include "cli/files.hpp"
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/plan.hpp"
+#include "flashoverlap/search.hpp"
 
 namespace flashoverlap::cli {
+
+/// The plans of all ranks, and with --strategy best what the search found, whose first they are of.
+struct Planned {
+  std::vector<Plan> plans{};
+  std::vector<Candidate> candidates{};
+};
 
 class PlanOptions {
  public:
@@ -30,8 +37,12 @@ class PlanOptions {
   const Problem& problem() const { return problem_; }
   const Schedule& schedule() const { return schedule_; }
 
-  /// The plans of all ranks: made from the options, or read from --plan. Not yet validated.
-  std::vector<Plan> plans() const;
+  /// Whether --strategy best asks for a search.
+  bool searches() const { return searches_; }
+
+  /// Made from the options, or read from --plan. Not yet validated.
+  Planned planned() const;
+  std::vector<Plan> plans() const { return planned().plans; }
 
  private:
   void add_problem(CLI::App& command);
@@ -40,6 +51,7 @@ class PlanOptions {
   std::vector<Plan> read_plans() const;
   Problem posed_problem() const;
   Schedule chosen_schedule(const Problem& problem) const;
+  std::vector<Candidate> found_schedules(const Problem& problem) const;
 
   CLI::App* command_;
   std::string plan_file_;
@@ -51,7 +63,8 @@ class PlanOptions {
   std::string destinations_file_;
   std::string expert_rows_file_;
   std::optional<std::int64_t> destinations_seed_;
-  bool search_ = false;
+  bool searches_ = false;
+  bool searches_groups_ = false;
 };
 
 }  // namespace flashoverlap::cli

@@ -168,11 +168,13 @@ std::string summary_text(std::span<const Plan> plans) {
   return text;
 }
 
+nlohmann::ordered_json schedule_json(const Schedule& schedule) { return keys_of(schedule); }
+
 nlohmann::ordered_json summary_json(std::span<const Plan> plans) {
   const Plan& first = plans.front();
   nlohmann::ordered_json json;
   json["problem"] = keys_of(first.problem);
-  json["schedule"] = keys_of(first.schedule);
+  json["schedule"] = schedule_json(first.schedule);
   json["tiles"] = span_json(over_ranks(plans, tile_count));
   json["waves"] = span_json(over_ranks(plans, waves_of));
   json["groups"] = span_json(over_ranks(plans, group_count));

@@ -19,6 +19,8 @@ std::string describe(const Problem& problem);
 /// "signal, natural, tiles of 128x256".
 std::string describe(const Schedule& schedule);
 
+nlohmann::ordered_json schedule_json(const Schedule& schedule);
+
 std::string summary_text(std::span<const Plan> plans);
 nlohmann::ordered_json summary_json(std::span<const Plan> plans);
 

@@ -13,6 +13,7 @@
 #include "cli/plan_options.hpp"
 #include "cli/plan_summary.hpp"
 #include "cli/progress.hpp"
+#include "cli/ranking.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/validate.hpp"
 #include "plan/readable.hpp"
@@ -24,6 +25,7 @@ namespace {
 struct PredictedPlans {
   Machine machine;
   std::vector<Plan> plans;
+  std::vector<Candidate> candidates;  ///< if they were searched
   Prediction prediction;
 };
 
@@ -36,15 +38,17 @@ void print(const PredictedPlans& predicted, bool as_json) {
         {"machine", predicted.machine.name},        {"latency_us", prediction.simulation.latency_us},
         {"gemm_us", prediction.simulation.gemm_us}, {"sequential_us", prediction.sequential.total_us},
         {"bound_us", prediction.bound_us},          {"speed_up", prediction.speed_up()}};
+    if (!predicted.candidates.empty()) json["candidates"] = ranking_json(predicted.candidates);
     print_json(json);
     return;
   }
-  const std::string line = fmt::format("{} on {}: {:.2f} times as fast as sequential ({}); bound {}",
+  const std::string line = fmt::format("{} on {}: {:.2f} times as fast as sequential ({}); lower bound {}",
                                        microseconds(prediction.simulation.latency_us), predicted.machine.name,
                                        prediction.speed_up(), microseconds(prediction.sequential.total_us),
                                        microseconds(prediction.bound_us));
   fmt::print("{}{}{}", summary_text(predicted.plans), gpus_text(predicted.plans, predicted.machine),
              labelled_line("predicted", line));
+  if (!predicted.candidates.empty()) fmt::print("{}", ranking_text(predicted.candidates));
 }
 
 class PredictionCommand {
@@ -69,10 +73,12 @@ class PredictionCommand {
     std::vector<NamedFile> written;
     for (const Output& output : outputs_) written.push_back({output.option, output.path});
     check_outputs(what_.files(), written);
-    PredictedPlans predicted{what_.machine(), {}, {}};
+    PredictedPlans predicted{.machine = what_.machine()};
     Progress progress(4);
     progress.step("planning");
-    predicted.plans = what_.plans();
+    Planned planned = what_.planned();
+    predicted.plans = std::move(planned.plans);
+    predicted.candidates = std::move(planned.candidates);
     progress.step("proving");
     validate(predicted.plans);
     progress.step("simulating");
@@ -118,7 +124,7 @@ Command plan_command(CLI::App& app) {
                       [](const PredictedPlans& predicted) { return machine_to_json(predicted.machine); });
   parser->footer(
       "Examples:\n"
-      "  flashoverlap plan gemm_all_reduce --m 8192 --n 8192 --k 7168 --ranks 4 --search\n"
+      "  flashoverlap plan gemm_all_reduce --m 8192 --n 8192 --k 7168 --ranks 4 --strategy best\n"
       "  flashoverlap plan gemm_reduce_scatter --m 1024 --n 1024 --k 512 --ranks 4 --strategy copy --save "
       "plans.json\n"
       "  flashoverlap plan gemm_all_to_all --m 4096 --n 7168 --k 2048 --ranks 8 --random-destinations 1 "

@@ -13,7 +13,6 @@
 
 namespace flashoverlap {
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  validate(machine);
   require(!communicates_first(problem.operation), "operation", name(problem.operation),
           "must communicate after the GEMM to be predicted");
   const MessageKind kind = collective_of(problem.operation);
@@ -42,6 +41,7 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, c
 }
 
 PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  validate(machine);
   constexpr int most_waves = 2048;
   const auto search = [&](const Schedule& tried, int first_group) {
     const GroupingCosts costs = grouping_costs(problem, tried, machine);

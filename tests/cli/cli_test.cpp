@@ -84,6 +84,30 @@ TEST_F(Cli, SearchIsNeverSlowerThanEveryWaveByItself) {
   EXPECT_LE(first["prediction"]["latency_us"], searched["prediction"]["latency_us"].get<double>() * 1.02);
 }
 
+TEST_F(Cli, TheBestStrategyIsTheFirstOfTheRankedTable) {
+  const std::string problem = "plan gemm_reduce_scatter --m 4096 --n 4096 --k 2048 --ranks 4 --strategy best";
+  const json best = json::parse(run(problem + " --json").out);
+  const json& candidates = best["candidates"];
+  ASSERT_GE(candidates.size(), 5u);
+  EXPECT_EQ(candidates[0]["schedule"], best["schedule"]);
+  EXPECT_EQ(candidates[0]["predicted_us"], best["prediction"]["latency_us"]);
+  EXPECT_GE(best["prediction"]["latency_us"], best["prediction"]["bound_us"]);
+  std::set<std::string> strategies;
+  double before_us = 0;
+  for (const json& candidate : candidates) {
+    EXPECT_GE(candidate["predicted_us"], before_us);
+    before_us = candidate["predicted_us"];
+    strategies.insert(candidate["schedule"]["strategy"]);
+  }
+  EXPECT_EQ(strategies, (std::set<std::string>{"sequential", "signal", "copy", "store", "p2p"}));
+  const Outcome table = run(problem + " --machine h200-pcie --comm-multiprocessors 1");
+  EXPECT_THAT(table.out, AllOf(HasSubstr("\nrank  strategy"), HasSubstr("\n   1  "),
+                               HasSubstr("  sequential  "), Not(HasSubstr("  store  "))));
+  EXPECT_EQ(
+      json::parse(run("plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --json").out).count("candidates"),
+      0u);
+}
+
 TEST_F(Cli, SavedPlansCanBeCheckedAndDrawn) {
   ASSERT_EQ(run("plan " + small + " --strategy copy --save plans.json").status, 0);
   const Outcome check = run("check --plan plans.json --runs 3 --delays 50 --seed 7 --workers 3");

@@ -30,6 +30,7 @@ expect "gemm_all_reduce gemm_all_to_all" plan gemm_all_
 expect "gemm gemm_all_reduce gemm_all_to_all gemm_reduce_scatter" bench gemm
 expect "--leave-free" bench gemm --l
 expect "copy" check gemm_all_reduce --strategy c
+expect "best" plan gemm_all_reduce --strategy b
 expect "a b" plan all_gather_gemm --gather ""
 expect "" plan --m 12
 expect "--cache --clear" tune --c
