@@ -41,9 +41,10 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0,
 /// Sizes of the first group to try where it has other multiprocessors: about 32 at most, from 1 to all waves.
 std::vector<int> first_groups(const Problem& problem, const Schedule& schedule);
 
-/// Costs of a problem under a schedule by strategy `signal`, on a valid machine, which they refer to and which
-/// must outlive them. `schedule.strategy` is ignored, and so are its groups, except for the size of the first one if it has `first_multiprocessors`. Throws
-/// `InvalidArgument` for operations that communicate before the GEMM: the predictor does not cover them.
+/// Costs of a problem under a schedule by strategy `signal`, on a valid machine, which they refer to and
+/// which must outlive them. `schedule.strategy` is ignored, and so are its groups, except for the size of the
+/// first one if it has `first_multiprocessors`. Throws `InvalidArgument` for operations that communicate
+/// before the GEMM: the predictor does not cover them.
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, Machine&& machine) = delete;
 
