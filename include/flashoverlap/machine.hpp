@@ -78,8 +78,8 @@ struct Machine {
   bool operator==(const Machine&) const = default;
 
   /// For a world size r between two measured ones: between their times for the same matrix, in proportion to
-  /// (r−1)/r, the part of it that each rank moves. Beyond them the time that the last one takes when each rank
-  /// moves the same number of bytes.
+  /// (r−1)/r, the part of it that each rank moves. Beyond them the time that the last one takes when each
+  /// rank moves the same number of bytes.
   double collective_microseconds(MessageKind kind, int ranks, double bytes) const;
 
   /// One copy or store to a peer. Between measured world sizes likewise, beyond them as at the last one.

@@ -18,7 +18,8 @@ double moved_share(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
 enum class Beyond : std::uint8_t { same_bytes, same_traffic };
 
 /// The time at a world size: between measured ones in proportion to what a rank moves of the same matrix, so
-/// that it grows from one to the other. Beyond them by the last one, with the same bytes or traffic of a rank.
+/// that it grows from one to the other. Beyond them by the last one, with the same bytes or traffic of a
+/// rank.
 double time_at(const CurvesByRanks& curves, int ranks, double bytes, Beyond beyond) {
   require(!curves.empty(), "machine", "no curve", "must hold a curve for every transfer that is asked for");
   const auto above = curves.lower_bound(ranks);
@@ -99,7 +100,8 @@ double Curve::microseconds(double size) const {
   require(!points.empty(), "curve", "no points", "must hold at least one point");
   if (points.size() == 1) return points.front().microseconds * std::max(1.0, size / points.front().size);
   const auto time_of = [this](std::vector<Point>::const_iterator point) {
-    return std::ranges::min(std::ranges::subrange(point, points.end()), {}, &Point::microseconds).microseconds;
+    return std::ranges::min(std::ranges::subrange(point, points.end()), {}, &Point::microseconds)
+        .microseconds;
   };
   if (size <= points.front().size) return time_of(points.begin());
   const auto end = std::ranges::lower_bound(points, size, {}, &Point::size);

@@ -68,8 +68,8 @@ class Simulator {
     add_runs(rank);
     const std::int64_t tiles = std::ssize(plan.tiles);
     const std::int64_t first = std::min(first_entries_, tiles);
-    const std::int64_t waves =
-        divide_up(first, present(first_workers(schedule_))) + divide_up(tiles - first, present(workers(schedule_)));
+    const std::int64_t waves = divide_up(first, present(first_workers(schedule_))) +
+                               divide_up(tiles - first, present(workers(schedule_)));
     rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_, waves);
     rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, tiles);
   }
@@ -397,8 +397,9 @@ class Simulator {
       if (needed <= rank.free_multiprocessors) continue;
       throw InvalidArgument(
           "multiprocessors", schedule_.multiprocessors,
-          fmt::format("must leave {} of the {} multiprocessors of {} to the communication that tiles wait for",
-                      needed, machine_.multiprocessors, machine_.name));
+          fmt::format(
+              "must leave {} of the {} multiprocessors of {} to the communication that tiles wait for",
+              needed, machine_.multiprocessors, machine_.name));
     }
     for (const RankProgress& rank : ranks_) {
       if (rank.all_tiles_done() && rank.next_message == rank.plan->messages.size()) continue;

@@ -24,8 +24,8 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
     double least_us = std::numeric_limits<double>::infinity();
     for (const KernelTile& tile : tiles) {
       if (tile.cluster_rows > machine.multiprocessors) continue;
-      const double us = expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout,
-                                              machine.multiprocessors);
+      const double us =
+          expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout, machine.multiprocessors);
       least_us = std::min(least_us, us * throttling(machine, us));
     }
     slowest_rank_us = std::max(slowest_rank_us, machine.gemm_launch_microseconds + least_us);

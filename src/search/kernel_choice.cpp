@@ -55,9 +55,8 @@ double expected_gemm_us(const Machine& machine, const Problem& problem, const Sc
     return parts * divide_up(divide_up(extent, parts), block) * block;
   };
   const Parts parts = parts_of(problem, schedule.layout);
-  const std::int64_t rows = problem.experts > 1
-                                ? most_expert_rows(problem, entry_rows(schedule))
-                                : round_up(problem.m, parts.of_rows, entry_rows(schedule));
+  const std::int64_t rows = problem.experts > 1 ? most_expert_rows(problem, entry_rows(schedule))
+                                                : round_up(problem.m, parts.of_rows, entry_rows(schedule));
   const std::int64_t cols = round_up(problem.n, parts.of_cols, schedule.tile_cols);
   return expected_microseconds(machine, kernel_tile(schedule), {rows, cols}, problem.k, problem.b_layout,
                                schedule.multiprocessors);

@@ -18,7 +18,7 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
 struct Prediction {
   Simulation simulation;
   SequentialRun sequential;  ///< on all multiprocessors
-  double bound_us = 0;  ///< `lower_bound_microseconds`
+  double bound_us = 0;       ///< `lower_bound_microseconds`
 
   double speed_up() const { return sequential.total_us / simulation.latency_us; }
 };

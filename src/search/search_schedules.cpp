@@ -114,8 +114,8 @@ class Search {
     if (problem_.ranks == 1) return gemm_us;
     const double messages = expected_messages(schedule, gemm);
     const double communication_us =
-        messages * (machine_.launch_microseconds +
-                    expected_message_us(schedule, most_sent_bytes(problem_) / messages));
+        messages *
+        (machine_.launch_microseconds + expected_message_us(schedule, most_sent_bytes(problem_) / messages));
     if (schedule.strategy == Strategy::sequential) return gemm_us + communication_us;
     return std::max(gemm_us, communication_us) + std::min(gemm_us, communication_us) / messages;
   }
@@ -150,8 +150,7 @@ class Search {
     std::vector<Candidate> simulated;
     for (Candidate& candidate : candidates) {
       const Shape gemm = gemm_shape(problem_, 0);
-      const std::int64_t tiles =
-          problem_.ranks * entry_count(candidate.schedule, gemm.rows, gemm.cols);
+      const std::int64_t tiles = problem_.ranks * entry_count(candidate.schedule, gemm.rows, gemm.cols);
       const bool is_new = simulated_strategies_.insert(candidate.schedule.strategy).second;
       if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
       simulated_tiles_ += tiles;

@@ -81,9 +81,8 @@ std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, St
   const bool stores_tiles = strategy == Strategy::store && !gathers_slices;
   const bool meets_peers = stores_tiles || (gathers_slices && strategy != Strategy::signal);
   constexpr double near = 1.15;
-  const std::vector<Schedule> all =
-      suitable_kernels(problem, machine, strategy, machine.multiprocessors - left_free, left_free,
-                       stores_tiles ? any : near);
+  const std::vector<Schedule> all = suitable_kernels(
+      problem, machine, strategy, machine.multiprocessors - left_free, left_free, stores_tiles ? any : near);
   std::vector<Schedule> chosen{all.front()};
   if (meets_peers && all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
