@@ -84,7 +84,8 @@ TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
 
 // What the search chooses may get a little slower where it should get faster, as it does not try all
 // schedules, and as a wave is the least that can wait for a part of what is gathered: where a gathered
-// operand meets a narrow one, a wider one makes finer groups possible (docs/machine-model.md).
+// operand meets a narrow one, a wider one makes finer groups possible, and a larger k more parts of it
+// (docs/machine-model.md).
 TEST(MetamorphicTest, TheChoiceIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine) {
   const std::uint64_t seed = base_seed();
   SCOPED_TRACE(seed);
@@ -97,7 +98,7 @@ TEST(MetamorphicTest, TheChoiceIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
     const double us = chosen_us(problem, machine);
     const auto expect_no_less = [&](double more_us, double less_us, std::string_view what) {
       ++compared;
-      EXPECT_LE(less_us, more_us * 1.05) << what << ": " << describe(problem, machine);
+      EXPECT_LE(less_us, more_us * 1.1) << what << ": " << describe(problem, machine);
       if (less_us > more_us * tolerated)
         broken.push_back(fmt::format("{} {:.3f}: {}", what, less_us / more_us, describe(problem, machine)));
     };
