@@ -49,7 +49,7 @@ class Search {
     candidates = simulate_likeliest(std::move(candidates));
     std::ranges::move(simulate_likeliest(variants_of_best(candidates)), std::back_inserter(candidates));
     // Before others that are as fast, which have more that can go wrong.
-    std::ranges::stable_partition(candidates, is_sequential);
+    std::stable_partition(candidates.begin(), candidates.end(), is_sequential);
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     return candidates;
   }

@@ -151,7 +151,7 @@ struct Tuner::State {
 
   TunedPlan tune(const Problem& problem) const {
     const auto begin = std::chrono::steady_clock::now();
-    const TunedPlan tuned = measure(problem, likeliest(problem, measured_schedules));
+    TunedPlan tuned = measure(problem, likeliest(problem, measured_schedules));
     if (gpu.is_first() && cache) {
       try {
         cache->store(tuned);
