@@ -48,7 +48,7 @@ int ModelTuning::run(const std::string& cache_directory) const {
 }
 
 std::vector<Command> tune_operation_commands(CLI::App& tune_parser,
-                                             std::shared_ptr<const std::string> cache_directory) {
+                                             const std::shared_ptr<const std::string>& cache_directory) {
   struct Arguments {
     explicit Arguments(Operation operation) : shapes(operation) {}
     LayerShapes shapes;
@@ -72,7 +72,8 @@ std::vector<Command> tune_operation_commands(CLI::App& tune_parser,
   return commands;
 }
 
-Command tune_machine_command(CLI::App& tune_parser, std::shared_ptr<const std::string> cache_directory) {
+Command tune_machine_command(CLI::App& tune_parser,
+                             const std::shared_ptr<const std::string>& cache_directory) {
   auto request = std::make_shared<MachineRequest>();
   CLI::App* parser =
       tune_parser.add_subcommand("machine", "Measure these GPUs, for predictions; takes about a minute");

@@ -25,9 +25,9 @@ class ModelTuning {
 
 /// `tune OPERATION`, a subcommand for each. `cache_directory` is read when the command runs.
 std::vector<Command> tune_operation_commands(CLI::App& tune,
-                                             std::shared_ptr<const std::string> cache_directory);
+                                             const std::shared_ptr<const std::string>& cache_directory);
 
 /// `tune machine`.
-Command tune_machine_command(CLI::App& tune, std::shared_ptr<const std::string> cache_directory);
+Command tune_machine_command(CLI::App& tune, const std::shared_ptr<const std::string>& cache_directory);
 
 }  // namespace flashoverlap::cli
