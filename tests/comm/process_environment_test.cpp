@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <ostream>
 
 #include "flashoverlap/error.hpp"
 
@@ -62,6 +63,8 @@ TEST(ProcessEnvironment, PeerAccessIsDisabledByNcclsVariableAlone) {
 struct LauncherCase {
   std::string name;
   std::array<std::string, 3> variables;
+
+  friend void PrintTo(const LauncherCase& launcher, std::ostream* stream) { *stream << launcher.name; }
 };
 
 class EachLauncher : public testing::TestWithParam<LauncherCase> {};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ostream>
 #include <random>
 
 #include "flashoverlap/error.hpp"
@@ -56,6 +57,11 @@ Reordered reorder_randomly(DataType data_type, std::int32_t rows, std::int32_t c
 
 struct Blocking {
   std::int32_t rows, cols, block_rows, block_cols;
+
+  friend void PrintTo(const Blocking& blocking, std::ostream* stream) {
+    const auto& [rows, cols, block_rows, block_cols] = blocking;
+    *stream << fmt::format("{}x{} in {}x{}", rows, cols, block_rows, block_cols);
+  }
 };
 
 class ReorderTest : public testing::TestWithParam<std::tuple<DataType, Blocking>> {

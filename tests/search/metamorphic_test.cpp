@@ -53,6 +53,14 @@ bool has_one_group(const Schedule& schedule, const Problem& problem) {
           schedule.waves_per_group >= wave_count(schedule, entry_count(schedule, problem.m, problem.n)));
 }
 
+/// A link serves what comes first. Where tiles and messages share it, a message that is sent sooner can delay
+/// a tile that other ranks wait for (docs/machine-model.md).
+double tolerated_of(const Problem& problem, const Schedule& schedule) {
+  const bool shares_links =
+      problem.operation == Operation::gemm_all_reduce && schedule.strategy == Strategy::store;
+  return shares_links ? 1.05 : tolerated;
+}
+
 // One schedule on a better machine, or with more to do. Groups are counted in waves, so that they only stay
 // the same parts of a larger matrix where there is one.
 TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine) {
@@ -68,16 +76,17 @@ TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
     for (std::size_t i = 0; i < candidates.size(); i += 4) {
       const auto& [schedule, us] = candidates[i];
       SCOPED_TRACE(describe(problem, machine) + " " + describe({problem, schedule}));
-      EXPECT_LE(simulated_us(problem, schedule, with_links), us * tolerated);
-      EXPECT_LE(simulated_us(problem, schedule, with_launches), us * tolerated);
+      const double at_most = tolerated_of(problem, schedule);
+      EXPECT_LE(simulated_us(problem, schedule, with_links), us * at_most);
+      EXPECT_LE(simulated_us(problem, schedule, with_launches), us * at_most);
       const std::vector<Problem> more = larger(problem);
-      EXPECT_GE(simulated_us(more[2], schedule, machine) * tolerated, us);
+      EXPECT_GE(simulated_us(more[2], schedule, machine) * at_most, us);
       if (!has_one_group(schedule, problem)) continue;
       Schedule whole = schedule;
       whole.waves_per_group = 1 << 20;
       const double whole_us = simulated_us(problem, whole, machine);
       for (const Problem& each : {more[0], more[1]})
-        EXPECT_GE(simulated_us(each, whole, machine) * tolerated, whole_us) << each.m << " " << each.n;
+        EXPECT_GE(simulated_us(each, whole, machine) * at_most, whole_us) << each.m << " " << each.n;
     }
   }
 }
