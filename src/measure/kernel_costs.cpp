@@ -1,12 +1,14 @@
 #include "measure/kernel_costs.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "flashoverlap/planner.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
+#include "measure/rising_curve.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -74,13 +76,6 @@ Line line_of(const GpuRank& gpu, const Machine& machine, const KernelTile& tile,
   return {wave_us, few_us - few * wave_us};
 }
 
-/// Later points take longer.
-void add_point(Curve& curve, double size, double us) {
-  constexpr double more = 1.0001;
-  if (!curve.points.empty()) us = std::max(us, curve.points.back().microseconds * more);
-  curve.points.push_back({size, us});
-}
-
 }  // namespace
 
 void measure_kernels(const GpuRank& gpu, Machine& machine) {
@@ -94,19 +89,20 @@ void measure_kernels(const GpuRank& gpu, Machine& machine) {
       for (const std::int64_t k : depths) {
         const Line line = line_of(gpu, machine, tile, b_layout, k);
         starts.push_back(line.start_us);
-        add_point(costs.wave, static_cast<double>(k), line.wave_us);
+        add_rising_point(costs.wave, static_cast<double>(k), line.wave_us);
         // With the start for now.
-        add_point(costs.lone_wave, static_cast<double>(k), gemm_us(gpu, machine, tile, b_layout, k, 1));
+        add_rising_point(costs.lone_wave, static_cast<double>(k),
+                         gemm_us(gpu, machine, tile, b_layout, k, 1));
       }
     }
   }
   machine.gemm_launch_microseconds = std::max(0.5, median(starts));
   for (KernelCosts& costs : machine.kernels) {
-    for (Curve::Point& point : costs.lone_wave.points)
-      point.microseconds = std::max(0.1, point.microseconds - machine.gemm_launch_microseconds);
     Curve lone;
-    for (const Curve::Point& point : costs.lone_wave.points) add_point(lone, point.size, point.microseconds);
-    costs.lone_wave = lone;
+    for (const Curve::Point& point : costs.lone_wave.points)
+      add_rising_point(lone, point.size,
+                       std::max(0.1, point.microseconds - machine.gemm_launch_microseconds));
+    costs.lone_wave = std::move(lone);
   }
 
   const std::vector<Curve::Point>& wide = machine.kernels.front().wave.points;
@@ -125,7 +121,7 @@ void measure_kernels(const GpuRank& gpu, Machine& machine) {
         gemm_us(gpu, machine, widest, OperandLayout::k_contiguous, depths[2], waves, settling_us) -
         machine.gemm_launch_microseconds;
     least_ratio = std::max(least_ratio, taken_us / full_us);
-    add_point(machine.throttled, full_us, full_us * least_ratio);
+    add_rising_point(machine.throttled, full_us, full_us * least_ratio);
   }
 }
 

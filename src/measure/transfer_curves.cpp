@@ -1,9 +1,8 @@
 #include "measure/transfer_curves.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <vector>
 
 #include "comm/peer_memory.hpp"
@@ -13,6 +12,7 @@
 #include "flashoverlap/planner.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
+#include "measure/rising_curve.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -35,11 +35,8 @@ double median_us(
   return gpu.maximum(median(times));
 }
 
-/// More bytes take more time.
 void add_point(Curve& curve, std::int64_t bytes, double us) {
-  constexpr double more = 1.0001;
-  if (!curve.points.empty()) us = std::max(us, curve.points.back().microseconds * more);
-  curve.points.push_back({static_cast<double>(bytes), std::max(us, 0.1)});
+  add_rising_point(curve, static_cast<double>(bytes), std::max(us, 0.1));
 }
 
 /// A GEMM of some waves on part of the multiprocessors, on a stream of its own or the rank's.
@@ -281,8 +278,8 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
 }
 
 void measure_signals(const GpuRank& gpu, Machine& machine) {
-  const DeviceArray<std::uint32_t> words(2);
-  words.set_bytes(0);
+  const DeviceArray<std::uint32_t> word(1);
+  word.set_bytes(0);
   const DeviceArray<std::byte> memory(2 * mebibyte);
   const auto copy = [&] {
     FLASHOVERLAP_CUDA(cudaMemcpyAsync(memory.data() + mebibyte, memory.data(), 4096, cudaMemcpyDeviceToDevice,
@@ -290,8 +287,8 @@ void measure_signals(const GpuRank& gpu, Machine& machine) {
   };
   const auto signal = [&] {
     StreamMemoryBatch batch;
-    batch.write(words.data(), 1);
-    batch.wait_until_reached(words.data(), 1);
+    batch.write(word.data(), 1);
+    batch.wait_until_reached(word.data(), 1);
     batch.enqueue(gpu.stream());
   };
   constexpr int times = 16;

@@ -4,19 +4,10 @@
 #include <map>
 
 #include "flashoverlap/planner.hpp"
-#include "plan/message_needs.hpp"
 #include "search/bound.hpp"
 
 namespace flashoverlap {
 namespace {
-
-/// What the messages of a schedule run on multiprocessors, whatever its groups are.
-MultiprocessorUse use_of(const Problem& problem, Schedule schedule) {
-  schedule.groups.clear();
-  schedule.waves_per_group = 1 << 20;
-  schedule.first_multiprocessors = 0;
-  return multiprocessor_use(make_plans(problem, schedule));
-}
 
 /// The longest time that any rank spends in a lane.
 double longest_us(const Simulation& simulation, Lane lane) {
@@ -31,11 +22,18 @@ double longest_us(const Simulation& simulation, Lane lane) {
 
 }  // namespace
 
+MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule) {
+  schedule.groups.clear();
+  schedule.waves_per_group = 1 << 20;
+  schedule.first_multiprocessors = 0;
+  return multiprocessor_use(make_plans(problem, schedule));
+}
+
 void share_multiprocessors(Schedule& schedule, const Problem& problem, const Machine& machine) {
   schedule.comm_multiprocessors = 0;
   schedule.multiprocessors = std::max(machine.multiprocessors, schedule.cluster_rows);
   if (schedule.strategy == Strategy::sequential) return;  // the GEMM has ended, or not begun, meanwhile
-  switch (use_of(problem, schedule)) {
+  switch (multiprocessor_use(problem, schedule)) {
     case MultiprocessorUse::transfers: schedule.comm_multiprocessors = machine.comm_multiprocessors; break;
     case MultiprocessorUse::raises:
       schedule.comm_multiprocessors = std::min(raising_multiprocessors, machine.comm_multiprocessors);

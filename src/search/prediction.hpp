@@ -6,11 +6,15 @@
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/plan.hpp"
 #include "flashoverlap/simulate.hpp"
+#include "plan/message_needs.hpp"
 
 namespace flashoverlap {
 
 /// Multiprocessors that are enough for kernels which only raise counters.
 inline constexpr int raising_multiprocessors = 2;
+
+/// What the messages of a schedule run on multiprocessors, whatever its groups are. Makes its plans.
+MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule);
 
 /// Divides the machine's multiprocessors between the GEMM and what the schedule's messages run on them.
 void share_multiprocessors(Schedule& schedule, const Problem& problem, const Machine& machine);

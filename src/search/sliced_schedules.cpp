@@ -6,7 +6,6 @@
 
 #include "flashoverlap/planner.hpp"
 #include "plan/grouping.hpp"
-#include "plan/message_needs.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/prediction.hpp"
 
@@ -16,9 +15,8 @@ namespace {
 std::vector<int> useful_counts(const Problem& problem, const Machine& machine, Strategy strategy,
                                const std::vector<int>& comm_multiprocessors) {
   Schedule whole = kernel_schedule(machine, problem, strategy, Layout::natural, machine.multiprocessors, 0);
-  whole.waves_per_group = 1 << 20;
   whole.tile_rows = whole.tile_cols = max_tile_side;  // few to plan
-  switch (multiprocessor_use(make_plans(problem, whole))) {
+  switch (multiprocessor_use(problem, whole)) {
     case MultiprocessorUse::transfers: return comm_multiprocessors;
     case MultiprocessorUse::raises: return {raising_multiprocessors};
     case MultiprocessorUse::nothing: break;

@@ -1,53 +1,63 @@
 #include "tune/shared_schedules.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
 #include "flashoverlap/error.hpp"
+#include "plan/json/plan_keys.hpp"
 
 namespace flashoverlap {
 namespace {
 
-/// Calls visit(field) for each number of a schedule but its groups.
-void visit_numbers(auto& schedule, auto visit) {
-  visit(schedule.strategy);
-  visit(schedule.layout);
-  visit(schedule.tile_rows);
-  visit(schedule.tile_cols);
-  visit(schedule.cluster_rows);
-  visit(schedule.step_depth);
-  visit(schedule.multiprocessors);
-  visit(schedule.first_multiprocessors);
-  visit(schedule.comm_multiprocessors);
-  visit(schedule.raster);
-  visit(schedule.waves_per_group);
-  visit(schedule.rounds);
-}
+/// Writes fields as numbers, which fp32 must hold.
+struct NumberWriter {
+  std::vector<double> numbers{};
 
-/// As numbers that fp32 holds.
-std::vector<double> numbers_of(const std::vector<Candidate>& candidates) {
-  std::vector<double> numbers{static_cast<double>(candidates.size())};
-  for (const Candidate& candidate : candidates) {
-    visit_numbers(candidate.schedule,
-                  [&](const auto& field) { numbers.push_back(static_cast<double>(field)); });
-    numbers.push_back(candidate.predicted_us);
-    numbers.push_back(static_cast<double>(candidate.schedule.groups.size()));
-    numbers.insert(numbers.end(), candidate.schedule.groups.begin(), candidate.schedule.groups.end());
+  template <typename Field>
+  void operator()(std::string_view /*key*/, const Field& field) {
+    numbers.push_back(static_cast<double>(field));
   }
-  return numbers;
+  void operator()(std::string_view key, const std::vector<int>& list) {
+    (*this)(key, list.size());
+    for (const int each : list) (*this)(key, each);
+  }
+};
+
+struct NumberReader {
+  std::vector<double>::const_iterator next;
+
+  template <typename Field>
+  void operator()(std::string_view /*key*/, Field& field) {
+    if constexpr (std::is_enum_v<Field>) {
+      field = static_cast<Field>(static_cast<int>(*next++));
+    } else {
+      field = static_cast<Field>(*next++);
+    }
+  }
+  void operator()(std::string_view key, std::vector<int>& list) {
+    list.resize(static_cast<std::size_t>(*next++));
+    for (int& each : list) (*this)(key, each);
+  }
+};
+
+std::vector<double> numbers_of(const std::vector<Candidate>& candidates) {
+  NumberWriter write;
+  write("", candidates.size());
+  for (const Candidate& candidate : candidates) {
+    visit_keys(write, candidate.schedule);
+    write("", candidate.predicted_us);
+  }
+  return std::move(write.numbers);
 }
 
 std::vector<Candidate> candidates_of(const std::vector<double>& numbers) {
-  auto next = numbers.begin();
-  std::vector<Candidate> candidates(static_cast<std::size_t>(*next++));
+  NumberReader read{numbers.begin()};
+  std::size_t count = 0;
+  read("", count);
+  std::vector<Candidate> candidates(count);
   for (Candidate& candidate : candidates) {
-    visit_numbers(candidate.schedule, [&](auto& field) {
-      field = static_cast<std::remove_reference_t<decltype(field)>>(static_cast<int>(*next++));
-    });
-    candidate.predicted_us = *next++;
-    candidate.schedule.groups.resize(static_cast<std::size_t>(*next++));
-    for (int& size : candidate.schedule.groups) size = static_cast<int>(*next++);
+    visit_keys(read, candidate.schedule);
+    read("", candidate.predicted_us);
   }
   return candidates;
 }

@@ -111,15 +111,11 @@ struct Tuner::State {
     if (!cache) return std::nullopt;
     if (const auto same = cache->find(problem); same && allows(problem, same->schedule))
       return same->schedule;
-    const TunedPlan* nearest = nullptr;
-    const std::vector<TunedPlan> entries = cache->entries();
-    for (const TunedPlan& entry : entries) {
-      const auto distance = [&](const TunedPlan& plan) { return std::abs(plan.problem.m - problem.m); };
-      if (is_near(problem, entry.problem) && (nearest == nullptr || distance(entry) < distance(*nearest)))
-        nearest = &entry;
-    }
-    if (nearest == nullptr) return std::nullopt;
-    const Schedule& wanted = nearest->schedule;
+    std::vector<TunedPlan> entries = cache->entries();
+    std::erase_if(entries, [&](const TunedPlan& entry) { return !is_near(problem, entry.problem); });
+    if (entries.empty()) return std::nullopt;
+    const auto distance = [&](const TunedPlan& entry) { return std::abs(entry.problem.m - problem.m); };
+    const Schedule wanted = std::ranges::min_element(entries, {}, distance)->schedule;
     const auto is_alike = [&](const Candidate& each) {
       return kernel_tile(each.schedule) == kernel_tile(wanted) && each.schedule.rounds == wanted.rounds &&
              each.schedule.comm_multiprocessors == wanted.comm_multiprocessors;
