@@ -1,0 +1,94 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "core.hpp"
+#include "flashoverlap/plan_json.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/validate.hpp"
+#include "names.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace flashoverlap::python {
+namespace {
+
+std::string representation(const Schedule& s) {
+  return fmt::format(
+      "Schedule(\"{}\", layout=\"{}\", tile_rows={}, tile_cols={}, cluster_rows={}, multiprocessors={}, "
+      "comm_multiprocessors={}, waves_per_group={}, groups=[{}], rounds={})",
+      name(s.strategy), name(s.layout), s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors,
+      s.comm_multiprocessors, s.waves_per_group, fmt::join(s.groups, ", "), s.rounds);
+}
+
+std::string representation(const Plans& plans) {
+  const Plan& plan = plans.of_ranks.front();
+  return fmt::format("<Plans of {} by {}: {} tiles, {} messages on rank 0 of {}>", name(plan.problem.operation),
+                     name(plan.schedule.strategy), plan.tiles.size(), plan.messages.size(), plan.problem.ranks);
+}
+
+}  // namespace
+
+void bind_plans(nb::module_& module) {
+  nb::class_<Schedule>(module, "Schedule",
+                       "How a problem is computed and overlapped.\n\n"
+                       "strategy: \"sequential\", \"signal\", \"copy\", \"store\" or \"p2p\". Most callers let\n"
+                       "`search` or the tuner choose.")
+      .def(
+          "__init__",
+          [](Schedule* self, Strategy strategy, Layout layout, int tile_rows, int tile_cols, int cluster_rows,
+             int multiprocessors, int first_multiprocessors, int comm_multiprocessors, int raster,
+             int waves_per_group, std::vector<int> groups, int rounds) {
+            Schedule schedule{.strategy = strategy,
+                              .layout = layout,
+                              .tile_rows = tile_rows,
+                              .tile_cols = tile_cols,
+                              .cluster_rows = cluster_rows,
+                              .multiprocessors = multiprocessors,
+                              .first_multiprocessors = first_multiprocessors,
+                              .comm_multiprocessors = comm_multiprocessors,
+                              .raster = raster,
+                              .waves_per_group = waves_per_group,
+                              .groups = std::move(groups),
+                              .rounds = rounds};
+            validate(schedule);
+            new (self) Schedule(std::move(schedule));
+          },
+          "strategy"_a, nb::kw_only(), "layout"_a = Layout::natural, "tile_rows"_a = 128, "tile_cols"_a = 256,
+          "cluster_rows"_a = 1, "multiprocessors"_a = 132, "first_multiprocessors"_a = 0,
+          "comm_multiprocessors"_a = 0, "raster"_a = 8, "waves_per_group"_a = 1,
+          "groups"_a = std::vector<int>{}, "rounds"_a = 1)
+      .def_ro("strategy", &Schedule::strategy)
+      .def_ro("layout", &Schedule::layout)
+      .def_ro("tile_rows", &Schedule::tile_rows)
+      .def_ro("tile_cols", &Schedule::tile_cols)
+      .def_ro("cluster_rows", &Schedule::cluster_rows)
+      .def_ro("multiprocessors", &Schedule::multiprocessors)
+      .def_ro("comm_multiprocessors", &Schedule::comm_multiprocessors)
+      .def_ro("waves_per_group", &Schedule::waves_per_group)
+      .def_ro("groups", &Schedule::groups)
+      .def_ro("rounds", &Schedule::rounds)
+      .def(nb::self == nb::self)
+      .def("__repr__", [](const Schedule& schedule) { return representation(schedule); });
+
+  nb::class_<Plans>(module, "Plans", "What every rank does: its tiles in order, and its messages in order.")
+      .def(
+          "__init__",
+          [](Plans* self, const Problem& problem, const Schedule& schedule) {
+            new (self) Plans{make_plans(problem, schedule)};
+          },
+          "problem"_a, "schedule"_a)
+      .def_static("from_json", [](const std::string& text) { return Plans{plans_from_json(text)}; }, "text"_a,
+                  "Reads what `to_json` or `flashoverlap plan --json` has written.")
+      .def("to_json", [](const Plans& plans) { return plans_to_json(plans.of_ranks); })
+      .def("validate", [](const Plans& plans) { validate(plans.of_ranks); },
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Proves that the plans compute the problem. Raises InvalidPlan with the first thing that is wrong.")
+      .def_prop_ro("problem", [](const Plans& plans) { return plans.of_ranks.front().problem; })
+      .def_prop_ro("schedule", [](const Plans& plans) { return plans.of_ranks.front().schedule; })
+      .def("__repr__", [](const Plans& plans) { return representation(plans); });
+}
+
+}  // namespace flashoverlap::python

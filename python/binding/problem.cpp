@@ -1,0 +1,149 @@
+#include "flashoverlap/problem.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <cstring>
+
+#include "core.hpp"
+#include "names.hpp"
+#include "tensor.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace flashoverlap::python {
+namespace {
+
+std::string representation(const Problem& p) {
+  std::string extra;
+  if (p.operation == Operation::all_gather_gemm) extra += fmt::format(", gathered=\"{}\"", name(p.gathered));
+  if (is_all_to_all(p.operation)) extra += fmt::format(", exchange=\"{}\"", name(p.exchange));
+  for (const auto& [key, layout] : {std::pair("a_layout", p.a_layout), {"b_layout", p.b_layout}}) {
+    if (layout != OperandLayout::k_contiguous) extra += fmt::format(", {}=\"{}\"", key, name(layout));
+  }
+  return fmt::format("Problem(\"{}\", m={}, n={}, k={}, ranks={}, data_type=\"{}\"{})", name(p.operation), p.m,
+                     p.n, p.k, p.ranks, name(p.data_type), extra);
+}
+
+std::tuple<std::int64_t, std::int64_t> pair_of(const Shape& shape) { return {shape.rows, shape.cols}; }
+
+/// The shape that a caller sees: that of the operand, however it lies in memory.
+std::tuple<std::int64_t, std::int64_t> operand_shape(const Shape& stored, OperandLayout layout) {
+  const auto [rows, cols] = stored;
+  return layout == OperandLayout::k_contiguous ? std::tuple(rows, cols) : std::tuple(cols, rows);
+}
+
+/// What decides which problem two matrices belong to, and how they lie in memory, as bytes: equal where one
+/// operator serves both.
+nb::bytes signature(Operation operation, const Tensor& a, const Tensor& b, Exchange exchange, Operand gathered) {
+  const std::array<std::int64_t, 12> numbers{static_cast<std::int64_t>(operation),
+                                             static_cast<std::int64_t>(exchange),
+                                             static_cast<std::int64_t>(gathered),
+                                             static_cast<std::int64_t>(a.data_type),
+                                             a.rows,
+                                             a.cols,
+                                             a.row_stride,
+                                             a.col_stride,
+                                             b.rows,
+                                             b.cols,
+                                             b.row_stride,
+                                             b.col_stride};
+  return nb::bytes(numbers.data(), sizeof(numbers));
+}
+
+/// The problem that one rank's matrices are part of, and the pitches of a and b.
+std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, const Tensor& a, const Tensor& b,
+                                                           int ranks, Exchange exchange, Operand gathered) {
+  require(a.data_type == b.data_type, "data type of b", name(b.data_type),
+          fmt::format("must be that of a, {}", name(a.data_type)));
+  const auto [a_layout, a_pitch] = python::layout_of(a, "a");
+  const auto [b_layout, b_pitch] = python::layout_of(b, "b");
+  Problem problem{.operation = operation,
+                  .m = a.rows,
+                  .n = b.rows,
+                  .k = a.cols,
+                  .ranks = ranks,
+                  .data_type = a.data_type,
+                  .a_layout = a_layout,
+                  .b_layout = b_layout};
+  if (operation == Operation::all_gather_gemm) {
+    problem.gathered = gathered;
+    // Each rank holds a part of the rows, or, where those are contiguous, of k.
+    if (gathers_along_k(problem)) {
+      problem.k = gathered == Operand::a ? b.cols : a.cols;
+    } else {
+      (gathered == Operand::a ? problem.m : problem.n) *= ranks;
+    }
+  }
+  if (is_all_to_all(operation)) problem.exchange = exchange;
+  if (operation == Operation::all_to_all_gemm && exchange == Exchange::heads) {
+    require(a.rows % ranks == 0, "rows of a", a.rows, fmt::format("must be a multiple of the {} ranks", ranks));
+    problem.m = a.rows / ranks;
+    problem.k = a.cols * ranks;
+  }
+  validate(problem);
+  const auto a_cols = std::get<1>(operand_shape(a_shape(problem, 0), a_layout));
+  const auto b_cols = std::get<1>(operand_shape(b_shape(problem, 0), b_layout));
+  require(a.cols == a_cols, "columns of a", a.cols, fmt::format("must be {}, as b has {}", a_cols, b.cols));
+  require(b.cols == b_cols, "columns of b", b.cols, fmt::format("must be {}, as a has {}", b_cols, a.cols));
+  return {problem, a_pitch, b_pitch};
+}
+
+}  // namespace
+
+void bind_problem(nb::module_& module) {
+  nb::class_<Problem>(module, "Problem",
+                      "One GEMM per rank, C[m,n] = A[m,k] · B[n,k]ᵀ, and the communication before or after it.\n\n"
+                      "operation: \"gemm_all_reduce\", \"gemm_reduce_scatter\", \"gemm_all_to_all\",\n"
+                      "\"all_gather_gemm\" or \"all_to_all_gemm\". m, n and k are those of each rank's GEMM.\n"
+                      "Raises InvalidArgument for shapes that break a rule.")
+      .def(
+          "__init__",
+          [](Problem* self, Operation operation, std::int64_t m, std::int64_t n, std::int64_t k, int ranks,
+             DataType data_type, Operand gathered, Exchange exchange, OperandLayout a_layout,
+             OperandLayout b_layout, std::vector<std::vector<std::int32_t>> destinations, int experts,
+             std::vector<std::vector<std::int32_t>> expert_rows, std::int64_t capacity) {
+            Problem problem{operation, m,        n,        k,
+                            ranks,     data_type, gathered, exchange,
+                            a_layout,  b_layout, std::move(destinations), experts,
+                            std::move(expert_rows), capacity};
+            validate(problem);
+            new (self) Problem(std::move(problem));
+          },
+          "operation"_a, nb::kw_only(), "m"_a, "n"_a, "k"_a, "ranks"_a, "data_type"_a = DataType::bf16,
+          "gathered"_a = Operand::a, "exchange"_a = Exchange::rows, "a_layout"_a = OperandLayout::k_contiguous,
+          "b_layout"_a = OperandLayout::k_contiguous,
+          "destinations"_a = std::vector<std::vector<std::int32_t>>{}, "experts"_a = 1,
+          "expert_rows"_a = std::vector<std::vector<std::int32_t>>{}, "capacity"_a = 0)
+      .def_ro("operation", &Problem::operation)
+      .def_ro("m", &Problem::m)
+      .def_ro("n", &Problem::n)
+      .def_ro("k", &Problem::k)
+      .def_ro("ranks", &Problem::ranks)
+      .def_ro("data_type", &Problem::data_type)
+      .def_ro("gathered", &Problem::gathered)
+      .def_ro("exchange", &Problem::exchange)
+      .def_ro("a_layout", &Problem::a_layout)
+      .def_ro("b_layout", &Problem::b_layout)
+      .def_ro("capacity", &Problem::capacity)
+      .def("a_shape",
+           [](const Problem& p, int rank) { return operand_shape(a_shape(p, rank), p.a_layout); }, "rank"_a = 0,
+           "Shape of a on a rank: [rows, k], transposed in memory where it is row_contiguous.")
+      .def("b_shape",
+           [](const Problem& p, int rank) { return operand_shape(b_shape(p, rank), p.b_layout); }, "rank"_a = 0,
+           "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous.")
+      .def("out_shape", [](const Problem& p, int rank) { return pair_of(out_shape(p, rank)); }, "rank"_a = 0,
+           "Shape of the result on a rank.")
+      .def(nb::self == nb::self)
+      .def("__repr__", &representation);
+
+  module.def("signature", &signature, "operation"_a, "a"_a, "b"_a, "exchange"_a, "gathered"_a);
+  module.def("problem_of", &problem_of, "operation"_a, "a"_a, "b"_a, "ranks"_a, "exchange"_a, "gathered"_a);
+}
+
+}  // namespace flashoverlap::python

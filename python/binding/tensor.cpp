@@ -1,0 +1,138 @@
+#include "tensor.hpp"
+
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+
+#include "flashoverlap/error.hpp"
+
+namespace nb = nanobind;
+
+namespace flashoverlap::python {
+namespace {
+
+constexpr std::int32_t cuda_device = 2;
+
+/// What the capsule `__dlpack_c_exchange_api__` of a tensor's Python type points to: DLPack's ABI, version 1
+/// (dmlc.github.io/dlpack). Twenty times faster than `__dlpack__`.
+struct ExchangeApi {
+  std::uint32_t major;
+  std::uint32_t minor;
+  ExchangeApi* previous;
+  void* allocate;
+  void* managed_tensor_from_object;
+  void* object_from_managed_tensor;
+  /// 0, or −1 with a Python exception. The tensor belongs to the object.
+  int (*tensor_from_object)(void* object, nb::dlpack::dltensor* tensor);
+  int (*current_stream)(std::int32_t device_type, std::int32_t device, void** stream);
+};
+
+/// Null where the type has none.
+const ExchangeApi* exchange_api(nb::handle object) {
+  // Of the type that was asked for last, which is nearly always the next one's too.
+  static PyTypeObject* last_type = nullptr;
+  static const ExchangeApi* last = nullptr;
+  PyTypeObject* const type = Py_TYPE(object.ptr());
+  if (type == last_type) return last;
+  const nb::object capsule = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)),
+                                         "__dlpack_c_exchange_api__", nb::none());
+  const ExchangeApi* found = nullptr;
+  if (!capsule.is_none()) {
+    found = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+    if (found == nullptr) PyErr_Clear();
+    if (found != nullptr && found->major != 1) found = nullptr;
+  }
+  Py_INCREF(type);  // so that no other type takes its address; there are few
+  last_type = type;
+  return last = found;
+}
+
+DataType data_type_of(const nb::dlpack::dtype& type) {
+  constexpr auto floating = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float);
+  constexpr auto bfloat = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat);
+  if (type == nb::dlpack::dtype{bfloat, 16, 1}) return DataType::bf16;
+  if (type == nb::dlpack::dtype{floating, 16, 1}) return DataType::fp16;
+  if (type == nb::dlpack::dtype{floating, 32, 1}) return DataType::fp32;
+  throw nb::type_error("the elements of a matrix must be bfloat16, float16 or float32");
+}
+
+Tensor tensor_of(const nb::dlpack::dltensor& source) {
+  if (source.ndim != 2)
+    throw nb::value_error(fmt::format("a matrix must have 2 dimensions, not {}", source.ndim).c_str());
+  return {.data = static_cast<std::byte*>(source.data) + source.byte_offset,
+          .rows = source.shape[0],
+          .cols = source.shape[1],
+          .row_stride = source.strides == nullptr ? source.shape[1] : source.strides[0],
+          .col_stride = source.strides == nullptr ? 1 : source.strides[1],
+          .data_type = data_type_of(source.dtype),
+          .on_gpu = source.device.device_type == cuda_device,
+          .device = source.device.device_id};
+}
+
+}  // namespace
+
+Tensor tensor_of(nb::handle object) {
+  if (const ExchangeApi* const api = exchange_api(object)) {
+    nb::dlpack::dltensor source;
+    if (api->tensor_from_object(object.ptr(), &source) != 0) throw nb::python_error();
+    Tensor tensor = tensor_of(source);
+    if (tensor.on_gpu && api->current_stream(cuda_device, tensor.device, &tensor.stream) != 0)
+      throw nb::python_error();
+    return tensor;
+  }
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(object, array))
+    throw nb::type_error("expected a matrix that speaks DLPack: a NumPy, PyTorch or CuPy array");
+  nb::dlpack::dltensor source;
+  std::int64_t shape[2]{};
+  std::int64_t strides[2]{};
+  for (std::size_t dimension = 0; dimension < 2 && dimension < array.ndim(); ++dimension) {
+    shape[dimension] = static_cast<std::int64_t>(array.shape(dimension));
+    strides[dimension] = array.stride(dimension);
+  }
+  source.data = const_cast<void*>(array.data());
+  source.ndim = static_cast<std::int32_t>(array.ndim());
+  source.shape = shape;
+  source.strides = strides;
+  source.dtype = array.dtype();
+  source.device = {array.device_type(), array.device_id()};
+  return tensor_of(source);
+}
+
+TensorLayout layout_of(const Tensor& tensor, std::string_view name) {
+  const bool one_row = tensor.rows <= 1;
+  const bool one_col = tensor.cols <= 1;
+  if ((tensor.col_stride == 1 || one_col) && (one_row || tensor.row_stride >= tensor.cols))
+    return {OperandLayout::k_contiguous, one_row ? tensor.cols : tensor.row_stride};
+  if ((tensor.row_stride == 1 || one_row) && (one_col || tensor.col_stride >= tensor.rows))
+    return {OperandLayout::row_contiguous, one_col ? tensor.rows : tensor.col_stride};
+  throw InvalidArgument(fmt::format("strides of {}", name),
+                        fmt::format("({}, {})", tensor.row_stride, tensor.col_stride),
+                        "must be 1 along one dimension");
+}
+
+Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, std::string_view name) {
+  require(!tensor.on_gpu, name, "a matrix on a GPU", "must be in host memory for ranks on the host");
+  require(tensor.data_type == data_type, fmt::format("data type of {}", name),
+          flashoverlap::name(tensor.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
+  const auto [layout, pitch] = layout_of(tensor, name);
+  const bool by_row = layout == OperandLayout::k_contiguous;
+  Matrix matrix(data_type, by_row ? tensor.rows : tensor.cols, by_row ? tensor.cols : tensor.rows);
+  const std::int64_t pitch_bytes = pitch * size_of(data_type);
+  for (std::int64_t row = 0; row < matrix.rows(); ++row) {
+    std::memcpy(matrix.row(row), static_cast<const std::byte*>(tensor.data) + row * pitch_bytes,
+                static_cast<std::size_t>(matrix.row_bytes()));
+  }
+  return matrix;
+}
+
+void require_result(const Tensor& out, const Shape& shape, DataType data_type) {
+  require(out.rows == shape.rows && out.cols == shape.cols, "shape of out",
+          fmt::format("({}, {})", out.rows, out.cols), fmt::format("must be ({}, {})", shape.rows, shape.cols));
+  require(out.data_type == data_type, "data type of out", name(out.data_type),
+          fmt::format("must be {}", name(data_type)));
+  require(out.col_stride == 1 || out.cols <= 1, "strides of out",
+          fmt::format("({}, {})", out.row_stride, out.col_stride), "must be those of a row-major matrix");
+}
+
+}  // namespace flashoverlap::python

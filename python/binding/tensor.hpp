@@ -1,0 +1,60 @@
+/// Matrices that Python owns: NumPy, PyTorch and CuPy arrays, and whatever else speaks DLPack.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "flashoverlap/matrix.hpp"
+#include "flashoverlap/problem.hpp"
+
+namespace flashoverlap::python {
+
+/// Looked at, not owned: valid while the Python object is.
+struct Tensor {
+  void* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;  ///< elements
+  std::int64_t col_stride = 0;  ///< elements
+  DataType data_type = DataType::fp32;
+  bool on_gpu = false;
+  int device = 0;
+  void* stream = nullptr;  ///< on which its framework works now, where that can be asked for without a copy
+};
+
+/// How the memory of a matrix is read: along which dimension it is contiguous, and how far the others lie
+/// apart.
+struct TensorLayout {
+  OperandLayout layout = OperandLayout::k_contiguous;
+  std::int64_t pitch = 0;  ///< elements
+};
+
+/// Throws `InvalidArgument` where neither dimension is contiguous.
+TensorLayout layout_of(const Tensor& tensor, std::string_view name);
+
+/// Throws `InvalidArgument` where the memory is not on the host or of another data type.
+Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, std::string_view name);
+/// Throws `InvalidArgument` unless `out` is row-major, with this shape and data type.
+void require_result(const Tensor& out, const Shape& shape, DataType data_type);
+
+/// Looks at an object. Throws a Python exception that says what was expected.
+Tensor tensor_of(nanobind::handle object);
+
+}  // namespace flashoverlap::python
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<flashoverlap::python::Tensor> {
+  NB_TYPE_CASTER(flashoverlap::python::Tensor, const_name("typing.Any"))
+
+  bool from_python(handle source, std::uint8_t, cleanup_list*) {
+    value = flashoverlap::python::tensor_of(source);
+    return true;
+  }
+};
+
+}  // namespace nanobind::detail

@@ -1,0 +1,21 @@
+"""What differs between NumPy, PyTorch and CuPy."""
+
+import sys
+from typing import Any
+
+
+def empty_like(array: Any, shape: tuple[int, int]) -> Any:
+    """An array of the same library, data type and device, with another shape."""
+    if hasattr(array, "new_empty"):  # PyTorch, and what is derived from its tensors
+        return array.new_empty(shape)
+    library = type(array).__module__.partition(".")[0]
+    if library in ("numpy", "cupy"):
+        return sys.modules[library].empty(shape, dtype=array.dtype)
+    raise TypeError(f"out: must be given for matrices of type {type(array).__name__}")
+
+
+def concatenate(arrays: list[Any]) -> Any:
+    """The rows of all, one after the other."""
+    if hasattr(arrays[0], "new_empty"):
+        return sys.modules["torch"].cat(arrays)
+    return sys.modules[type(arrays[0]).__module__.partition(".")[0]].concatenate(arrays)

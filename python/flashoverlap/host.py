@@ -1,0 +1,188 @@
+"""Ranks as threads of one process that compute on the host: for tests, and where there is no GPU."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from flashoverlap._core import (
+    CommunicationError,
+    HostWorld,
+    InvalidArgument,
+    Machine,
+    Plans,
+    Problem,
+    Schedule,
+    search,
+)
+from flashoverlap.arrays import concatenate
+from flashoverlap.operations import Matrix, Operator
+
+Result = TypeVar("Result")
+
+
+class _Meeting:
+    """Where all ranks of a group meet, in the same order on all of them."""
+
+    def __init__(self, ranks: int, wait_limit: float) -> None:
+        self.ranks = ranks
+        self.wait_limit = wait_limit
+        self._given: list[Any] = [None] * ranks
+        self._result: Any = None
+        self._failure: Exception | None = None
+        self._act: Callable[[list[Any]], Any] | None = None
+        self._arrived = threading.Barrier(ranks, action=self._act_once)
+        self._left = threading.Barrier(ranks)
+        self._parts: list[_Meeting] = []
+
+    def meet(self, rank: int, given: Any, act: Callable[[list[Any]], Any]) -> Any:
+        """`act` of what all ranks have given, called once; what it returns or raises reaches all of them."""
+        self._given[rank] = given
+        if rank == 0:
+            self._act = act
+        try:
+            self._arrived.wait(self.wait_limit)
+            result, failure = self._result, self._failure
+            self._left.wait(self.wait_limit)
+        except threading.BrokenBarrierError:
+            raise CommunicationError(
+                f"rank {rank} of {self.ranks}: not all ranks came within {self.wait_limit:g} s"
+            ) from None
+        if failure is not None:
+            raise failure
+        return result
+
+    def part(self, ranks: int) -> "_Meeting":
+        """Of some of the ranks; ends with this one."""
+        self._parts.append(_Meeting(ranks, self.wait_limit))
+        return self._parts[-1]
+
+    def abort(self) -> None:
+        """Ends every wait: a rank is lost."""
+        for each in (self, *self._parts):
+            each._arrived.abort()
+            each._left.abort()
+
+    def _act_once(self) -> None:
+        assert self._act is not None
+        try:
+            self._result, self._failure = self._act(self._given), None
+        except Exception as failure:
+            self._result, self._failure = None, failure
+        finally:
+            self._given = [None] * self.ranks
+
+
+class _HostOperator:
+    """One rank's part of a world that all of them share."""
+
+    def __init__(self, rank: int, meeting: _Meeting, world: HostWorld, schedule: Schedule) -> None:
+        self._rank = rank
+        self._meeting = meeting
+        self._world = world
+        self._schedule = schedule
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._schedule
+
+    def run(self, a: Matrix, b: Matrix, out: Matrix | None) -> None:
+        def run_all(given: list[Any]) -> None:
+            worlds = {id(world) for world, *_ in given}
+            if len(worlds) != 1:
+                raise CommunicationError("the ranks run different operators")
+            self._world.run(*(list(matrices) for matrices in zip(*(each[1:] for each in given))))
+
+        self._meeting.meet(self._rank, (self._world, a, b, out), run_all)
+
+    def gathered(self, a: Matrix) -> Matrix:
+        return self._meeting.meet(self._rank, a, concatenate)
+
+    def wait(self) -> None:
+        """Runs have ended when they return."""
+
+
+class HostCommunicator:
+    """One rank of a group of threads, as `run_ranks` makes them."""
+
+    _made = itertools.count()
+
+    def __init__(self, rank: int, meeting: _Meeting) -> None:
+        self._rank = rank
+        self._meeting = meeting
+        self._name = f"host-{next(self._made)}"
+        self._operators: dict[bytes, Operator] = {}
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def ranks(self) -> int:
+        return self._meeting.ranks
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def operators(self) -> dict[bytes, Operator]:
+        return self._operators
+
+    def split(self, color: int) -> "HostCommunicator":
+        """Ranks that pass the same color form a group of their own. Collective."""
+
+        def groups(colors: list[int]) -> dict[int, tuple[list[int], _Meeting]]:
+            members = {each: [rank for rank, of in enumerate(colors) if of == each] for each in set(colors)}
+            return {each: (of, self._meeting.part(len(of))) for each, of in members.items()}
+
+        members, meeting = self._meeting.meet(self._rank, color, groups)[color]
+        return HostCommunicator(members.index(self._rank), meeting)
+
+    def gather(self, value: Any) -> list[Any]:
+        """What each rank has passed. Collective."""
+        gathered: list[Any] = self._meeting.meet(self._rank, value, list)
+        return gathered
+
+    def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> _HostOperator:
+        def make(problems: list[tuple[Problem, Schedule | None]]) -> tuple[HostWorld, Schedule]:
+            for rank, each in enumerate(problems):
+                if each != problems[0]:
+                    raise InvalidArgument(f"problem of rank {rank} = {each[0]!r}: must be that of rank 0, {problems[0][0]!r}")
+            chosen = schedule or search(problem, Machine.preset("h200-nvlink"))[0].schedule
+            return HostWorld(Plans(problem, chosen), self._meeting.wait_limit), chosen
+
+        world, chosen = self._meeting.meet(self._rank, (problem, schedule), make)
+        return _HostOperator(self._rank, self._meeting, world, chosen)
+
+    def __repr__(self) -> str:
+        return f"<HostCommunicator {self._rank} of {self.ranks}>"
+
+
+def run_ranks(ranks: int, function: Callable[[HostCommunicator], Result], *, wait_limit: float = 30) -> list[Result]:
+    """Calls `function(communicator)` for each rank, rank 0 here and the others in threads; what each returned, in
+    rank order.
+
+    Where a rank raises, the others stop waiting for it, and the first error is raised here. wait_limit: seconds that
+    a rank waits for the others.
+    """
+    meeting = _Meeting(ranks, wait_limit)
+    results: list[Any] = [None] * ranks
+    errors: list[Exception] = []
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = function(HostCommunicator(rank, meeting))
+        except Exception as error:
+            errors.append(error)
+            meeting.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,), name=f"rank {rank}") for rank in range(1, ranks)]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results

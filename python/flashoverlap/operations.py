@@ -1,0 +1,184 @@
+"""The five operations on matrices, and the operators that run them.
+
+Every rank calls the same operations in the same order. Matrices have the shape [rows, k] whichever of the two
+dimensions is contiguous in memory: pass a transposed view where the data lies that way. Data types are
+bfloat16, float16 and float32 (on GPUs the first two), the same for `a`, `b` and `out`. `out` is row-major; where
+it is not given, it is allocated by the library that `a` comes from.
+
+On GPUs the work is enqueued on the current stream of PyTorch or CuPy, and the operations return at once. An
+operation that is called for the first time with these shapes makes its operator, which is collective: every
+rank takes part at the same time. Wrong arguments raise `InvalidArgument` before anything is enqueued.
+"""
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+from flashoverlap._core import InvalidArgument, Problem, Schedule, problem_of, signature
+from flashoverlap.arrays import empty_like
+
+Matrix: TypeAlias = Any
+"""Speaks DLPack and has two dimensions: a NumPy, PyTorch or CuPy array."""
+Exchange: TypeAlias = Literal["rows", "heads"]
+Gathered: TypeAlias = Literal["a", "b"]
+
+
+class BoundOperator(Protocol):
+    """One rank's part of a problem, as a communicator makes it."""
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    def run(self, a: Matrix, b: Matrix, out: Matrix | None) -> None: ...
+
+    def gathered(self, a: Matrix) -> Matrix: ...
+
+    def wait(self) -> None: ...
+
+
+class AnyCommunicator(Protocol):
+    """One rank of a group of ranks, on GPUs (`Communicator`) or on the host (`HostCommunicator`)."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def ranks(self) -> int: ...
+
+    @property
+    def name(self) -> str:
+        """No other communicator of this process has it."""
+
+    @property
+    def operators(self) -> "dict[bytes, Operator]":
+        """Those that the functions of this module have made, by the signature of their arguments."""
+
+    def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> BoundOperator: ...
+
+
+class Operator:
+    """One rank's part of a problem, made once and run many times.
+
+    problem: for all ranks, the same on all of them.
+    schedule: how it is computed; where it is not given the tuner's choice, which may measure first. The same on
+        all ranks.
+    pitches: elements from one row of a, and of b, in memory to the next; 0: the rows have no padding.
+
+    Collective: every rank makes it at the same time. Used by one thread at a time. Its runs follow each other.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        communicator: AnyCommunicator,
+        schedule: Schedule | None = None,
+        *,
+        pitches: tuple[int, int] = (0, 0),
+    ) -> None:
+        if problem.ranks != communicator.ranks:
+            raise InvalidArgument(f"problem.ranks = {problem.ranks}: must be {communicator.ranks}, as the communicator has")
+        self._problem = problem
+        self._out_shape = problem.out_shape(communicator.rank)
+        self._bound = communicator.bind(problem, schedule, pitches)
+
+    @property
+    def problem(self) -> Problem:
+        return self._problem
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._bound.schedule
+
+    def run(self, a: Matrix, b: Matrix, out: Matrix | None = None) -> Matrix:
+        """Runs on a and b, with the shapes of `problem.a_shape` and `problem.b_shape`, and returns `out`."""
+        if out is None:
+            out = empty_like(a, self._out_shape)
+        self._bound.run(a, b, out)
+        return out
+
+    def gathered(self, a: Matrix) -> Matrix:
+        """The whole of A, which the last run of an all_gather_gemm has gathered by rows: `a` is what it was run with.
+
+        Valid until the next run of any operator of this communicator. Collective.
+        """
+        problem = self._problem
+        if (problem.operation, problem.gathered, problem.a_layout) != ("all_gather_gemm", "a", "k_contiguous"):
+            raise InvalidArgument(f"problem = {problem!r}: must gather a by rows")
+        return self._bound.gathered(a)
+
+    def wait(self) -> None:
+        """Returns when every run has ended. Raises the error that one has ended with."""
+        self._bound.wait()
+
+    def __repr__(self) -> str:
+        return f"<Operator {self._problem!r} by {self.schedule.strategy}>"
+
+
+def gemm_all_reduce(a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None) -> Matrix:
+    """out[m, n] = Σ over ranks of a[m, k] · b[n, k]ᵀ, on every rank."""
+    return _run("gemm_all_reduce", a, b, communicator, out)
+
+
+def gemm_reduce_scatter(a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None) -> Matrix:
+    """out[m/ranks, n] = this rank's rows of Σ over ranks of a[m, k] · b[n, k]ᵀ. ranks divides m."""
+    return _run("gemm_reduce_scatter", a, b, communicator, out)
+
+
+def gemm_all_to_all(
+    a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None, *, exchange: Exchange = "heads"
+) -> Matrix:
+    """C = a[m, k] · b[n, k]ᵀ, of which every rank sends equal parts to the others.
+
+    exchange "heads" (Ulysses): columns; rank d gets columns [d·n/ranks, (d+1)·n/ranks) of every rank, out[ranks·m,
+    n/ranks]. "rows": rank d gets the d-th part of each rank's rows, out[m, n].
+    """
+    return _run("gemm_all_to_all", a, b, communicator, out, exchange=exchange)
+
+
+def all_gather_gemm(
+    a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None, *, gathered: Gathered = "a"
+) -> Matrix:
+    """out[m, n] = A · Bᵀ, where A (or B) is gathered from the parts that the ranks hold.
+
+    gathered "a": a is this rank's rows [m/ranks, k] of A. Where k is not contiguous in a, its part [m, k/ranks] of k.
+    gathered "b": the same of B.
+    """
+    return _run("all_gather_gemm", a, b, communicator, out, gathered=gathered)
+
+
+def all_to_all_gemm(
+    a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None, *, exchange: Exchange = "heads"
+) -> Matrix:
+    """out[m, n] = A · b[n, k]ᵀ, where the ranks exchange equal parts of a first: the inverse of `gemm_all_to_all`.
+
+    exchange "heads": a[ranks·m, k/ranks]; its rows [d·m, (d+1)·m) go to rank d. "rows": a[m, k].
+    """
+    return _run("all_to_all_gemm", a, b, communicator, out, exchange=exchange)
+
+
+def _run(
+    operation: str,
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    out: Matrix | None,
+    exchange: Exchange = "rows",
+    gathered: Gathered = "a",
+) -> Matrix:
+    return operator_for(operation, a, b, communicator, exchange, gathered).run(a, b, out)
+
+
+def operator_for(
+    operation: str,
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    exchange: Exchange = "rows",
+    gathered: Gathered = "a",
+) -> Operator:
+    """The operator for matrices of these shapes, data types and layouts, which is made the first time."""
+    key = signature(operation, a, b, exchange, gathered)
+    operator = communicator.operators.get(key)
+    if operator is None:
+        problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
+        operator = Operator(problem, communicator, pitches=(a_pitch, b_pitch))
+        communicator.operators[key] = operator
+    return operator

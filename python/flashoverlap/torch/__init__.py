@@ -1,0 +1,32 @@
+"""FlashOverlap in PyTorch: operations with gradients, layers, and models that are made of them.
+
+A *group* is everywhere a communicator of FlashOverlap or a process group of `torch.distributed`. Operations and
+layers work under `torch.compile(fullgraph=True)` and in CUDA graphs. `flashoverlap.torch.operations` has the
+operations with PyTorch's own schema for fused matrix products.
+"""
+
+from flashoverlap.torch.feed_forward import GatedFeedForward
+from flashoverlap.torch.groups import Group, communicator
+from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
+from flashoverlap.torch.operations import (
+    all_gather_matmul,
+    copy_matmul,
+    matmul_all_reduce,
+    matmul_reduce_scatter,
+    sharded_weight_matmul,
+)
+from flashoverlap.torch.parallelize import parallelize
+
+__all__ = [
+    "ColumnParallelLinear",
+    "GatedFeedForward",
+    "Group",
+    "RowParallelLinear",
+    "all_gather_matmul",
+    "communicator",
+    "copy_matmul",
+    "matmul_all_reduce",
+    "matmul_reduce_scatter",
+    "parallelize",
+    "sharded_weight_matmul",
+]

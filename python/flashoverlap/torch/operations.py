@@ -1,0 +1,238 @@
+"""Matrix products that communicate, as PyTorch operations with gradients.
+
+Matrices have two dimensions, and `weight` is [n, k], as in `torch.nn.functional.linear`. Gradients are overlapped
+like the products. What is the same on all ranks, as the result of an all-reduce, has the same gradient on all of
+them, as in Megatron: gradients are added up over the ranks where each rank has computed a part of them.
+
+A group may also be given by the name that `groups.name_of` returns, as compiled code needs it. At the end, the operations of `torch.ops.symm_mem` for fused matrix products, with the same arguments:
+`torch.ops.flashoverlap.fused_matmul_reduce_scatter` and `fused_all_gather_matmul`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import flashoverlap
+from flashoverlap.operations import operator_for
+from flashoverlap.torch.groups import Group, name_of, named
+
+_library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
+
+
+def matmul_all_reduce(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+    """Σ over ranks of x[m, k] · weightᵀ, on every rank: a row-parallel layer."""
+    result: Tensor = torch.ops.flashoverlap.matmul_all_reduce(x, weight, name_of(group))
+    return result
+
+
+def matmul_reduce_scatter(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+    """This rank's rows of Σ over ranks of x[m, k] · weightᵀ: a row-parallel layer with sequence parallelism."""
+    result: Tensor = torch.ops.flashoverlap.matmul_reduce_scatter(x, weight, name_of(group))
+    return result
+
+
+def all_gather_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+    """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
+    result: Tensor = torch.ops.flashoverlap.all_gather_matmul(x, weight, name_of(group))
+    return result
+
+
+def copy_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+    """x · weightᵀ, where x is the same on all ranks, which add up its gradient: a column-parallel layer."""
+    result: Tensor = torch.ops.flashoverlap.copy_matmul(x, weight, name_of(group))
+    return result
+
+
+def sharded_weight_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+    """x · Wᵀ, where each rank has rows of W, gets the gradient of these, added up over the ranks, and has an x
+    of its own: data parallelism with sharded weights."""
+    result: Tensor = torch.ops.flashoverlap.sharded_weight_matmul(x, weight, name_of(group))
+    return result
+
+
+def _define(name: str, compute: Callable[..., Tensor], shape: Callable[[Tensor, Tensor, int], tuple[int, int]]) -> None:
+    """An operation of x, weight and the group's name."""
+
+    def on_communicator(x: Tensor, weight: Tensor, group: str) -> Tensor:
+        return compute(x, weight, named(group))
+
+    def fake(x: Tensor, weight: Tensor, group: str) -> Tensor:
+        if x.dim() != 2 or weight.dim() != 2:
+            raise ValueError(f"{name}: x and weight must have 2 dimensions, not {x.dim()} and {weight.dim()}")
+        return x.new_empty(shape(x, weight, named(group).ranks))
+
+    _library.define(f"{name}(Tensor x, Tensor weight, str group) -> Tensor")
+    for device in ("CPU", "CUDA"):
+        _library.impl(name, on_communicator, device)
+    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=_library)
+
+
+def _differentiate(
+    name: str,
+    gradient_of_x: Callable[..., Tensor],
+    gradient_of_weight: Callable[..., Tensor],
+    both: Callable[..., tuple[Tensor, Tensor]] | None = None,
+) -> None:
+    """All are functions of the result's gradient, x or weight or both, and the group's name."""
+
+    def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
+        x, weight, ctx.group = inputs
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
+
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        wanted_x, wanted_weight, _ = ctx.needs_input_grad
+        if both is not None and wanted_x and wanted_weight:
+            return *both(gradient, x, weight, ctx.group), None
+        return (
+            gradient_of_x(gradient, weight, ctx.group) if wanted_x else None,
+            gradient_of_weight(gradient, x, ctx.group) if wanted_weight else None,
+            None,
+        )
+
+    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
+
+
+_define("matmul_all_reduce", flashoverlap.gemm_all_reduce, lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
+_define(
+    "matmul_reduce_scatter",
+    flashoverlap.gemm_reduce_scatter,
+    lambda x, weight, ranks: (x.shape[0] // ranks, weight.shape[0]),
+)
+_define(
+    "all_gather_matmul",
+    flashoverlap.all_gather_gemm,
+    # Where k is not contiguous in x, each rank has a part of it instead of rows.
+    lambda x, weight, ranks: (
+        x.shape[0] * (1 if x.shape[1] * ranks == weight.shape[1] else ranks),
+        weight.shape[0],
+    ),
+)
+_define(
+    "sharded_weight_matmul",
+    lambda x, weight, group: flashoverlap.all_gather_gemm(x, weight, group, gathered="b"),
+    lambda x, weight, ranks: (
+        x.shape[0],
+        weight.shape[0] * (1 if weight.shape[1] * ranks == x.shape[1] else ranks),
+    ),
+)
+_define("copy_matmul", lambda x, weight, group: x @ weight.t(), lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
+
+
+# Two results of what is gathered once
+
+
+def _all_gather_matmul_and_gathered(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
+    operator = operator_for("all_gather_gemm", x, weight, named(group))
+    return operator.run(x, weight), operator.gathered(x).clone()
+
+
+def _row_parallel_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
+    """Of matmul_reduce_scatter's x and weight. The result's gradient is gathered for both."""
+    operator = operator_for("all_gather_gemm", gradient, weight.t(), named(group))
+    gradient_of_x = operator.run(gradient, weight.t())
+    return gradient_of_x, operator.gathered(gradient).t() @ x
+
+
+def _define_pair(signature: str, compute: Callable[..., tuple[Tensor, Tensor]], fake: Callable[..., Any]) -> None:
+    name = signature.partition("(")[0]
+    _library.define(signature)
+    for device in ("CPU", "CUDA"):
+        _library.impl(name, compute, device)
+    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=_library)
+
+
+_define_pair(
+    "all_gather_matmul_and_gathered(Tensor x, Tensor weight, str group) -> (Tensor, Tensor)",
+    _all_gather_matmul_and_gathered,
+    lambda x, weight, group: (
+        x.new_empty(x.shape[0] * named(group).ranks, weight.shape[0]),
+        x.new_empty(x.shape[0] * named(group).ranks, x.shape[1]),
+    ),
+)
+_define_pair(
+    "row_parallel_gradients(Tensor gradient, Tensor x, Tensor weight, str group) -> (Tensor, Tensor)",
+    _row_parallel_gradients,
+    lambda gradient, x, weight, group: (x.new_empty(x.shape), weight.new_empty(weight.shape)),
+)
+
+
+# Gradients
+
+_operations = torch.ops.flashoverlap
+_differentiate(
+    "matmul_all_reduce",
+    lambda gradient, weight, group: gradient @ weight,
+    lambda gradient, x, group: gradient.t() @ x,
+)
+_differentiate(
+    "copy_matmul",
+    lambda gradient, weight, group: _operations.matmul_all_reduce(gradient, weight.t(), group),
+    lambda gradient, x, group: gradient.t() @ x,
+)
+_differentiate(
+    "matmul_reduce_scatter",
+    lambda gradient, weight, group: _operations.all_gather_matmul(gradient, weight.t(), group),
+    lambda gradient, x, group: _operations.all_gather_matmul(gradient.t(), x.t(), group),
+    both=_operations.row_parallel_gradients,
+)
+_differentiate(
+    "all_gather_matmul",
+    lambda gradient, weight, group: _operations.matmul_reduce_scatter(gradient, weight.t(), group),
+    lambda gradient, x, group: _operations.sharded_weight_matmul(gradient.t(), x.t(), group),
+)
+_differentiate(
+    "sharded_weight_matmul",
+    lambda gradient, weight, group: _operations.sharded_weight_matmul(gradient, weight.t(), group),
+    lambda gradient, x, group: _operations.matmul_reduce_scatter(gradient.t(), x.t(), group),
+)
+
+
+# PyTorch's own schema
+
+
+def _as_matrix(x: Tensor, first: int) -> tuple[Tensor, torch.Size]:
+    """x with dimension `first` first, as rows, and the sizes of the dimensions that are not the last."""
+    moved = x.movedim(first, 0)
+    return moved.reshape(-1, moved.shape[-1]), moved.shape[:-1]
+
+
+def _from_matrix(matrix: Tensor, sizes: torch.Size, first: int) -> Tensor:
+    return matrix.view(-1, *sizes[1:], matrix.shape[-1]).movedim(0, first)
+
+
+def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_dim: int, group_name: str) -> Tensor:
+    if reduce_op not in ("sum", "avg"):
+        raise ValueError(f'reduce_op = "{reduce_op}": must be "sum" or "avg"')
+    matrix, sizes = _as_matrix(A, scatter_dim)
+    scattered = _operations.matmul_reduce_scatter(matrix, B.t(), group_name)
+    if reduce_op == "avg":
+        scattered = scattered / named(group_name).ranks
+    return _from_matrix(scattered, sizes, scatter_dim)
+
+
+def _fused_all_gather_matmul(
+    A_shard: Tensor, Bs: list[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
+) -> tuple[Tensor | None, list[Tensor]]:
+    matrix, sizes = _as_matrix(A_shard, gather_dim)
+    if return_A or len(Bs) > 1:
+        product, gathered = _operations.all_gather_matmul_and_gathered(matrix, Bs[0].t(), group_name)
+        products = [product, *(gathered @ B for B in Bs[1:])]
+    else:
+        gathered, products = None, [_operations.all_gather_matmul(matrix, Bs[0].t(), group_name)]
+    whole = _from_matrix(gathered, sizes, gather_dim) if return_A else None
+    return whole, [_from_matrix(each, sizes, gather_dim) for each in products]
+
+
+_library.define(
+    "fused_matmul_reduce_scatter(Tensor A, Tensor B, str reduce_op, int scatter_dim, str group_name) -> Tensor"
+)
+_library.impl("fused_matmul_reduce_scatter", _fused_matmul_reduce_scatter, "CompositeImplicitAutograd")
+_library.define(
+    "fused_all_gather_matmul(Tensor A_shard, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True) "
+    "-> (Tensor?, Tensor[])"
+)
+_library.impl("fused_all_gather_matmul", _fused_all_gather_matmul, "CompositeImplicitAutograd")

@@ -1,0 +1,242 @@
+"""The five operations on NumPy arrays, against fp64 products of NumPy."""
+
+import numpy as np
+import pytest
+
+import flashoverlap
+
+RANKS = [1, 2, 3, 4]
+M, N, K = 240, 192, 96  # of each rank; all ranks above divide them
+
+
+def matrices(generator, ranks, rows, cols, row_contiguous=False, dtype=np.float32):
+    """One for each rank, [rows, cols]."""
+    if row_contiguous:
+        return [each.T for each in matrices(generator, ranks, cols, rows, dtype=dtype)]
+    return [generator.uniform(-1, 1, (rows, cols)).astype(dtype) for _ in range(ranks)]
+
+
+def product(a, b):
+    return a.astype(np.float64) @ b.astype(np.float64).T
+
+
+def parts(matrix, ranks, axis=0):
+    return np.split(matrix, ranks, axis)
+
+
+def run(operation, a, b, **options):
+    """The result of each rank, in memory that was NaN."""
+
+    def on_rank(communicator):
+        own_a, own_b = a[communicator.rank], b[communicator.rank]
+        first = operation(own_a, own_b, communicator, **options)
+        poisoned = np.full(first.shape, np.nan, first.dtype)
+        again = operation(own_a, own_b, communicator, poisoned, **options)
+        assert again is poisoned
+        np.testing.assert_array_equal(again, first)
+        assert len(communicator.operators) == 1
+        return again
+
+    return flashoverlap.run_ranks(len(a), on_rank)
+
+
+def expect_close(results, expected, tolerance=1e-5):
+    for result, reference in zip(results, expected, strict=True):
+        assert result.shape == reference.shape
+        assert np.linalg.norm(result - reference) <= tolerance * np.linalg.norm(reference)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("a_rows_contiguous", [False, True])
+@pytest.mark.parametrize("b_rows_contiguous", [False, True])
+class TestEachLayout:
+    def operands(self, generator, ranks, a_rows_contiguous, b_rows_contiguous):
+        return (
+            matrices(generator, ranks, M, K, a_rows_contiguous),
+            matrices(generator, ranks, N, K, b_rows_contiguous),
+        )
+
+    def test_gemm_all_reduce_adds_the_products(self, generator, ranks, a_rows_contiguous, b_rows_contiguous):
+        a, b = self.operands(generator, ranks, a_rows_contiguous, b_rows_contiguous)
+        total = sum(map(product, a, b))
+        expect_close(run(flashoverlap.gemm_all_reduce, a, b), [total] * ranks)
+
+    def test_gemm_reduce_scatter_leaves_each_rank_its_rows(
+        self, generator, ranks, a_rows_contiguous, b_rows_contiguous
+    ):
+        a, b = self.operands(generator, ranks, a_rows_contiguous, b_rows_contiguous)
+        total = sum(map(product, a, b))
+        expect_close(run(flashoverlap.gemm_reduce_scatter, a, b), parts(total, ranks))
+
+    def test_gemm_all_to_all_sends_columns(self, generator, ranks, a_rows_contiguous, b_rows_contiguous):
+        a, b = self.operands(generator, ranks, a_rows_contiguous, b_rows_contiguous)
+        columns = [parts(product(*each), ranks, 1) for each in zip(a, b)]
+        expect_close(run(flashoverlap.gemm_all_to_all, a, b), [np.concatenate(each) for each in zip(*columns)])
+
+    def test_all_gather_gemm_gathers_a_by_rows_or_along_k(
+        self, generator, ranks, a_rows_contiguous, b_rows_contiguous
+    ):
+        _, b = self.operands(generator, ranks, False, b_rows_contiguous)
+        if a_rows_contiguous:
+            a = matrices(generator, ranks, M, K // ranks, True)
+            whole = np.concatenate(a, 1)
+        else:
+            a = matrices(generator, ranks, M // ranks, K)
+            whole = np.concatenate(a)
+        expect_close(run(flashoverlap.all_gather_gemm, a, b), [product(whole, each) for each in b])
+
+    def test_all_gather_gemm_gathers_b_by_rows_or_along_k(
+        self, generator, ranks, a_rows_contiguous, b_rows_contiguous
+    ):
+        a, _ = self.operands(generator, ranks, a_rows_contiguous, False)
+        if b_rows_contiguous:
+            b = matrices(generator, ranks, N, K // ranks, True)
+            whole = np.concatenate(b, 1)
+        else:
+            b = matrices(generator, ranks, N // ranks, K)
+            whole = np.concatenate(b)
+        expect_close(
+            run(flashoverlap.all_gather_gemm, a, b, gathered="b"), [product(each, whole) for each in a]
+        )
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_all_to_all_gemm_brings_columns_back(generator, ranks):
+    a = matrices(generator, ranks, ranks * M, K // ranks)
+    b = matrices(generator, ranks, N, K)
+    received = [np.concatenate([parts(each, ranks)[rank] for each in a], 1) for rank in range(ranks)]
+    expect_close(run(flashoverlap.all_to_all_gemm, a, b), map(product, received, b))
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_all_to_alls_exchange_equal_parts_of_rows(generator, ranks):
+    a = matrices(generator, ranks, M, K)
+    b = matrices(generator, ranks, N, K)
+    products = [parts(product(*each), ranks) for each in zip(a, b)]
+    expect_close(
+        run(flashoverlap.gemm_all_to_all, a, b, exchange="rows"), [np.concatenate(each) for each in zip(*products)]
+    )
+    received = [np.concatenate(each) for each in zip(*(parts(each, ranks) for each in a))]
+    expect_close(run(flashoverlap.all_to_all_gemm, a, b, exchange="rows"), map(product, received, b))
+
+
+def test_data_types_are_those_of_the_operands(generator):
+    a = matrices(generator, 2, M, K, dtype=np.float16)
+    b = matrices(generator, 2, N, K, dtype=np.float16)
+    results = run(flashoverlap.gemm_all_reduce, a, b)
+    assert results[0].dtype == np.float16
+    expect_close(results, [sum(map(product, a, b))] * 2, 2e-3)
+
+
+def test_a_slice_of_a_wider_matrix_is_an_operand(generator):
+    wide = matrices(generator, 2, M, K + 40)
+    b = matrices(generator, 2, N, K)
+    a = [each[:, 8 : 8 + K] for each in wide]
+    expect_close(run(flashoverlap.gemm_all_reduce, a, b), [sum(map(product, a, b))] * 2)
+
+
+def test_an_operator_takes_a_schedule(generator):
+    a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+    problem = flashoverlap.Problem("gemm_reduce_scatter", m=M, n=N, k=K, ranks=2, data_type="fp32")
+    schedule = flashoverlap.Schedule("store", tile_rows=32, tile_cols=64, multiprocessors=4)
+
+    def on_rank(communicator):
+        operator = flashoverlap.Operator(problem, communicator, schedule)
+        assert operator.schedule == schedule
+        return operator.run(a[communicator.rank], b[communicator.rank])
+
+    expect_close(flashoverlap.run_ranks(2, on_rank), parts(sum(map(product, a, b)), 2))
+
+
+def test_sub_groups_compute_by_themselves(generator):
+    a, b = matrices(generator, 4, M, K), matrices(generator, 4, N, K)
+
+    def on_rank(communicator):
+        group = communicator.split(communicator.rank % 2)
+        assert (group.rank, group.ranks) == (communicator.rank // 2, 2)
+        return flashoverlap.gemm_all_reduce(a[communicator.rank], b[communicator.rank], group)
+
+    sums = [product(a[of], b[of]) + product(a[of + 2], b[of + 2]) for of in (0, 1)]
+    expect_close(flashoverlap.run_ranks(4, on_rank), [sums[rank % 2] for rank in range(4)])
+
+
+class TestErrors:
+    """Each names what is wrong, on every rank, and nobody waits for ever."""
+
+    def expect(self, error, message, a, b, operation=flashoverlap.gemm_all_reduce, **options):
+        seen = []
+
+        def on_rank(communicator):
+            try:
+                return operation(a[communicator.rank], b[communicator.rank], communicator, **options)
+            except Exception as raised:
+                seen.append(raised)
+
+        flashoverlap.run_ranks(len(a), on_rank, wait_limit=5)
+        assert len(seen) == len(a)
+        for raised in seen:
+            assert isinstance(raised, error), raised
+            assert message in str(raised)
+
+    def test_shapes_that_do_not_fit(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K + 8)
+        self.expect(flashoverlap.InvalidArgument, f"columns of b = {K + 8}: must be {K}", a, b)
+
+    def test_rows_that_the_ranks_do_not_divide(self, generator):
+        a, b = matrices(generator, 2, M + 1, K), matrices(generator, 2, N, K)
+        self.expect(flashoverlap.InvalidArgument, f"m = {M + 1}", a, b, flashoverlap.gemm_reduce_scatter)
+
+    def test_data_types_that_differ(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K, dtype=np.float16)
+        self.expect(flashoverlap.InvalidArgument, "data type of b = fp16: must be that of a, fp32", a, b)
+
+    def test_data_types_that_are_not_computed(self, generator):
+        a, b = matrices(generator, 2, M, K, dtype=np.int32), matrices(generator, 2, N, K, dtype=np.int32)
+        self.expect(TypeError, "must be bfloat16, float16 or float32", a, b)
+
+    def test_more_than_two_dimensions(self, generator):
+        a = [np.zeros((2, M, K), np.float32)] * 2
+        self.expect(ValueError, "must have 2 dimensions, not 3", a, matrices(generator, 2, N, K))
+
+    def test_what_is_no_matrix(self, generator):
+        self.expect(TypeError, "speaks DLPack", ["a", "b"], matrices(generator, 2, N, K))
+
+    def test_strides_that_are_not_contiguous(self, generator):
+        a = [each[:, ::2] for each in matrices(generator, 2, M, 2 * K)]
+        self.expect(flashoverlap.InvalidArgument, "strides of a", a, matrices(generator, 2, N, K))
+
+    def test_an_out_of_another_shape(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+        out = np.zeros((M, N + 8), np.float32)
+        self.expect(flashoverlap.InvalidArgument, f"shape of out = ({M}, {N + 8}): must be ({M}, {N})", a, b, out=out)
+
+    def test_an_unknown_exchange(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+        self.expect(
+            ValueError, "must be one of rows, heads", a, b, flashoverlap.gemm_all_to_all, exchange="columns"
+        )
+
+    def test_ranks_that_disagree(self, generator):
+        a = [matrices(generator, 1, M + rank, K)[0] for rank in range(2)]
+        self.expect(flashoverlap.InvalidArgument, "problem of rank 1", a, matrices(generator, 2, N, K))
+
+    def test_a_rank_that_raises_ends_the_others(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+
+        def on_rank(communicator):
+            if communicator.rank == 1:
+                raise KeyError("lost")
+            flashoverlap.gemm_all_reduce(a[0], b[0], communicator)
+
+        with pytest.raises(KeyError, match="lost"):
+            flashoverlap.run_ranks(2, on_rank)
+
+    def test_a_rank_that_does_not_come_is_not_awaited_for_ever(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+
+        def on_rank(communicator):
+            if communicator.rank == 0:
+                flashoverlap.gemm_all_reduce(a[0], b[0], communicator)
+
+        with pytest.raises(flashoverlap.CommunicationError, match="not all ranks came within 0.2 s"):
+            flashoverlap.run_ranks(2, on_rank, wait_limit=0.2)

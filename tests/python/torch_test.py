@@ -1,0 +1,259 @@
+"""PyTorch: operations, gradients and layers on ranks of the host, against plain PyTorch on one."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+from torch import nn  # noqa: E402
+
+import flashoverlap  # noqa: E402
+import flashoverlap.torch as parallel  # noqa: E402
+
+RANKS = [1, 2, 4]
+M, N, K = 64, 96, 48
+
+
+@pytest.fixture
+def draw(generator):
+    def draw(*shape):
+        return torch.from_numpy(generator.uniform(-1, 1, shape)).float()
+
+    return draw
+
+
+def run(ranks, function):
+    """`function(rank, group)` on each rank."""
+    return flashoverlap.run_ranks(ranks, lambda communicator: function(communicator.rank, communicator))
+
+
+def expect_equal(results, expected):
+    for result, reference in zip(results, expected, strict=True):
+        torch.testing.assert_close(result, reference, rtol=1e-4, atol=1e-4)
+
+
+def with_gradients(operation, x, weight, gradient, group):
+    """The result and the gradients of x and weight."""
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    out = operation(x, weight, group)
+    out.backward(gradient)
+    return out.detach(), x.grad, weight.grad
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+class TestGradients:
+    """Of a function of all ranks' matrices, as one process computes it."""
+
+    def compare(self, ranks, operation, reference, xs, weights, gradients):
+        results = run(
+            ranks,
+            lambda rank, group: with_gradients(operation, xs[rank], weights[rank], gradients[rank], group),
+        )
+        xs = [each.clone().requires_grad_() for each in xs]
+        weights = [each.clone().requires_grad_() for each in weights]
+        outs = reference(xs, weights)
+        torch.autograd.backward(outs, gradients)
+        for result, *expected in zip(results, outs, [x.grad for x in xs], [w.grad for w in weights]):
+            expect_equal(result, expected)
+
+    def test_of_matmul_reduce_scatter(self, ranks, draw):
+        self.compare(
+            ranks,
+            parallel.matmul_reduce_scatter,
+            lambda xs, weights: sum(x @ w.t() for x, w in zip(xs, weights)).chunk(ranks),
+            [draw(M, K) for _ in range(ranks)],
+            [draw(N, K) for _ in range(ranks)],
+            [draw(M // ranks, N) for _ in range(ranks)],
+        )
+
+    def test_of_all_gather_matmul(self, ranks, draw):
+        self.compare(
+            ranks,
+            parallel.all_gather_matmul,
+            lambda xs, weights: [torch.cat(xs) @ w.t() for w in weights],
+            [draw(M // ranks, K) for _ in range(ranks)],
+            [draw(N, K) for _ in range(ranks)],
+            [draw(M, N) for _ in range(ranks)],
+        )
+
+    def test_of_sharded_weight_matmul(self, ranks, draw):
+        self.compare(
+            ranks,
+            parallel.sharded_weight_matmul,
+            lambda xs, weights: [x @ torch.cat(weights).t() for x in xs],
+            [draw(M, K) for _ in range(ranks)],
+            [draw(N // ranks, K) for _ in range(ranks)],
+            [draw(M, N) for _ in range(ranks)],
+        )
+
+    def test_of_matmul_all_reduce_whose_gradient_is_the_same_on_all_ranks(self, ranks, draw):
+        xs, weights = [draw(M, K) for _ in range(ranks)], [draw(N, K) for _ in range(ranks)]
+        gradient = draw(M, N)
+        results = run(
+            ranks,
+            lambda rank, group: with_gradients(
+                parallel.matmul_all_reduce, xs[rank], weights[rank], gradient, group
+            ),
+        )
+        total = sum(x @ w.t() for x, w in zip(xs, weights))
+        for result, x, weight in zip(results, xs, weights, strict=True):
+            expect_equal(result, [total, gradient @ weight, gradient.t() @ x])
+
+    def test_of_copy_matmul_whose_input_is_the_same_on_all_ranks(self, ranks, draw):
+        x, weights = draw(M, K), [draw(N, K) for _ in range(ranks)]
+        gradients = [draw(M, N) for _ in range(ranks)]
+        results = run(
+            ranks,
+            lambda rank, group: with_gradients(parallel.copy_matmul, x, weights[rank], gradients[rank], group),
+        )
+        gradient_of_x = sum(g @ w for g, w in zip(gradients, weights))
+        for result, weight, gradient in zip(results, weights, gradients, strict=True):
+            expect_equal(result, [x @ weight.t(), gradient_of_x, gradient.t() @ x])
+
+
+class Block(nn.Module):
+    """What `parallelize` is to divide."""
+
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.up = nn.Linear(features, hidden)
+        self.down = nn.Linear(hidden, features)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_divided_model_computes_and_learns_what_the_whole_one_does(ranks, sequence_parallel, draw):
+    torch.manual_seed(0)
+    whole = Block(K, N)
+    x, gradient = draw(M, 2, K), draw(M, 2, K)
+
+    def on_rank(rank, group):
+        model = Block(K, N)
+        model.load_state_dict(whole.state_dict())
+        parallel.parallelize(
+            model, group, {"up": "column", "dow*": "row"}, sequence_parallel=sequence_parallel
+        )
+
+        def own(tensor):
+            return tensor.chunk(ranks)[rank].clone() if sequence_parallel else tensor.clone()
+
+        own_x = own(x).requires_grad_()
+        out = model(own_x)
+        out.backward(own(gradient))
+        return out.detach(), own_x.grad, model.up.weight.grad, model.up.bias.grad, model.down.weight.grad
+
+    results = run(ranks, on_rank)
+    whole_x = x.clone().requires_grad_()
+    out = whole(whole_x)
+    out.backward(gradient)
+    for rank, result in enumerate(results):
+
+        def own(tensor):
+            return tensor.chunk(ranks)[rank] if sequence_parallel else tensor
+
+        expect_equal(
+            result,
+            [
+                own(out.detach()),
+                own(whole_x.grad),
+                whole.up.weight.grad.chunk(ranks)[rank],
+                whole.up.bias.grad.chunk(ranks)[rank],
+                whole.down.weight.grad.chunk(ranks, 1)[rank],
+            ],
+        )
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_gated_feed_forward_is_that_of_its_parts(sequence_parallel, draw):
+    ranks = 2
+    gate, up, down = draw(N, K), draw(N, K), draw(K, N)
+    x = draw(M, K)
+
+    def on_rank(rank, group):
+        layer = parallel.GatedFeedForward(K, N, group=group, sequence_parallel=sequence_parallel)
+        with torch.no_grad():
+            layer.gate_up.weight.copy_(torch.cat([gate.chunk(ranks)[rank], up.chunk(ranks)[rank]]))
+            layer.down.weight.copy_(down.chunk(ranks, 1)[rank])
+            return layer(x.chunk(ranks)[rank] if sequence_parallel else x)
+
+    expected = (nn.functional.silu(x @ gate.t()) * (x @ up.t())) @ down.t()
+    expect_equal(run(ranks, on_rank), expected.chunk(ranks) if sequence_parallel else [expected] * ranks)
+
+
+def test_a_layer_returns_its_bias_where_that_is_asked_for(draw):
+    def on_rank(rank, group):
+        layer = parallel.RowParallelLinear(K, N, group=group, skip_bias_add=True)
+        out, bias = layer(draw(M, K // 2))
+        assert bias is layer.bias and out.shape == (M // 2, N)
+
+    run(2, on_rank)
+
+
+class TestPyTorchsSchema:
+    @pytest.mark.parametrize("reduce_op", ["sum", "avg"])
+    @pytest.mark.parametrize("dim", [0, 1])
+    def test_fused_matmul_reduce_scatter(self, reduce_op, dim, draw):
+        a, b = [draw(8, 4, K) for _ in range(2)], [draw(K, N) for _ in range(2)]
+        total = (a[0] @ b[0] + a[1] @ b[1]) / (2 if reduce_op == "avg" else 1)
+
+        def on_rank(rank, group):
+            name = parallel.groups.name_of(group)
+            return torch.ops.flashoverlap.fused_matmul_reduce_scatter(a[rank], b[rank], reduce_op, dim, name)
+
+        expect_equal(run(2, on_rank), total.chunk(2, dim))
+
+    @pytest.mark.parametrize("return_A", [False, True])
+    @pytest.mark.parametrize("dim", [0, 1])
+    def test_fused_all_gather_matmul(self, return_A, dim, draw):
+        shards, bs = draw(8, 4, K).chunk(2, dim), [draw(K, N), draw(K, 32)]
+        whole = torch.cat(shards, dim)
+
+        def on_rank(rank, group):
+            name = parallel.groups.name_of(group)
+            return torch.ops.flashoverlap.fused_all_gather_matmul(
+                shards[rank], bs, dim, name, return_A=return_A
+            )
+
+        for gathered, products in run(2, on_rank):
+            expect_equal(products, [whole @ b for b in bs])
+            if return_A:
+                expect_equal([gathered], [whole])
+            else:
+                assert gathered is None
+
+
+def test_operations_are_as_torch_compile_expects(draw):
+    """PyTorch's own check: schema, fake tensors, and autograd under tracing."""
+
+    def on_rank(rank, group):
+        name = parallel.groups.name_of(group)
+        for operation in ("matmul_reduce_scatter", "matmul_all_reduce", "all_gather_matmul", "sharded_weight_matmul"):
+            x, weight = draw(M, K).requires_grad_(), draw(N, K).requires_grad_()
+            torch.library.opcheck(getattr(torch.ops.flashoverlap, operation).default, (x, weight, name))
+
+    run(1, on_rank)
+
+
+def test_a_layer_is_compiled_as_one_graph(draw):
+    def on_rank(rank, group):
+        layer = parallel.GatedFeedForward(K, N, group=group)
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        x = draw(M, K).requires_grad_()
+        expected = torch.autograd.grad(layer(x).sum(), [x, *layer.parameters()])
+        expect_equal(torch.autograd.grad(compiled(x).sum(), [x, *layer.parameters()]), expected)
+
+    run(1, on_rank)
+
+
+def test_errors_reach_the_caller(draw):
+    def on_rank(rank, group):
+        with pytest.raises(flashoverlap.InvalidArgument, match="columns of b"):
+            parallel.matmul_reduce_scatter(draw(M, K), draw(N, K + 8), group)
+        with pytest.raises(ValueError, match="is the name of no linear layer"):
+            parallel.parallelize(Block(K, N), group, {"sideways": "column"})
+        with pytest.raises(ValueError, match="out_features = 97: must be a multiple of the 2 ranks"):
+            parallel.ColumnParallelLinear(K, 97, group=group)
+
+    run(2, on_rank)
