@@ -19,3 +19,10 @@ def concatenate(arrays: list[Any]) -> Any:
     if hasattr(arrays[0], "new_empty"):
         return sys.modules["torch"].cat(arrays)
     return sys.modules[type(arrays[0]).__module__.partition(".")[0]].concatenate(arrays)
+
+
+def from_dlpack(like: Any, array: Any) -> Any:
+    """The same memory as an array of the library that `like` belongs to."""
+    if hasattr(like, "new_empty"):
+        return sys.modules["torch"].from_dlpack(array)
+    return sys.modules[type(like).__module__.partition(".")[0]].from_dlpack(array)

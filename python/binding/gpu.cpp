@@ -1,0 +1,253 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "cuda/handles.hpp"
+#include "flashoverlap/communicator.hpp"
+#include "flashoverlap/operator.hpp"
+#include "flashoverlap/planner.hpp"
+#include "flashoverlap/tuner.hpp"
+#include "flashoverlap/workspace.hpp"
+#include "names.hpp"
+#include "tensor.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace flashoverlap::python {
+namespace {
+
+CommunicatorOptions options_of(double wait_limit_seconds) {
+  return {.wait_limit = std::chrono::milliseconds(std::llround(wait_limit_seconds * 1e3))};
+}
+
+/// Every call of the library requires that the communicator's GPU is current.
+void make_current(const Communicator& communicator) {
+  int current = -1;
+  FLASHOVERLAP_CUDA(cudaGetDevice(&current));
+  if (current != communicator.device()) FLASHOVERLAP_CUDA(cudaSetDevice(communicator.device()));
+}
+
+/// Memory of all operators of a communicator, which run one after the other. It is replaced by a larger one where
+/// an operator needs more; those that were made before keep theirs.
+class SharedWorkspace {
+ public:
+  const Workspace& holding(const std::vector<Plan>& plans, const Communicator& communicator) {
+    WorkspaceBytes needed;
+    needed.add(plans);
+    if (!workspace_ || !holds(needed)) {
+      WorkspaceBytes bytes = workspace_ ? workspace_->bytes() : WorkspaceBytes{};
+      bytes.peer_written = std::max(bytes.peer_written, needed.peer_written);
+      bytes.collective = std::max(bytes.collective, needed.collective);
+      bytes.device = std::max(bytes.device, needed.device);
+      bytes.counters = std::max(least_counter_bytes, 16 * needed.counters);
+      workspace_.emplace(bytes, communicator);
+      counters_left_ = bytes.counters;
+    }
+    counters_left_ -= needed.counters;
+    return *workspace_;
+  }
+
+ private:
+  /// Of some hundred operators.
+  static constexpr std::int64_t least_counter_bytes = 1 << 20;
+
+  bool holds(const WorkspaceBytes& needed) const {
+    const WorkspaceBytes& bytes = workspace_->bytes();
+    return needed.peer_written <= bytes.peer_written && needed.collective <= bytes.collective &&
+           needed.device <= bytes.device && needed.counters <= counters_left_;
+  }
+
+  std::optional<Workspace> workspace_;
+  std::int64_t counters_left_ = 0;
+};
+
+class GpuOperator {
+ public:
+  GpuOperator(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
+              SharedWorkspace& workspace, std::tuple<std::int64_t, std::int64_t> pitches)
+      : communicator_(communicator), operator_(make(problem, schedule, communicator, workspace, pitches)) {
+    const Problem& own = operator_.plan().problem;
+    a_ = {a_shape(own, communicator.rank()), own.a_layout, std::get<0>(pitches)};
+    b_ = {b_shape(own, communicator.rank()), own.b_layout, std::get<1>(pitches)};
+    out_ = out_shape(own, communicator.rank());
+  }
+
+  void run(const Tensor& a, const Tensor& b, const Tensor& out) {
+    require_operand(a, a_, "a");
+    require_operand(b, b_, "b");
+    require(out.on_gpu, "out", "a matrix in host memory", "must be on the communicator's GPU");
+    require_result(out, out_, operator_.plan().problem.data_type);
+    require(out.row_stride == out_.cols || out_.rows <= 1, "pitch of out", out.row_stride,
+            "must be the length of a row");
+    const nb::gil_scoped_release released;
+    make_current(communicator_);
+    operator_.run(a.data, b.data, out.data, static_cast<Stream>(a.stream));
+  }
+
+  /// The memory that the last run has gathered into, with the rank's own rows too.
+  nb::ndarray<> gathered(const Tensor& a) const {
+    const Problem& problem = operator_.plan().problem;
+    void* memory = const_cast<void*>(operator_.gathered());
+    if (memory == nullptr) {
+      memory = a.data;  // of one rank, or read where it is
+    } else {
+      const auto row_bytes = static_cast<std::size_t>(problem.k * size_of(problem.data_type));
+      const auto pitch_bytes = static_cast<std::size_t>(a.row_stride * size_of(problem.data_type));
+      make_current(communicator_);
+      FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
+          static_cast<std::byte*>(memory) + static_cast<std::size_t>(communicator_.rank() * a.rows) * row_bytes,
+          row_bytes, a.data, pitch_bytes, row_bytes, static_cast<std::size_t>(a.rows), cudaMemcpyDeviceToDevice,
+          static_cast<cudaStream_t>(a.stream)));
+    }
+    using nb::dlpack::dtype_code;
+    const auto code = problem.data_type == DataType::bf16 ? dtype_code::Bfloat : dtype_code::Float;
+    const std::size_t shape[2]{static_cast<std::size_t>(problem.m), static_cast<std::size_t>(problem.k)};
+    const nb::dlpack::dtype type{static_cast<std::uint8_t>(code),
+                                 static_cast<std::uint8_t>(8 * size_of(problem.data_type)), 1};
+    return {memory, 2, shape, nb::find(this), nullptr, type, nb::device::cuda::value, communicator_.device()};
+  }
+
+  void wait() const {
+    make_current(communicator_);
+    operator_.wait();
+  }
+
+  Schedule schedule() const { return operator_.plan().schedule; }
+
+ private:
+  struct OperandMemory {
+    Shape shape{};  ///< in memory
+    OperandLayout layout = OperandLayout::k_contiguous;
+    std::int64_t pitch = 0;
+  };
+
+  static Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
+                       SharedWorkspace& workspace, const std::tuple<std::int64_t, std::int64_t>& pitches) {
+    make_current(communicator);
+    const std::vector<Plan> plans = make_plans(problem, schedule);
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    require(!plans[rank].buffer(BufferRole::out).peer_written, "strategy", name(schedule.strategy),
+            "must not let peers write out, which belongs to the caller");
+    OperatorOptions options;
+    const auto padded = [](std::int64_t pitch, const Shape& shape) { return pitch == shape.cols ? 0 : pitch; };
+    options.pitches = {.a = padded(std::get<0>(pitches), a_shape(problem, communicator.rank())),
+                       .b = padded(std::get<1>(pitches), b_shape(problem, communicator.rank()))};
+    options.workspace = workspace.holding(plans, communicator);
+    return {plans, communicator, options};
+  }
+
+  void require_operand(const Tensor& tensor, const OperandMemory& expected, std::string_view name) const {
+    const DataType data_type = operator_.plan().problem.data_type;
+    require(tensor.on_gpu && tensor.device == communicator_.device(), name,
+            tensor.on_gpu ? fmt::format("a matrix on GPU {}", tensor.device) : "a matrix in host memory",
+            fmt::format("must be on GPU {}, the communicator's", communicator_.device()));
+    require(tensor.data_type == data_type, fmt::format("data type of {}", name),
+            flashoverlap::name(tensor.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
+    const bool by_row = expected.layout == OperandLayout::k_contiguous;
+    const std::int64_t rows = by_row ? expected.shape.rows : expected.shape.cols;
+    const std::int64_t cols = by_row ? expected.shape.cols : expected.shape.rows;
+    require(tensor.rows == rows && tensor.cols == cols, fmt::format("shape of {}", name),
+            fmt::format("({}, {})", tensor.rows, tensor.cols), fmt::format("must be ({}, {})", rows, cols));
+    const auto [layout, pitch] = layout_of(tensor, name);
+    const std::int64_t expected_pitch = expected.pitch == 0 ? expected.shape.cols : expected.pitch;
+    require(layout == expected.layout && (pitch == expected_pitch || expected.shape.rows <= 1),
+            fmt::format("strides of {}", name), fmt::format("({}, {})", tensor.row_stride, tensor.col_stride),
+            fmt::format("must be those that the operator was made for: {}, pitch {}",
+                        flashoverlap::name(expected.layout), expected_pitch));
+  }
+
+  const Communicator communicator_;
+  Operator operator_;
+  OperandMemory a_;
+  OperandMemory b_;
+  Shape out_;
+};
+
+/// The tuner of operators whose result belongs to the caller.
+class GpuTuner {
+ public:
+  explicit GpuTuner(const Communicator& communicator) : communicator_(communicator) {
+    make_current(communicator);
+    tuner_.emplace(communicator, TunerOptions{.allows = [](const Problem& problem, const Schedule& schedule) {
+                     return !make_plan(problem, schedule, 0).buffer(BufferRole::out).peer_written;
+                   }});
+  }
+
+  Schedule schedule(const Problem& problem) {
+    make_current(communicator_);
+    return tuner_->schedule(problem);
+  }
+
+  const Machine& machine() const { return tuner_->machine(); }
+
+ private:
+  const Communicator communicator_;
+  std::optional<Tuner> tuner_;
+};
+
+void bind_communicator(nb::module_& module) {
+  using Released = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<Communicator>(module, "Communicator", "One rank of a group of ranks on GPUs.")
+      .def(
+          "__init__",
+          [](Communicator* self, const nb::bytes& key, int rank, int ranks, double wait_limit) {
+            const std::string text(static_cast<const char*>(key.data()), key.size());
+            const nb::gil_scoped_release released;
+            new (self) Communicator(text, rank, ranks, options_of(wait_limit));
+          },
+          "key"_a, "rank"_a, "ranks"_a, "wait_limit"_a)
+      .def_static(
+          "from_environment",
+          [](double wait_limit) { return Communicator::from_environment(options_of(wait_limit)); },
+          "wait_limit"_a, Released())
+      .def_static("make_key",
+                  [] {
+                    const std::string key = Communicator::make_key();
+                    return nb::bytes(key.data(), key.size());
+                  })
+      .def("split",
+           [](const Communicator& self, int color) {
+             make_current(self);
+             return self.split(color);
+           },
+           "color"_a, Released())
+      .def("abort", [](const Communicator& self, const std::string& reason) { self.abort(reason); }, "reason"_a,
+           Released())
+      .def_prop_ro("rank", &Communicator::rank)
+      .def_prop_ro("ranks", &Communicator::ranks)
+      .def_prop_ro("device", &Communicator::device);
+}
+
+}  // namespace
+}  // namespace flashoverlap::python
+
+NB_MODULE(_gpu, module) {
+  using namespace flashoverlap;
+  using namespace flashoverlap::python;
+  using Released = nb::call_guard<nb::gil_scoped_release>;
+  module.doc() = "What needs GPUs, CUDA and NCCL.";
+  nb::module_::import_("flashoverlap._core");  // its types and errors
+  bind_communicator(module);
+  nb::class_<SharedWorkspace>(module, "SharedWorkspace").def(nb::init<>());
+  nb::class_<GpuOperator>(module, "GpuOperator")
+      .def(nb::init<const Problem&, const Schedule&, const Communicator&, SharedWorkspace&,
+                    std::tuple<std::int64_t, std::int64_t>>(),
+           "problem"_a, "schedule"_a, "communicator"_a, "workspace"_a, "pitches"_a, Released())
+      .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
+      .def("gathered", &GpuOperator::gathered, "a"_a)
+      .def("wait", &GpuOperator::wait, Released())
+      .def_prop_ro("schedule", &GpuOperator::schedule);
+  nb::class_<GpuTuner>(module, "GpuTuner")
+      .def(nb::init<const Communicator&>(), "communicator"_a, Released())
+      .def("schedule", &GpuTuner::schedule, "problem"_a, Released())
+      .def_prop_ro("machine", &GpuTuner::machine);
+}

@@ -1,0 +1,161 @@
+"""Ranks on GPUs: one process per GPU, or one process with a thread per GPU."""
+
+import atexit
+import itertools
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from flashoverlap._core import Machine, Problem, Schedule
+
+try:
+    from flashoverlap import _gpu
+except ImportError as missing:
+    raise ImportError(
+        "ranks on GPUs need CUDA and NCCL: `pip install 'flashoverlap[cuda13]'`, and the package built where nvcc is"
+        f" ({missing})"
+    ) from missing
+from flashoverlap.arrays import from_dlpack
+from flashoverlap.operations import Matrix, Operator
+
+if TYPE_CHECKING:
+    import torch.distributed
+
+
+class _BoundOperator:
+    """An operator of the library, in the arrays of the caller."""
+
+    def __init__(self, operator: _gpu.GpuOperator) -> None:
+        self._operator = operator
+        self.run = operator.run  # as fast as it gets
+        self.wait = operator.wait
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._operator.schedule
+
+    def gathered(self, a: Matrix) -> Matrix:
+        return from_dlpack(a, self._operator.gathered(a))
+
+
+class Communicator:
+    """One rank of a group of ranks on GPUs. Used by one thread.
+
+    It belongs to the GPU that is current when it is made. Its operators share their memory, and so run on one stream, or
+    ordered by the caller. `close` gives the memory back; all ranks call it at about the same time.
+    """
+
+    _made = itertools.count()
+    _open: "WeakSet[Communicator]" = WeakSet()
+
+    def __init__(self, key: bytes, rank: int, ranks: int, *, wait_limit: float = 30) -> None:
+        """Rank `rank` of `ranks`, which all pass the same `key` of `make_key`. Collective.
+
+        wait_limit: seconds that a run may take, and that a rank waits for the others.
+        """
+        self._bind(_gpu.Communicator(key, rank, ranks, wait_limit))
+
+    @staticmethod
+    def make_key() -> bytes:
+        return _gpu.Communicator.make_key()
+
+    @classmethod
+    def from_environment(cls, *, wait_limit: float = 30) -> "Communicator":
+        """One process per GPU, started by torchrun, mpirun or Slurm. Makes the GPU of the local rank current."""
+        return cls._of(_gpu.Communicator.from_environment(wait_limit))
+
+    @classmethod
+    def from_process_group(
+        cls, group: "torch.distributed.ProcessGroup | None" = None, *, wait_limit: float = 30
+    ) -> "Communicator":
+        """The ranks of a process group of `torch.distributed`; None: of all. Collective."""
+        import torch.distributed
+        from torch.distributed import distributed_c10d
+
+        group = group or torch.distributed.group.WORLD
+        store = torch.distributed.PrefixStore("flashoverlap", distributed_c10d._get_process_group_store(group))
+        name = f"key of {group.group_name}, {store.add(f'{group.group_name} rank {group.rank()}', 1)}"
+        if group.rank() == 0:
+            store.set(name, cls.make_key())
+        return cls(store.get(name), group.rank(), group.size(), wait_limit=wait_limit)
+
+    @classmethod
+    def _of(cls, communicator: _gpu.Communicator) -> "Communicator":
+        made = cls.__new__(cls)
+        made._bind(communicator)
+        return made
+
+    def _bind(self, communicator: _gpu.Communicator) -> None:
+        self._communicator: Any = communicator
+        self._name = f"gpu-{next(self._made)}"
+        self._workspace: Any = _gpu.SharedWorkspace()
+        self._tuner: Any = None
+        self._bound: list[_BoundOperator] = []
+        self._operators: dict[bytes, Operator] = {}
+        self._open.add(self)
+
+    @property
+    def rank(self) -> int:
+        rank: int = self._communicator.rank
+        return rank
+
+    @property
+    def ranks(self) -> int:
+        ranks: int = self._communicator.ranks
+        return ranks
+
+    @property
+    def device(self) -> int:
+        """CUDA's number of the GPU."""
+        device: int = self._communicator.device
+        return device
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def operators(self) -> dict[bytes, Operator]:
+        return self._operators
+
+    @property
+    def machine(self) -> Machine:
+        """What predictions for these GPUs are made from. Collective the first time."""
+        return self._its_tuner().machine
+
+    def split(self, color: int) -> "Communicator":
+        """Ranks that pass the same color (≥ 0) form a group of their own, in the same order. Collective."""
+        return self._of(self._communicator.split(color))
+
+    def abort(self, reason: str) -> None:
+        """Ends everything that is enqueued. Afterwards every call raises CommunicationError with the reason."""
+        self._communicator.abort(reason)
+
+    def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> _BoundOperator:
+        for each in self._bound:  # making an operator runs it, in the memory of all
+            each.wait()
+        chosen = schedule or self._its_tuner().schedule(problem)
+        operator = _gpu.GpuOperator(problem, chosen, self._communicator, self._workspace, pitches)
+        self._bound.append(_BoundOperator(operator))
+        return self._bound[-1]
+
+    def close(self) -> None:
+        """Gives back all operators, which must not run any more, and their memory. Collective."""
+        self._operators.clear()
+        self._bound.clear()
+        self._tuner = self._workspace = self._communicator = None
+        self._open.discard(self)
+
+    def _its_tuner(self) -> Any:
+        if self._tuner is None:
+            self._tuner = _gpu.GpuTuner(self._communicator)
+        return self._tuner
+
+    def __repr__(self) -> str:
+        return f"<Communicator {self.rank} of {self.ranks} on GPU {self.device}>"
+
+
+@atexit.register
+def _close_all() -> None:
+    # While CUDA still is there.
+    for each in sorted(Communicator._open, key=lambda communicator: communicator.name):
+        each.close()
