@@ -1,5 +1,6 @@
 """Parts of SVG pictures that are readable on light and on dark pages."""
 
+import html
 import math
 import os
 
@@ -10,6 +11,7 @@ STYLE = ("<style>text{font:12px sans-serif;fill:#222}.small{font-size:10px}.head
 
 
 def write(path, title, width, height, body):
+    title = html.escape(title)
     heading = text(width / 2, 22, title, more=' class="head"')
     with open(os.path.join(ROOT, path), "w", encoding="utf-8") as file:
         file.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
