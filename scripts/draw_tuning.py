@@ -1,95 +1,116 @@
 #!/usr/bin/env python3
 """Draws docs/tuning-predicted.svg and docs/tuning-speedup.svg from bench/results/tuned-*.json."""
 
-import glob
-import json
 import math
-import os
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import svg
+from results import geometric_mean, moved_bytes, tuned_shapes
+
 COLOURS = {"sequential": "#888888", "signal": "#d98200", "copy": "#1f77d0", "store": "#2a9d4e", "p2p": "#a04fc0"}
-STYLE = ("<style>text{font:12px sans-serif;fill:#222}.axis{stroke:#888;stroke-width:1;fill:none}"
-         ".grid{stroke:#8884;stroke-width:1}@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>")
 
 
-def rows():
-    """Every row once: the tuned one of a shape is measured next to the methods."""
-    for path in sorted(glob.glob(os.path.join(ROOT, "bench/results/tuned-*.json"))):
-        with open(path, encoding="utf-8") as file:
-            yield from json.load(file)["rows"]
-
-
-def svg(width, height, body):
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}">{STYLE}{"".join(body)}</svg>\n')
-
-
-def text(x, y, words, anchor="middle", more=""):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{words}</text>'
-
-
-def predicted_against_measured(all_rows):
+def draw_predicted(rows):
     size, margin = 520, 60
-    least, most = 10, 30000
+    times = [row[key] for row in rows for key in ("overlap_us", "predicted_us")]
+    least, most = 10 ** math.floor(math.log10(min(times))), max(times) * 1.3
+    measured = svg.LogAxis(least, most, margin, size - margin)
+    predicted = svg.LogAxis(least, most, size - margin, margin)
+    marks = [(value, svg.short(value)) for value in measured.steps(10)]
+    body = svg.grid(measured, predicted, marks, marks)
+    body.append(svg.line([(margin, size - margin), (size - margin, margin)], 'class="axis"'))
+    fabrics = sorted({row["fabric"] for row in rows})
 
-    def place(us):
-        return (math.log(us) - math.log(least)) / (math.log(most) - math.log(least)) * (size - 2 * margin)
+    def style(colour, fabric):
+        return (f'fill="{colour}" fill-opacity="0.7"' if fabric == fabrics[0]
+                else f'fill="none" stroke="{colour}" stroke-width="1.5"')
 
-    body = []
-    for power in (10, 100, 1000, 10000):
-        at = place(power)
-        body.append(f'<path class="grid" d="M{margin + at:.1f} {margin}V{size - margin}M{margin} '
-                    f'{size - margin - at:.1f}H{size - margin}"/>')
-        body.append(text(margin + at, size - margin + 18, f"{power:,} us"))
-        body.append(text(margin - 6, size - margin - at + 4, f"{power:,}", "end"))
-    body.append(f'<path class="axis" d="M{margin} {margin}V{size - margin}H{size - margin}M{margin} '
-                f'{size - margin}L{size - margin} {margin}"/>')
-    for row in all_rows:
-        x, y = margin + place(row["overlap_us"]), size - margin - place(row["predicted_us"])
-        colour = COLOURS[row["strategy"]]
-        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}" fill-opacity="0.7"/>')
-    for index, (strategy, colour) in enumerate(COLOURS.items()):
+    for row in rows:
+        place = measured.place(row["overlap_us"]), predicted.place(row["predicted_us"])
+        body.append(svg.circle(*place, 3, style(COLOURS[row["strategy"]], row["fabric"])))
+    legend = [(strategy, style(colour, fabrics[0])) for strategy, colour in COLOURS.items()]
+    legend += [(fabric, style("#888888", fabric)) for fabric in fabrics]
+    for index, (words, mark) in enumerate(legend):
         y = margin + 14 + 18 * index
-        body.append(f'<circle cx="{margin + 14}" cy="{y - 4}" r="4" fill="{colour}"/>')
-        body.append(text(margin + 24, y, strategy, "start"))
-    body.append(text(size / 2, size - 14, "measured"))
-    body.append(text(16, size / 2, "predicted", more=f' transform="rotate(-90 16 {size / 2})"'))
-    body.append(text(size / 2, 30, "Predicted and measured times, 2 H200, NVLink"))
-    return svg(size, size, body)
+        body += [svg.circle(margin + 14, y - 4, 4, mark), svg.text(margin + 24, y, words, "start")]
+    body += [svg.text(size / 2, size - 18, "measured, µs"), svg.upright(16, size / 2, "predicted, µs")]
+    svg.write("docs/tuning-predicted.svg", f"Predicted and measured times of {len(rows)} runs", size, size, body)
 
 
-def speed_ups(all_rows):
-    """One line for each operation, one mark for each shape."""
-    tuned = [row for row in all_rows if row.get("tuned")]
-    operations = sorted({row["op"] for row in tuned})
-    width, line, left = 720, 70, 170
-    height = 70 + line * len(operations)
-    least, most = 0.7, 2.0
+CELL_WIDTH, CELL_HEIGHT = 64, 36
+STEP = 4  # from each side of a cell to the other: work and bytes grow by this factor
+FULL = 2.0  # this many times as fast, or as slow, has the full colour
 
-    def place(value):
-        value = min(max(value, least), most)
-        return left + (value - least) / (most - least) * (width - left - 30)
 
-    body = [text(width / 2, 24, "Tuned against cuBLASLt, then NCCL: speed-up by shape, larger dots take longer")]
-    for mark in (0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0):
-        style = "axis" if mark == 1.0 else "grid"
-        body.append(f'<path class="{style}" d="M{place(mark):.1f} 40V{height - 30}"/>')
-        body.append(text(place(mark), height - 12, f"{mark:.1f}"))
-    for index, operation in enumerate(operations):
-        y = 40 + line * index + line / 2
-        body.append(text(left - 10, y + 4, operation, "end"))
-        for number, row in enumerate(row for row in tuned if row["op"] == operation):
-            radius = 2 + max(0.0, math.log10(row["overlap_us"]) - 1) * 1.5
-            body.append(f'<circle cx="{place(row["speedup"]):.1f}" cy="{y - 20 + number * 17 % 41:.1f}" '
-                        f'r="{radius:.1f}" fill="{COLOURS[row["strategy"]]}" fill-opacity="0.7"/>')
-    return svg(width, height, body)
+def colour(speedup):
+    """Grey for 1, blue for faster, red for slower; and what is legible on it."""
+    share = max(-1.0, min(1.0, math.log(speedup, FULL)))
+    end = (0x0b, 0x4a, 0xa2) if share > 0 else (0xa0, 0x1c, 0x10)
+    parts = [round(0xe2 + (part - 0xe2) * abs(share)) for part in end]
+    return "#" + "".join(f"{part:02x}" for part in parts), "white" if abs(share) > 0.7 else "black"
+
+
+def cell(x, y, speedups):
+    """The mean of its shapes; of several also the least."""
+    mean = geometric_mean(speedups)
+    fill, words = colour(mean)
+    several = len(speedups) > 1
+    body = [svg.rectangle(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, f'fill="{fill}"'),
+            svg.text(x + CELL_WIDTH / 2, y + (16 if several else 22), f"{mean:.2f}", more=f' class="{words}"')]
+    if several:
+        body.append(svg.text(x + CELL_WIDTH / 2, y + 29, f"{len(speedups)}, ≥ {min(speedups):.2f}",
+                             more=f' class="small {words}"'))
+    return body
+
+
+def bins_of(row):
+    work, moved = 2e-9 * row["m"] * row["n"] * row["k"], 1e-6 * moved_bytes(row)
+    return math.floor(math.log(work, STEP)), math.floor(math.log(moved, STEP))
+
+
+def panel(left, top, rows, columns, lines):
+    """One operation on one fabric: GEMM work to the right, bytes upwards."""
+    first = rows[0]
+    speedups = [row["speedup"] for row in rows]
+    head = (f'{first["op"]}, {first["ranks"]} GPUs, {first["fabric"]}: {len(rows)} shapes, '
+            f'mean {geometric_mean(speedups):.2f} ({min(speedups):.2f} to {max(speedups):.2f})')
+    right, bottom = left + len(columns) * CELL_WIDTH, top + len(lines) * CELL_HEIGHT
+    work = svg.LogAxis(STEP ** columns[0], STEP ** (columns[-1] + 1), left, right)
+    moved = svg.LogAxis(STEP ** lines[0], STEP ** (lines[-1] + 1), bottom, top)
+    body = [svg.text((left + right) / 2, top - 8, head)]
+    body += svg.grid(work, moved, [(value, f"{value:g}") for value in work.steps(STEP)],
+                     [(value, f"{value:g}") for value in moved.steps(STEP)])
+    cells = {}
+    for row in rows:
+        cells.setdefault(bins_of(row), []).append(row["speedup"])
+    for (column, step), inside in cells.items():
+        body += cell(work.place(STEP ** column), moved.place(STEP ** (step + 1)), inside)
+    return body + [svg.text((left + right) / 2, bottom + 30, "work of the GEMM, billion operations"),
+                   svg.upright(left - 40, (top + bottom) / 2, "matrix communicated, MB")]
+
+
+def draw_speedups(rows):
+    bins = [bins_of(row) for row in rows]
+    columns, lines = (range(min(each), max(each) + 1) for each in zip(*bins))
+    width, height = len(columns) * CELL_WIDTH + 80, len(lines) * CELL_HEIGHT + 80
+    panels = {}
+    for row in rows:
+        panels.setdefault((row["fabric"], row["ranks"], row["op"]), []).append(row)
+    body = []
+    for index, (_, of_panel) in enumerate(sorted(panels.items())):
+        body += panel(60 + index % 2 * width, 70 + index // 2 * height, of_panel, columns, lines)
+    bottom = 50 + (len(panels) + 1) // 2 * height
+    for index, speedup in enumerate((0.7, 0.8, 0.9, 1.0, 1.2, 1.4, 1.7, 2.0)):
+        body += cell(60 + index * CELL_WIDTH, bottom, [speedup])
+    body.append(svg.text(70 + 8 * CELL_WIDTH, bottom + 22,
+                         "times as fast. A cell: mean of its shapes; below, how many, and the least", "start"))
+    svg.write("docs/tuning-speedup.svg", "Speed-up of the tuned schedule over cuBLASLt, then NCCL", 2 * width,
+              bottom + 50, body)
 
 
 def main():
-    all_rows = list(rows())
-    for name, picture in (("predicted", predicted_against_measured(all_rows)), ("speedup", speed_ups(all_rows))):
-        with open(os.path.join(ROOT, f"docs/tuning-{name}.svg"), "w", encoding="utf-8") as file:
-            file.write(picture)
+    rows = [row for shape in tuned_shapes() for row in shape]
+    draw_predicted(rows)
+    draw_speedups([row for row in rows if row["tuned"]])
 
 
 if __name__ == "__main__":

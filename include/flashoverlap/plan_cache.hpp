@@ -63,9 +63,10 @@ std::string default_cache_directory();
 /// disk, so that a reader finds the old entry or the new one, and a process that is killed loses no more than
 /// the entry that it was storing. Of several that are stored for the same problem the last one stays.
 ///
-/// An entry that cannot be used is set aside: it is renamed to NAME.damaged, or to NAME.outdated if another
+/// An entry that cannot be used is set aside: it is copied to NAME.damaged, or to NAME.outdated if another
 /// version of the library has written it, and `warn` is called once with one line that names the file and
-/// the reason. Damaged is what is not valid (`validate`), or belongs under another name.
+/// the reason. It stays in its own place, and is not found, until a plan is stored there. Damaged is what is
+/// not valid (`validate`), or belongs under another name.
 class PlanCache {
  public:
   /// Called by whichever thread reads; it must not throw. None: nothing is said.
@@ -76,8 +77,8 @@ class PlanCache {
 
   const TuningSite& site() const { return site_; }
 
-  /// What is kept for exactly this problem. Nothing if that is absent, was set aside or cannot be read. Does
-  /// not throw for what it finds in files.
+  /// What is kept for exactly this problem. Nothing if that is absent or cannot be read or used. Does not
+  /// throw for what it finds in files.
   std::optional<TunedPlan> find(const Problem& problem) const;
 
   /// Keeps the plan in place of what is kept for its problem; makes the folder if there is none. An empty
@@ -89,7 +90,7 @@ class PlanCache {
   std::vector<TunedPlan> entries() const;
 
   /// Removes the site's entries, those that were set aside, and what killed writers have left. The machine
-  /// file stays. Returns the number of entries.
+  /// file stays. Returns the number of entries, also of those that could not be used.
   std::size_t clear() const;
 
   /// Where the measured `Machine` of the site is kept. The cache neither reads nor writes it.

@@ -51,20 +51,15 @@ std::vector<fs::path> site_folders(const std::string& directory) {
   return folders;
 }
 
-Aside set_aside(const fs::path& file, std::string_view suffix, const std::string& text) {
+bool set_aside(const fs::path& file, std::string_view suffix, const std::string& text) {
   fs::path aside = file;
   aside += suffix;
-  std::error_code error;
-  fs::rename(file, aside, error);
-  if (error) return error == std::errc::no_such_file_or_directory ? Aside::gone : Aside::refused;
-  // What was renamed may be newer than what was read: then it goes back.
   try {
-    if (read_file(argument, aside.string()) == text) return Aside::moved;
-  } catch (const InvalidArgument&) {
-    return Aside::gone;
+    if (read_file(argument, aside.string()) == text) return false;
+  } catch (const InvalidArgument&) {  // there is none yet
   }
-  fs::rename(aside, file, error);
-  return Aside::replaced;
+  write_file(argument, aside.string(), text);
+  return true;
 }
 
 std::optional<CachedPlan> read_entry(const fs::path& file, const PlanCache::Warn& warn) {
@@ -83,11 +78,10 @@ std::optional<CachedPlan> read_entry(const fs::path& file, const PlanCache::Warn
     return std::nullopt;
   }
   const auto refuse = [&](std::string_view suffix, const Error& reason) -> std::optional<CachedPlan> {
-    switch (set_aside(file, suffix, text)) {
-      case Aside::moved: say(fmt::format("is set aside as *{}", suffix), reason); break;
-      case Aside::replaced: return read_entry(file, warn);
-      case Aside::gone: break;
-      case Aside::refused: say("is left out and cannot be set aside", reason); break;
+    try {
+      if (set_aside(file, suffix, text)) say(fmt::format("is set aside as *{}", suffix), reason);
+    } catch (const Error&) {
+      say("is left out and cannot be set aside", reason);
     }
     return std::nullopt;
   };

@@ -16,24 +16,19 @@ namespace flashoverlap {
 /// that cannot be read.
 std::vector<std::filesystem::path> site_folders(const std::string& directory);
 
-/// Nothing if there is no such file, it cannot be read, or it was set aside.
+/// Nothing if there is no such file, or it cannot be read or used.
 std::optional<CachedPlan> read_entry(const std::filesystem::path& file, const PlanCache::Warn& warn);
 
-enum class Aside {
-  moved,     ///< under the name with the suffix
-  replaced,  ///< not moved: another process has stored something else since
-  gone,      ///< another process has moved or removed it
-  refused,   ///< by the file system
-};
-
-/// Adds `suffix` to the name of a file that was read as `text`.
-Aside set_aside(const std::filesystem::path& file, std::string_view suffix, const std::string& text);
+/// Keeps `text`, read from an entry's file, under the file's name with `suffix`; false if it is there
+/// already. The file itself stays until it is replaced: whoever removes its name could remove what another
+/// process has stored there since. Throws `Error` if it cannot be written.
+bool set_aside(const std::filesystem::path& file, std::string_view suffix, const std::string& text);
 
 /// Of one site, by operation, m, n and k.
 std::vector<CachedPlan> read_entries(const std::filesystem::path& folder, const PlanCache::Warn& warn);
 
 /// Removes entries, those that were set aside, and what killed writers have left; the folder, too, if it is
-/// empty then. Other files stay. Returns the number of entries.
+/// empty then. Other files stay. Returns the number of entries, also of those that could not be used.
 std::size_t clear_folder(const std::filesystem::path& folder);
 
 }  // namespace flashoverlap

@@ -1,8 +1,13 @@
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/cli_runs.hpp"
+#include "flashoverlap/plan_json.hpp"
+#include "flashoverlap/search.hpp"
+#include "plan/enumerators.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -106,6 +111,24 @@ TEST_F(Cli, TheBestStrategyIsTheFirstOfTheRankedTable) {
   EXPECT_EQ(
       json::parse(run("plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --json").out).count("candidates"),
       0u);
+}
+
+TEST_F(Cli, TheBestOnAMachineFileIsWhatTheSearchFindsOnTheMachine) {
+  Machine machine = preset("h200-nvlink");
+  machine.gemm_launch_microseconds /= 7;  // has all digits, as what is measured
+  write("machine.json", machine_to_json(machine));
+  for (const Operation operation : enumerators<Operation>) {
+    const Problem problem{.operation = operation, .m = 2048, .n = 4096, .k = 2048, .ranks = 2};
+    const std::vector<Candidate> found = search_schedules(problem, machine);
+    const Outcome best =
+        run(fmt::format("plan {} --m 2048 --n 4096 --k 2048 --ranks 2 --strategy best "
+                        "--machine machine.json --save plans.json --json",
+                        name(operation)));
+    ASSERT_EQ(best.status, 0) << best.err;
+    EXPECT_EQ(plans_from_json(content(path("plans.json"))).front().schedule, found.front().schedule);
+    for (const json& shown : json::parse(best.out)["candidates"])
+      EXPECT_EQ(shown["predicted_us"], found.at(shown["rank"].get<std::size_t>() - 1).predicted_us);
+  }
 }
 
 TEST_F(Cli, SavedPlansCanBeCheckedAndDrawn) {

@@ -13,6 +13,7 @@
 
 #include "support/cache_folder.hpp"
 #include "support/unnamed_files.hpp"
+#include "tune/cache_files.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -150,6 +151,32 @@ TEST_F(CacheProcesses, KilledWritersLeaveWholeEntries) {
   fmt::print("{} stores, {} kills, {} leftover files\n", stored, killed, leftovers);
   EXPECT_EQ(cache().clear(), std::size_t{problems});
   EXPECT_FALSE(fs::exists(folder()));
+}
+
+/// A process that has read a damaged entry sets it aside when a good one is already in its place, and is
+/// killed at any moment. The good one is there throughout.
+TEST_F(CacheProcesses, KilledReadersLoseNoEntry) {
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  fmt::print("seed {}\n", seed);
+  std::mt19937_64 random(seed);
+  const TunedPlan plan = small_plan(0);
+  cache().store(plan);
+  for (int killed = 0; killed < 50; ++killed) {
+    const pid_t reader = start([&] {
+      for (int read = 0;; ++read) set_aside(file(plan), damaged_suffix, fmt::format("{{ {}", read));
+    });
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::microseconds(std::uniform_int_distribution(0, 5'000)(random));
+    do {
+      ASSERT_EQ(cache().find(plan.problem), plan) << "before kill " << killed;
+    } while (std::chrono::steady_clock::now() < end);
+    kill(reader, SIGKILL);
+    waitpid(reader, nullptr, 0);
+    ASSERT_EQ(cache().find(plan.problem), plan) << "after kill " << killed;
+  }
+  EXPECT_TRUE(fs::exists(file(plan).string() + ".damaged"));
+  EXPECT_THAT(warnings_, IsEmpty());
 }
 
 }  // namespace
