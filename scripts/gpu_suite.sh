@@ -65,6 +65,15 @@ bench_peers() {
     run $ranks "$gpus" bench/peers/torch_async_tp.py $operation \
       --json out/bench-$operation-$gpus-torch_async_tp.json || echo "PyTorch's $operation failed"
   done
+  python3 -c "import flashoverlap.gpu" 2>/dev/null || { echo "no flashoverlap for Python: no blocks"; return; }
+  run $ranks "$gpus" bench/peers/blocks.py --json out/bench-block-$gpus.json
+}
+
+# The Python package, where it is installed next to PyTorch
+check_python() {
+  python3 -c "import torch, flashoverlap.gpu" 2>/dev/null ||
+    { echo "no PyTorch, or no flashoverlap for Python (pip install .): skipped"; return; }
+  run env FLASHOVERLAP_TUNING=off $ranks "$gpus" python3 -m pytest --quiet tests/python/gpu
 }
 
 case "${1:-}" in
@@ -76,6 +85,7 @@ case "${1:-}" in
     check env NCCL_P2P_DISABLE=1
     check $ranks "$gpus" --hosts 2
     run $ranks "$gpus" --hosts 2 $multi_node
+    check_python
     ;;
   bench)
     several

@@ -4,7 +4,8 @@ set -eu
 
 case "${1:-build}" in
   build) needed="g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev
-                 libgtest-dev libgmock-dev libbenchmark-dev libopenblas-dev pkgconf" ;;
+                 libgtest-dev libgmock-dev libbenchmark-dev libopenblas-dev pkgconf
+                 python3-dev python3-venv" ;;
   tools) needed="clang clang-format clang-tidy libclang-rt-14-dev" ;;
   *) echo "usage: scripts/setup.sh [build|tools]" >&2; exit 2 ;;
 esac

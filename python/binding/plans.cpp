@@ -1,5 +1,4 @@
 #include <nanobind/nanobind.h>
-#include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -70,7 +69,8 @@ void bind_plans(nb::module_& module) {
       .def_ro("waves_per_group", &Schedule::waves_per_group)
       .def_ro("groups", &Schedule::groups)
       .def_ro("rounds", &Schedule::rounds)
-      .def(nb::self == nb::self)
+      .def("__eq__", [](const Schedule& one, const Schedule& other) { return one == other; }, nb::is_operator(),
+           nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__repr__", [](const Schedule& schedule) { return representation(schedule); });
 
   nb::class_<Plans>(module, "Plans", "What every rank does: its tiles in order, and its messages in order.")

@@ -1,7 +1,6 @@
 #include "flashoverlap/problem.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -139,7 +138,8 @@ void bind_problem(nb::module_& module) {
            "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous.")
       .def("out_shape", [](const Problem& p, int rank) { return pair_of(out_shape(p, rank)); }, "rank"_a = 0,
            "Shape of the result on a rank.")
-      .def(nb::self == nb::self)
+      .def("__eq__", [](const Problem& one, const Problem& other) { return one == other; }, nb::is_operator(),
+           nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__repr__", &representation);
 
   module.def("signature", &signature, "operation"_a, "a"_a, "b"_a, "exchange"_a, "gathered"_a);

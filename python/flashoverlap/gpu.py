@@ -68,15 +68,15 @@ class Communicator:
         cls, group: "torch.distributed.ProcessGroup | None" = None, *, wait_limit: float = 30
     ) -> "Communicator":
         """The ranks of a process group of `torch.distributed`; None: of all. Collective."""
-        import torch.distributed
         from torch.distributed import distributed_c10d
 
-        group = group or torch.distributed.group.WORLD
-        store = torch.distributed.PrefixStore("flashoverlap", distributed_c10d._get_process_group_store(group))
-        name = f"key of {group.group_name}, {store.add(f'{group.group_name} rank {group.rank()}', 1)}"
-        if group.rank() == 0:
-            store.set(name, cls.make_key())
-        return cls(store.get(name), group.rank(), group.size(), wait_limit=wait_limit)
+        of = group or distributed_c10d._get_default_group()
+        store = distributed_c10d.PrefixStore("flashoverlap", distributed_c10d._get_process_group_store(of))
+        # A group may have several communicators: the first of each rank meet, the second ones, ...
+        name = f"key {store.add(f'{of.group_name}, rank {of.rank()}', 1)} of {of.group_name}"
+        if of.rank() == 0:
+            store.set(name, cls.make_key().hex())
+        return cls(bytes.fromhex(store.get(name).decode()), of.rank(), of.size(), wait_limit=wait_limit)
 
     @classmethod
     def _of(cls, communicator: _gpu.Communicator) -> "Communicator":
@@ -95,19 +95,16 @@ class Communicator:
 
     @property
     def rank(self) -> int:
-        rank: int = self._communicator.rank
-        return rank
+        return self._communicator.rank
 
     @property
     def ranks(self) -> int:
-        ranks: int = self._communicator.ranks
-        return ranks
+        return self._communicator.ranks
 
     @property
     def device(self) -> int:
         """CUDA's number of the GPU."""
-        device: int = self._communicator.device
-        return device
+        return self._communicator.device
 
     @property
     def name(self) -> str:

@@ -131,8 +131,15 @@ struct Tuner::State {
     std::vector<Candidate> decided;
     if (gpu.is_first()) decided = shortlist(candidates(problem), count);
     decided = shared_candidates(gpu, decided);
-    require(!decided.empty(), "problem", described(problem), "has no schedule that is allowed here");
+    require(!decided.empty(), "problem", described(problem), obstacle(problem));
     return decided;
+  }
+
+  /// Why nothing is allowed, as far as the GPUs are the reason.
+  std::string obstacle(const Problem& problem) const {
+    const auto found = search_schedules(problem, machine, {.strategies = {Strategy::sequential}});
+    const auto of_gpus = gpu_obstacle(make_plans(problem, found.front().schedule), machine);
+    return "has no schedule that is allowed here" + (of_gpus ? "; " + *of_gpus : std::string());
   }
 
   Schedule predicted(const Problem& problem) const { return likeliest(problem, 1).front().schedule; }

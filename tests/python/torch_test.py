@@ -236,6 +236,29 @@ def test_operations_are_as_torch_compile_expects(draw):
     run(1, on_rank)
 
 
+def test_without_gradients_the_result_is_the_same(draw):
+    """An operation is then called directly, and by PyTorch where a mode wants to see it."""
+    x, weight = draw(M, K), draw(N, K)
+
+    def on_rank(rank, group):
+        return [
+            operation(x.clone().requires_grad_(needed), weight, group).detach()
+            for operation in (parallel.matmul_reduce_scatter, parallel.all_gather_matmul)
+            for needed in (False, True)
+        ]
+
+    for direct, dispatched, direct_gathered, dispatched_gathered in run(2, on_rank):
+        assert torch.equal(direct, dispatched)
+        assert torch.equal(direct_gathered, dispatched_gathered)
+
+    def fake(rank, group):
+        with torch._subclasses.FakeTensorMode() as mode:
+            out = parallel.all_gather_matmul(mode.from_tensor(x), mode.from_tensor(weight), group)
+        assert out.shape == (M, N) and isinstance(out, torch._subclasses.FakeTensor)
+
+    run(1, fake)
+
+
 def test_a_layer_is_compiled_as_one_graph(draw):
     def on_rank(rank, group):
         layer = parallel.GatedFeedForward(K, N, group=group)

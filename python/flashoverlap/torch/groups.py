@@ -35,8 +35,10 @@ def named(name: str) -> AnyCommunicator:
     """The communicator of this name, or of the process group of this name, which is made the first time."""
     found = _by_name.get(name) or _of_process_groups.get(name)
     if found is None:
+        from torch._C._distributed_c10d import _resolve_process_group as resolve
+
         from flashoverlap.gpu import Communicator
 
-        group = torch.distributed.distributed_c10d._resolve_process_group(name)
+        group = resolve(name)  # type: ignore[arg-type]  # newer versions have a type for names
         found = _of_process_groups[name] = Communicator.from_process_group(group)
     return found

@@ -15,26 +15,32 @@ import torch
 from torch import Tensor
 
 import flashoverlap
-from flashoverlap.operations import operator_for
-from flashoverlap.torch.groups import Group, name_of, named
+from flashoverlap.operations import AnyCommunicator, operator_for
+from flashoverlap.torch.groups import Group, communicator, name_of, named
 
 _library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
 
 
 def matmul_all_reduce(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """Σ over ranks of x[m, k] · weightᵀ, on every rank: a row-parallel layer."""
+    if _needs_no_dispatch(x, weight):
+        return flashoverlap.gemm_all_reduce(x, weight, _communicator(group))
     result: Tensor = torch.ops.flashoverlap.matmul_all_reduce(x, weight, name_of(group))
     return result
 
 
 def matmul_reduce_scatter(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """This rank's rows of Σ over ranks of x[m, k] · weightᵀ: a row-parallel layer with sequence parallelism."""
+    if _needs_no_dispatch(x, weight):
+        return flashoverlap.gemm_reduce_scatter(x, weight, _communicator(group))
     result: Tensor = torch.ops.flashoverlap.matmul_reduce_scatter(x, weight, name_of(group))
     return result
 
 
 def all_gather_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
+    if _needs_no_dispatch(x, weight):
+        return flashoverlap.all_gather_gemm(x, weight, _communicator(group))
     result: Tensor = torch.ops.flashoverlap.all_gather_matmul(x, weight, name_of(group))
     return result
 
@@ -48,8 +54,28 @@ def copy_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
 def sharded_weight_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · Wᵀ, where each rank has rows of W, gets the gradient of these, added up over the ranks, and has an x
     of its own: data parallelism with sharded weights."""
+    if _needs_no_dispatch(x, weight):
+        return flashoverlap.all_gather_gemm(x, weight, _communicator(group), gathered="b")
     result: Tensor = torch.ops.flashoverlap.sharded_weight_matmul(x, weight, name_of(group))
     return result
+
+
+def _needs_no_dispatch(x: Tensor, weight: Tensor) -> bool:
+    """Whether PyTorch would only call the operation, after several times the Python that the call itself takes."""
+    return (
+        type(x) in _plain_tensors
+        and type(weight) in _plain_tensors
+        and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
+        and not torch.compiler.is_compiling()
+        and torch._C._len_torch_dispatch_stack() == 0
+    )
+
+
+_plain_tensors = (Tensor, torch.nn.Parameter)
+
+
+def _communicator(group: Group | str) -> AnyCommunicator:
+    return named(group) if isinstance(group, str) else communicator(group)
 
 
 def _define(name: str, compute: Callable[..., Tensor], shape: Callable[[Tensor, Tensor, int], tuple[int, int]]) -> None:

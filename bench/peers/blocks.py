@@ -1,0 +1,336 @@
+"""One Llama block with tensor and sequence parallelism: ours, plain PyTorch with NCCL, PyTorch's async-TP, and
+what would be possible without communication, in one process, taking turns in random order on the same tensors.
+
+    torchrun --nproc-per-node 2 bench/peers/blocks.py --model 8b 70b --tokens 4096 8192 16384 --json out/block.json
+
+All compute the same: outputs and gradients are compared with plain PyTorch's before anything is measured. All are
+replayed from CUDA graphs. Peak memory is that of one eager call.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+# NVLink multicast stays off, for all alike.
+os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+from torch.distributed import _symmetric_memory as symmetric_memory
+
+import flashoverlap.torch as ours
+
+HEAD = 128
+SEQUENCE = 4096
+
+
+@dataclass(frozen=True)
+class Model:
+    features: int
+    hidden: int
+    heads: int
+    key_heads: int
+
+
+MODELS = {"8b": Model(4096, 14336, 32, 8), "70b": Model(8192, 28672, 64, 8)}
+
+
+# Products that communicate. `column` gathers rows of x before the product, `row` reduces and scatters them after it.
+
+
+class Gather(torch.autograd.Function):
+    """Gathers rows; the gradient is reduced and scattered."""
+
+    @staticmethod
+    def forward(ctx, x):
+        whole = x.new_empty(x.shape[0] * dist.get_world_size(), x.shape[1])
+        dist.all_gather_into_tensor(whole, x)
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        part = gradient.new_empty(gradient.shape[0] // dist.get_world_size(), gradient.shape[1])
+        dist.reduce_scatter_tensor(part, gradient.contiguous())
+        return part
+
+
+class Scatter(torch.autograd.Function):
+    """The inverse of `Gather`."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return Gather.backward(ctx, x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Gather.forward(ctx, gradient.contiguous())
+
+
+class GatherNothing(torch.autograd.Function):
+    """As if others' rows were there already."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.new_empty(x.shape[0] * dist.get_world_size(), x.shape[1])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient[: gradient.shape[0] // dist.get_world_size()]
+
+
+class ScatterNothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x[: x.shape[0] // dist.get_world_size()].clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return GatherNothing.forward(ctx, gradient)
+
+
+def group_name() -> str:
+    return dist.group.WORLD.group_name
+
+
+class AsyncColumn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        training = ctx.needs_input_grad[1]
+        whole, (out,) = torch.ops.symm_mem.fused_all_gather_matmul(
+            x, [weight.t()], 0, group_name(), return_A=training
+        )
+        ctx.save_for_backward(whole, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        whole, weight = ctx.saved_tensors
+        of_x = torch.ops.symm_mem.fused_matmul_reduce_scatter(gradient, weight, "sum", 0, group_name())
+        return of_x, gradient.t() @ whole
+
+
+class AsyncRow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return torch.ops.symm_mem.fused_matmul_reduce_scatter(x, weight.t(), "sum", 0, group_name())
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        whole, (of_x,) = torch.ops.symm_mem.fused_all_gather_matmul(
+            gradient.contiguous(), [weight], 0, group_name(), return_A=True
+        )
+        return of_x, whole.t() @ x
+
+
+@dataclass(frozen=True)
+class Products:
+    column: Callable[[Tensor, Tensor], Tensor]
+    row: Callable[[Tensor, Tensor], Tensor]
+
+
+def all_products(group: str) -> dict[str, Products]:
+    return {
+        "plain": Products(lambda x, w: Gather.apply(x) @ w.t(), lambda x, w: Scatter.apply(x @ w.t())),
+        "possible": Products(
+            lambda x, w: GatherNothing.apply(x) @ w.t(), lambda x, w: ScatterNothing.apply(x @ w.t())
+        ),
+        "async_tp": Products(AsyncColumn.apply, AsyncRow.apply),
+        "ours": Products(
+            lambda x, w: ours.all_gather_matmul(x, w, group), lambda x, w: ours.matmul_reduce_scatter(x, w, group)
+        ),
+    }
+
+
+# The block
+
+
+class Weights:
+    """This rank's part of a block's weights."""
+
+    def __init__(self, model: Model, ranks: int):
+        def draw(rows: int, cols: int) -> Tensor:
+            weight = torch.randn(rows, cols, device="cuda", dtype=torch.bfloat16) * cols**-0.5
+            return weight.requires_grad_()
+
+        rows_of_qkv = (model.heads + 2 * model.key_heads) * HEAD // ranks
+        self.qkv = draw(rows_of_qkv, model.features)
+        self.out = draw(model.features, model.features // ranks)
+        self.gate_up = draw(2 * model.hidden // ranks, model.features)
+        self.down = draw(model.features, model.hidden // ranks)
+        self.norms = [
+            torch.ones(model.features, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(2)
+        ]
+
+    def all(self) -> list[Tensor]:
+        return [self.qkv, self.out, self.gate_up, self.down, *self.norms]
+
+
+def attention(qkv: Tensor, model: Model, ranks: int) -> Tensor:
+    heads, key_heads = model.heads // ranks, model.key_heads // ranks
+    batch = max(1, qkv.shape[0] // SEQUENCE)
+    split = qkv.view(batch, -1, heads + 2 * key_heads, HEAD).transpose(1, 2)
+    query, key, value = split.split([heads, key_heads, key_heads], dim=1)
+    mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    return mixed.transpose(1, 2).reshape(qkv.shape[0], heads * HEAD)
+
+
+def block(x: Tensor, weights: Weights, model: Model, ranks: int, products: Products) -> Tensor:
+    features = (model.features,)
+    normed = F.rms_norm(x, features, weights.norms[0])
+    x = x + products.row(attention(products.column(normed, weights.qkv), model, ranks), weights.out)
+    normed = F.rms_norm(x, features, weights.norms[1])
+    gate, up = products.column(normed, weights.gate_up).chunk(2, dim=-1)
+    return x + products.row(F.silu(gate) * up, weights.down)
+
+
+# Measuring
+
+
+class Run:
+    """A function in a CUDA graph."""
+
+    def __init__(self, function: Callable[[], object]):
+        for _ in range(2):
+            function()
+        torch.cuda.synchronize()
+        dist.barrier()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream()):
+            self.result = function()
+
+    def milliseconds(self, repetitions: int) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(repetitions):
+            self.graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / repetitions
+
+
+def slowest(value: float) -> float:
+    of_all = torch.tensor([value], device="cuda")
+    dist.all_reduce(of_all, dist.ReduceOp.MAX)
+    return of_all.item()
+
+
+def relative_error(value: Tensor, reference: Tensor) -> float:
+    return slowest(((value.double() - reference.double()).norm() / reference.double().norm()).item())
+
+
+def passes(model: Model, tokens: int, ranks: int, products: dict[str, Products]):
+    """name of pass -> name of implementation -> function, each returning what is compared."""
+    weights = Weights(model, ranks)
+    x = torch.randn(tokens // ranks, model.features, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    gradient = torch.randn_like(x)
+
+    def forward(using: Products):
+        def run() -> list[Tensor]:
+            with torch.no_grad():
+                return [block(x, weights, model, ranks, using)]
+
+        return run
+
+    def training(using: Products):
+        def run() -> list[Tensor]:
+            out = block(x, weights, model, ranks, using)
+            return [out.detach(), *torch.autograd.grad(out, [x, *weights.all()], gradient)]
+
+        return run
+
+    for name, make in (("forward", forward), ("training", training)):
+        yield name, {each: make(using) for each, using in products.items()}
+
+
+def measure(functions: dict[str, Callable[[], list[Tensor]]], rounds: int, draw: random.Random) -> dict[str, object]:
+    plain = [each.clone() for each in functions["plain"]()]
+    errors = {
+        name: max(relative_error(value, reference) for value, reference in zip(functions[name](), plain))
+        for name in ("async_tp", "ours")
+    }
+    for name, error in errors.items():
+        if not error < 2e-2:
+            raise SystemExit(f"{name}: differs from plain PyTorch by {error}")
+    peaks, runs = {}, {}
+    for name, function in functions.items():
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        function()
+        peaks[name] = round((torch.cuda.max_memory_allocated() - before) / 2**20)
+        runs[name] = Run(function)
+    once = slowest(runs["plain"].milliseconds(3))
+    repetitions = max(2, round(20 / once))
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name in draw.sample(sorted(runs), len(runs)):
+            dist.barrier()
+            times[name].append(slowest(runs[name].milliseconds(repetitions)))
+    row: dict[str, object] = {f"{name}_us": round(1e3 * statistics.median(each), 1) for name, each in times.items()}
+    row["errors"] = errors
+    row["peak_mib"] = peaks
+    return row
+
+
+def machine() -> dict[str, object]:
+    def say(*command: str) -> str:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "gpus": dist.get_world_size(),
+        "driver_clock": say("nvidia-smi", "--query-gpu=driver_version,clocks.sm", "--format=csv,noheader").split("\n"),
+        "torch": torch.__version__,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "nccl_environment": {key: value for key, value in os.environ.items() if key.startswith("NCCL_")},
+        "commit": os.environ.get("FLASHOVERLAP_COMMIT") or say("git", "describe", "--always", "--dirty"),
+        "command": " ".join(["torchrun", f"--nproc-per-node {dist.get_world_size()}", *sys.argv]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--tokens", nargs="+", type=int, default=[4096, 8192, 16384])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+    torch.cuda.set_stream(torch.cuda.Stream())  # of leaves too: gradients wait for the stream of their leaves
+    symmetric_memory.enable_symm_mem_for_group(group_name())
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    torch.manual_seed(arguments.seed + rank)
+    products = all_products(ours.groups.name_of(dist.group.WORLD))
+    rows = []
+    for name in arguments.model:
+        for tokens in arguments.tokens:
+            for which, functions in passes(MODELS[name], tokens, ranks, products):
+                row = {"model": name, "tokens": tokens, "ranks": ranks, "pass": which}
+                row |= measure(functions, arguments.rounds, random.Random(arguments.seed))
+                rows.append(row)
+                if rank == 0:
+                    gains = {k: row["plain_us"] / row[f"{k}_us"] for k in ("possible", "async_tp", "ours")}
+                    shown = "  ".join(f"{k} {v:.2f}x" for k, v in gains.items())
+                    print(f"{name:4} {tokens:6} {which:9} plain {row['plain_us']:9.1f} us  {shown}", flush=True)
+                    if arguments.json:
+                        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+                        arguments.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+            torch.cuda.empty_cache()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""PyTorch on GPUs, one process per rank: scripts/run_ranks.sh 2 -m pytest tests/python/gpu
+
+Every rank runs the same tests in the same order, against plain products of what all ranks have gathered.
+"""
+
+import os
+import time
+
+import pytest
+
+if "LOCAL_RANK" not in os.environ:
+    pytest.skip("needs one process per GPU, as torchrun starts them", allow_module_level=True)
+
+import torch
+import torch.distributed as dist
+
+import flashoverlap
+import flashoverlap.torch as parallel
+
+M, N, K = 1024, 768, 512
+DTYPES = [torch.bfloat16, torch.float16]
+
+
+@pytest.fixture(scope="session")
+def group():
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device)
+    yield dist.group.WORLD
+    dist.barrier()
+
+
+@pytest.fixture(autouse=True)
+def seed(group):
+    """The same on all ranks, new for every run."""
+    drawn = torch.tensor([int(os.environ.get("FLASHOVERLAP_SEED", time.time_ns() % 2**31))], device="cuda")
+    dist.broadcast(drawn, 0)
+    print(f"FLASHOVERLAP_SEED={drawn.item()}")
+    torch.manual_seed(drawn.item() + dist.get_rank())
+
+
+def draw(*shape, dtype=torch.bfloat16):
+    return torch.rand(*shape, device="cuda", dtype=torch.float32).mul_(2).sub_(1).to(dtype)
+
+
+def of_all(tensor):
+    """Each rank's, in fp32."""
+    parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor.contiguous())
+    return [part.float() for part in parts]
+
+
+def own(tensor, dim=0):
+    return tensor.chunk(dist.get_world_size(), dim)[dist.get_rank()]
+
+
+def expect_close(result, reference):
+    assert result.shape == reference.shape
+    error = (result.float() - reference).norm() / reference.norm()
+    assert error < 1e-2, error
+
+
+def total(a, b):
+    return sum(x @ w.t() for x, w in zip(of_all(a), of_all(b)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("m", [M, 1000, 8])
+class TestOperations:
+    def test_gemm_all_reduce(self, group, m, dtype):
+        a, b = draw(m, K, dtype=dtype), draw(N, K, dtype=dtype)
+        expect_close(flashoverlap.gemm_all_reduce(a, b, parallel.communicator(group)), total(a, b))
+
+    def test_gemm_reduce_scatter_into_poisoned_memory(self, group, m, dtype):
+        a, b = draw(m, K, dtype=dtype), draw(N, K, dtype=dtype)
+        out = torch.full((m // dist.get_world_size(), N), torch.nan, device="cuda", dtype=dtype)
+        assert flashoverlap.gemm_reduce_scatter(a, b, parallel.communicator(group), out) is out
+        expect_close(out, own(total(a, b)))
+
+    def test_all_gather_gemm(self, group, m, dtype):
+        a, b = draw(m // dist.get_world_size(), K, dtype=dtype), draw(N, K, dtype=dtype)
+        out = flashoverlap.all_gather_gemm(a, b, parallel.communicator(group))
+        expect_close(out, torch.cat(of_all(a)) @ b.float().t())
+
+    def test_all_to_alls_are_inverse(self, group, m, dtype):
+        a, b = draw(m, K, dtype=dtype), draw(N, K, dtype=dtype)
+        sent = flashoverlap.gemm_all_to_all(a, b, parallel.communicator(group))
+        expect_close(sent, torch.cat([own(x @ w.t(), 1) for x, w in zip(of_all(a), of_all(b))]))
+        back = flashoverlap.all_to_all_gemm(sent, draw(K, N, dtype=dtype), parallel.communicator(group))
+        assert back.shape == (m, K) and back.isfinite().all()
+
+
+OPERATIONS = {
+    parallel.matmul_reduce_scatter: lambda world: ((M, K), (N, K), (M // world, N)),
+    parallel.all_gather_matmul: lambda world: ((M // world, K), (N, K), (M, N)),
+    parallel.sharded_weight_matmul: lambda world: ((M, K), (N // world, K), (M, N)),
+}
+
+
+def whole_results(operation, xs, weights):
+    """Of all ranks, differentiably, in one process."""
+    if operation is parallel.matmul_reduce_scatter:
+        return sum(x @ w.t() for x, w in zip(xs, weights)).chunk(len(xs))
+    if operation is parallel.all_gather_matmul:
+        return [torch.cat(xs) @ w.t() for w in weights]
+    return [x @ torch.cat(weights).t() for x in xs]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_gradients_are_those_of_the_whole_computation(group, operation):
+    x_shape, weight_shape, out_shape = OPERATIONS[operation](dist.get_world_size())
+    x, weight, gradient = draw(*x_shape).requires_grad_(), draw(*weight_shape).requires_grad_(), draw(*out_shape)
+    out = operation(x, weight, group)
+    of_x, of_weight = torch.autograd.grad(out, [x, weight], gradient)
+
+    xs, weights = ([each.requires_grad_() for each in of_all(of.detach())] for of in (x, weight))
+    outs = whole_results(operation, xs, weights)
+    torch.autograd.backward(outs, of_all(gradient))
+    rank = dist.get_rank()
+    for result, reference in ((out.detach(), outs[rank].detach()), (of_x, xs[rank].grad), (of_weight, weights[rank].grad)):
+        expect_close(result, reference)
+
+
+def test_pytorchs_schema_gives_what_pytorchs_operations_give(group):
+    a, b = draw(M, K), draw(K, N)
+    shard = own(a).contiguous()
+    name = group.group_name
+    expect_close(
+        torch.ops.flashoverlap.fused_matmul_reduce_scatter(a, b, "sum", 0, name),
+        own(sum(x @ w for x, w in zip(of_all(a), of_all(b)))),
+    )
+    gathered, (product,) = torch.ops.flashoverlap.fused_all_gather_matmul(shard, [b], 0, name)
+    whole = torch.cat(of_all(shard))
+    torch.testing.assert_close(gathered.float(), whole, rtol=0, atol=0)
+    expect_close(product, whole @ b.float())
+
+
+def test_a_captured_layer_replays_on_new_inputs(group):
+    layer = parallel.GatedFeedForward(K, 2 * N, group=group, device="cuda", dtype=torch.bfloat16)
+    x = draw(M // dist.get_world_size(), K)
+    with torch.no_grad():
+        layer(x)
+        torch.cuda.synchronize()
+        dist.barrier()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = layer(x)
+        for _ in range(3):
+            x.copy_(draw(*x.shape))
+            out.fill_(torch.nan)
+            graph.replay()
+            expect_close(out, layer(x).float())
+    del graph
+
+
+def test_a_compiled_layer_is_one_graph(group):
+    layer = parallel.GatedFeedForward(K, 2 * N, group=group, device="cuda", dtype=torch.bfloat16)
+    x = draw(M // dist.get_world_size(), K)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    expect_close(compiled(x).detach(), layer(x).detach().float())
+
+
+def test_sub_groups_of_one_rank(group):
+    alone = parallel.communicator(group).split(dist.get_rank())
+    a, b = draw(M, K), draw(N, K)
+    expect_close(flashoverlap.gemm_reduce_scatter(a, b, alone), a.float() @ b.float().t())
+
+
+def test_wrong_arguments_are_refused_on_every_rank(group):
+    communicator = parallel.communicator(group)
+    with pytest.raises(flashoverlap.InvalidArgument, match="columns of b"):
+        flashoverlap.gemm_all_reduce(draw(M, K), draw(N, K + 8), communicator)
+    with pytest.raises(flashoverlap.InvalidArgument, match="a matrix in host memory: must be on GPU"):
+        flashoverlap.gemm_all_reduce(draw(M, K).cpu(), draw(N, K).cpu(), communicator)
+    with pytest.raises(flashoverlap.InvalidArgument, match="fp32"):
+        flashoverlap.gemm_all_reduce(draw(M, K).float(), draw(N, K).float(), communicator)
+    with pytest.raises(flashoverlap.InvalidArgument, match=r"shape of out = \(8, 8\): must be"):
+        flashoverlap.gemm_all_reduce(draw(M, K), draw(N, K), communicator, torch.empty(8, 8, device="cuda"))
+    expect_close(flashoverlap.gemm_all_reduce(a := draw(M, K), b := draw(N, K), communicator), total(a, b))
