@@ -1,5 +1,5 @@
 # `make demo` and `make test` need nothing but a Debian 12 with make: what is missing is installed first.
-SOURCES = $(shell find include src tests bench examples -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
+SOURCES = $(shell find include src tests bench examples python -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
 FUZZ_SECONDS ?= 60
 MUTANTS ?= 100000
 

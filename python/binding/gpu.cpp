@@ -36,8 +36,8 @@ void make_current(const Communicator& communicator) {
   if (current != communicator.device()) FLASHOVERLAP_CUDA(cudaSetDevice(communicator.device()));
 }
 
-/// Memory of all operators of a communicator, which run one after the other. It is replaced by a larger one where
-/// an operator needs more; those that were made before keep theirs.
+/// Memory of all operators of a communicator, which run one after the other. It is replaced by a larger one
+/// where an operator needs more; those that were made before keep theirs.
 class SharedWorkspace {
  public:
   const Workspace& holding(const std::vector<Plan>& plans, const Communicator& communicator) {
@@ -103,10 +103,11 @@ class GpuOperator {
       const auto row_bytes = static_cast<std::size_t>(problem.k * size_of(problem.data_type));
       const auto pitch_bytes = static_cast<std::size_t>(a.row_stride * size_of(problem.data_type));
       make_current(communicator_);
-      FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
-          static_cast<std::byte*>(memory) + static_cast<std::size_t>(communicator_.rank() * a.rows) * row_bytes,
-          row_bytes, a.data, pitch_bytes, row_bytes, static_cast<std::size_t>(a.rows), cudaMemcpyDeviceToDevice,
-          static_cast<cudaStream_t>(a.stream)));
+      FLASHOVERLAP_CUDA(
+          cudaMemcpy2DAsync(static_cast<std::byte*>(memory) +
+                                static_cast<std::size_t>(communicator_.rank() * a.rows) * row_bytes,
+                            row_bytes, a.data, pitch_bytes, row_bytes, static_cast<std::size_t>(a.rows),
+                            cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(a.stream)));
     }
     using nb::dlpack::dtype_code;
     const auto code = problem.data_type == DataType::bf16 ? dtype_code::Bfloat : dtype_code::Float;
@@ -138,7 +139,9 @@ class GpuOperator {
     require(!plans[rank].buffer(BufferRole::out).peer_written, "strategy", name(schedule.strategy),
             "must not let peers write out, which belongs to the caller");
     OperatorOptions options;
-    const auto padded = [](std::int64_t pitch, const Shape& shape) { return pitch == shape.cols ? 0 : pitch; };
+    const auto padded = [](std::int64_t pitch, const Shape& shape) {
+      return pitch == shape.cols ? 0 : pitch;
+    };
     options.pitches = {.a = padded(std::get<0>(pitches), a_shape(problem, communicator.rank())),
                        .b = padded(std::get<1>(pitches), b_shape(problem, communicator.rank()))};
     options.workspace = workspace.holding(plans, communicator);
@@ -214,14 +217,16 @@ void bind_communicator(nb::module_& module) {
                     const std::string key = Communicator::make_key();
                     return nb::bytes(key.data(), key.size());
                   })
-      .def("split",
-           [](const Communicator& self, int color) {
-             make_current(self);
-             return self.split(color);
-           },
-           "color"_a, Released())
-      .def("abort", [](const Communicator& self, const std::string& reason) { self.abort(reason); }, "reason"_a,
-           Released())
+      .def(
+          "split",
+          [](const Communicator& self, int color) {
+            make_current(self);
+            return self.split(color);
+          },
+          "color"_a, Released())
+      .def(
+          "abort", [](const Communicator& self, const std::string& reason) { self.abort(reason); },
+          "reason"_a, Released())
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("ranks", &Communicator::ranks)
       .def_prop_ro("device", &Communicator::device);

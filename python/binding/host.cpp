@@ -22,14 +22,16 @@ class HostWorld {
  public:
   HostWorld(const Plans& plans, double wait_limit_seconds)
       : plans_(plans.of_ranks),
-        executor_(plans_, {.wait_limit = std::chrono::milliseconds(std::llround(wait_limit_seconds * 1e3))}) {}
+        executor_(plans_, {.wait_limit = std::chrono::milliseconds(std::llround(wait_limit_seconds * 1e3))}) {
+  }
 
   void run(const std::vector<Tensor>& a, const std::vector<Tensor>& b, const std::vector<Tensor>& out) {
     const DataType data_type = plans_.front().problem.data_type;
     std::vector<Matrix> as;
     std::vector<Matrix> bs;
     for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
-      require(!out.at(rank).on_gpu, "out", "a matrix on a GPU", "must be in host memory for ranks on the host");
+      require(!out.at(rank).on_gpu, "out", "a matrix on a GPU",
+              "must be in host memory for ranks on the host");
       require_result(out[rank], out_shape(plans_[rank].problem, static_cast<int>(rank)), data_type);
       as.push_back(copy_to_host_matrix(a.at(rank), data_type, "a"));
       bs.push_back(copy_to_host_matrix(b.at(rank), data_type, "b"));

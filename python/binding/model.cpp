@@ -27,8 +27,8 @@ Timeline simulated(const Plans& plans, const Machine& machine) {
   const Plan& plan = plans.of_ranks.front();
   const Problem& problem = plan.problem;
   Timeline timeline{predict(plans.of_ranks, machine), {}};
-  timeline.caption = {.title = fmt::format("{} m {} n {} k {} on {} ranks", name(problem.operation), problem.m,
-                                           problem.n, problem.k, problem.ranks),
+  timeline.caption = {.title = fmt::format("{} m {} n {} k {} on {} ranks", name(problem.operation),
+                                           problem.m, problem.n, problem.k, problem.ranks),
                       .subtitle = fmt::format("{}; {}", name(plan.schedule.strategy), machine.name),
                       .source = TimelineSource::predicted,
                       .sequential = timeline.prediction.sequential};
@@ -44,10 +44,12 @@ SearchSpace search_space(std::optional<std::vector<Strategy>> strategies) {
 }  // namespace
 
 void bind_model(nb::module_& module) {
-  nb::class_<Machine>(module, "Machine", "GPUs and their connections as data: all that predictions know of them.")
+  nb::class_<Machine>(module, "Machine",
+                      "GPUs and their connections as data: all that predictions know of them.")
       .def_static("preset", &preset, "name"_a, "One of `Machine.presets()`.")
       .def_static("presets", &preset_names)
-      .def_static("from_json", &machine_from_json, "text"_a, "Reads what `flashoverlap tune machine` has written.")
+      .def_static("from_json", &machine_from_json, "text"_a,
+                  "Reads what `flashoverlap tune machine` has written.")
       .def("to_json", &machine_to_json)
       .def_ro("name", &Machine::name)
       .def_ro("multiprocessors", &Machine::multiprocessors)
@@ -59,7 +61,8 @@ void bind_model(nb::module_& module) {
       .def_ro("schedule", &Candidate::schedule)
       .def_ro("predicted_us", &Candidate::predicted_us)
       .def("__repr__", [](const Candidate& candidate) {
-        return fmt::format("<Candidate {} {:.1f} µs>", name(candidate.schedule.strategy), candidate.predicted_us);
+        return fmt::format("<Candidate {} {:.1f} µs>", name(candidate.schedule.strategy),
+                           candidate.predicted_us);
       });
 
   module.def(
@@ -73,14 +76,16 @@ void bind_model(nb::module_& module) {
   nb::class_<Timeline>(module, "Timeline", "What plans are predicted to do, and when. Notebooks draw it.")
       .def_prop_ro("latency_us", [](const Timeline& self) { return self.prediction.simulation.latency_us; })
       .def_prop_ro("gemm_us", [](const Timeline& self) { return self.prediction.simulation.gemm_us; })
-      .def_prop_ro("sequential_us", [](const Timeline& self) { return self.prediction.sequential.total_us; },
-                   "The same problem without overlap.")
+      .def_prop_ro(
+          "sequential_us", [](const Timeline& self) { return self.prediction.sequential.total_us; },
+          "The same problem without overlap.")
       .def_prop_ro("speed_up", [](const Timeline& self) { return self.prediction.speed_up(); })
       .def("svg", &Timeline::svg)
       .def("_repr_svg_", &Timeline::svg)
-      .def("chrome_trace",
-           [](const Timeline& self) { return chrome_trace(self.prediction.simulation, self.caption); },
-           "JSON for Perfetto or chrome://tracing.");
+      .def(
+          "chrome_trace",
+          [](const Timeline& self) { return chrome_trace(self.prediction.simulation, self.caption); },
+          "JSON for Perfetto or chrome://tracing.");
 
   module.def("simulate", &simulated, "plans"_a, "machine"_a, nb::call_guard<nb::gil_scoped_release>(),
              "Predicts plans on a machine. Raises InvalidArgument if the machine cannot run them.");

@@ -25,9 +25,8 @@ struct name_caster {
     const std::string_view name(text, static_cast<std::size_t>(size));
     const auto found = flashoverlap::from_name<Enum>(name);
     if (!found) {
-      PyErr_SetString(
-          PyExc_ValueError,
-          fmt::format("\"{}\": must be one of {}", name, flashoverlap::names_of<Enum>()).c_str());
+      PyErr_SetString(PyExc_ValueError,
+                      fmt::format("\"{}\": must be one of {}", name, flashoverlap::names_of<Enum>()).c_str());
       throw python_error();
     }
     value = *found;

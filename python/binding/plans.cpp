@@ -24,17 +24,19 @@ std::string representation(const Schedule& s) {
 
 std::string representation(const Plans& plans) {
   const Plan& plan = plans.of_ranks.front();
-  return fmt::format("<Plans of {} by {}: {} tiles, {} messages on rank 0 of {}>", name(plan.problem.operation),
-                     name(plan.schedule.strategy), plan.tiles.size(), plan.messages.size(), plan.problem.ranks);
+  return fmt::format("<Plans of {} by {}: {} tiles, {} messages on rank 0 of {}>",
+                     name(plan.problem.operation), name(plan.schedule.strategy), plan.tiles.size(),
+                     plan.messages.size(), plan.problem.ranks);
 }
 
 }  // namespace
 
 void bind_plans(nb::module_& module) {
-  nb::class_<Schedule>(module, "Schedule",
-                       "How a problem is computed and overlapped.\n\n"
-                       "strategy: \"sequential\", \"signal\", \"copy\", \"store\" or \"p2p\". Most callers let\n"
-                       "`search` or the tuner choose.")
+  nb::class_<Schedule>(
+      module, "Schedule",
+      "How a problem is computed and overlapped.\n\n"
+      "strategy: \"sequential\", \"signal\", \"copy\", \"store\" or \"p2p\". Most callers let\n"
+      "`search` or the tuner choose.")
       .def(
           "__init__",
           [](Schedule* self, Strategy strategy, Layout layout, int tile_rows, int tile_cols, int cluster_rows,
@@ -69,8 +71,9 @@ void bind_plans(nb::module_& module) {
       .def_ro("waves_per_group", &Schedule::waves_per_group)
       .def_ro("groups", &Schedule::groups)
       .def_ro("rounds", &Schedule::rounds)
-      .def("__eq__", [](const Schedule& one, const Schedule& other) { return one == other; }, nb::is_operator(),
-           nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__eq__", [](const Schedule& one, const Schedule& other) { return one == other; },
+          nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__repr__", [](const Schedule& schedule) { return representation(schedule); });
 
   nb::class_<Plans>(module, "Plans", "What every rank does: its tiles in order, and its messages in order.")
@@ -80,12 +83,14 @@ void bind_plans(nb::module_& module) {
             new (self) Plans{make_plans(problem, schedule)};
           },
           "problem"_a, "schedule"_a)
-      .def_static("from_json", [](const std::string& text) { return Plans{plans_from_json(text)}; }, "text"_a,
-                  "Reads what `to_json` or `flashoverlap plan --json` has written.")
+      .def_static(
+          "from_json", [](const std::string& text) { return Plans{plans_from_json(text)}; }, "text"_a,
+          "Reads what `to_json` or `flashoverlap plan --json` has written.")
       .def("to_json", [](const Plans& plans) { return plans_to_json(plans.of_ranks); })
-      .def("validate", [](const Plans& plans) { validate(plans.of_ranks); },
-           nb::call_guard<nb::gil_scoped_release>(),
-           "Proves that the plans compute the problem. Raises InvalidPlan with the first thing that is wrong.")
+      .def(
+          "validate", [](const Plans& plans) { validate(plans.of_ranks); },
+          nb::call_guard<nb::gil_scoped_release>(),
+          "Proves that the plans compute the problem. Raises InvalidPlan with the first thing that is wrong.")
       .def_prop_ro("problem", [](const Plans& plans) { return plans.of_ranks.front().problem; })
       .def_prop_ro("schedule", [](const Plans& plans) { return plans.of_ranks.front().schedule; })
       .def("__repr__", [](const Plans& plans) { return representation(plans); });

@@ -25,8 +25,8 @@ std::string representation(const Problem& p) {
   for (const auto& [key, layout] : {std::pair("a_layout", p.a_layout), {"b_layout", p.b_layout}}) {
     if (layout != OperandLayout::k_contiguous) extra += fmt::format(", {}=\"{}\"", key, name(layout));
   }
-  return fmt::format("Problem(\"{}\", m={}, n={}, k={}, ranks={}, data_type=\"{}\"{})", name(p.operation), p.m,
-                     p.n, p.k, p.ranks, name(p.data_type), extra);
+  return fmt::format("Problem(\"{}\", m={}, n={}, k={}, ranks={}, data_type=\"{}\"{})", name(p.operation),
+                     p.m, p.n, p.k, p.ranks, name(p.data_type), extra);
 }
 
 std::tuple<std::int64_t, std::int64_t> pair_of(const Shape& shape) { return {shape.rows, shape.cols}; }
@@ -39,7 +39,8 @@ std::tuple<std::int64_t, std::int64_t> operand_shape(const Shape& stored, Operan
 
 /// What decides which problem two matrices belong to, and how they lie in memory, as bytes: equal where one
 /// operator serves both.
-nb::bytes signature(Operation operation, const Tensor& a, const Tensor& b, Exchange exchange, Operand gathered) {
+nb::bytes signature(Operation operation, const Tensor& a, const Tensor& b, Exchange exchange,
+                    Operand gathered) {
   const std::array<std::int64_t, 12> numbers{static_cast<std::int64_t>(operation),
                                              static_cast<std::int64_t>(exchange),
                                              static_cast<std::int64_t>(gathered),
@@ -56,8 +57,9 @@ nb::bytes signature(Operation operation, const Tensor& a, const Tensor& b, Excha
 }
 
 /// The problem that one rank's matrices are part of, and the pitches of a and b.
-std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, const Tensor& a, const Tensor& b,
-                                                           int ranks, Exchange exchange, Operand gathered) {
+std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, const Tensor& a,
+                                                           const Tensor& b, int ranks, Exchange exchange,
+                                                           Operand gathered) {
   require(a.data_type == b.data_type, "data type of b", name(b.data_type),
           fmt::format("must be that of a, {}", name(a.data_type)));
   const auto [a_layout, a_pitch] = python::layout_of(a, "a");
@@ -81,7 +83,8 @@ std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, 
   }
   if (is_all_to_all(operation)) problem.exchange = exchange;
   if (operation == Operation::all_to_all_gemm && exchange == Exchange::heads) {
-    require(a.rows % ranks == 0, "rows of a", a.rows, fmt::format("must be a multiple of the {} ranks", ranks));
+    require(a.rows % ranks == 0, "rows of a", a.rows,
+            fmt::format("must be a multiple of the {} ranks", ranks));
     problem.m = a.rows / ranks;
     problem.k = a.cols * ranks;
   }
@@ -96,27 +99,38 @@ std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, 
 }  // namespace
 
 void bind_problem(nb::module_& module) {
-  nb::class_<Problem>(module, "Problem",
-                      "One GEMM per rank, C[m,n] = A[m,k] · B[n,k]ᵀ, and the communication before or after it.\n\n"
-                      "operation: \"gemm_all_reduce\", \"gemm_reduce_scatter\", \"gemm_all_to_all\",\n"
-                      "\"all_gather_gemm\" or \"all_to_all_gemm\". m, n and k are those of each rank's GEMM.\n"
-                      "Raises InvalidArgument for shapes that break a rule.")
+  nb::class_<Problem>(
+      module, "Problem",
+      "One GEMM per rank, C[m,n] = A[m,k] · B[n,k]ᵀ, and the communication before or after it.\n\n"
+      "operation: \"gemm_all_reduce\", \"gemm_reduce_scatter\", \"gemm_all_to_all\",\n"
+      "\"all_gather_gemm\" or \"all_to_all_gemm\". m, n and k are those of each rank's GEMM.\n"
+      "Raises InvalidArgument for shapes that break a rule.")
       .def(
           "__init__",
           [](Problem* self, Operation operation, std::int64_t m, std::int64_t n, std::int64_t k, int ranks,
              DataType data_type, Operand gathered, Exchange exchange, OperandLayout a_layout,
              OperandLayout b_layout, std::vector<std::vector<std::int32_t>> destinations, int experts,
              std::vector<std::vector<std::int32_t>> expert_rows, std::int64_t capacity) {
-            Problem problem{operation, m,        n,        k,
-                            ranks,     data_type, gathered, exchange,
-                            a_layout,  b_layout, std::move(destinations), experts,
-                            std::move(expert_rows), capacity};
+            Problem problem{operation,
+                            m,
+                            n,
+                            k,
+                            ranks,
+                            data_type,
+                            gathered,
+                            exchange,
+                            a_layout,
+                            b_layout,
+                            std::move(destinations),
+                            experts,
+                            std::move(expert_rows),
+                            capacity};
             validate(problem);
             new (self) Problem(std::move(problem));
           },
           "operation"_a, nb::kw_only(), "m"_a, "n"_a, "k"_a, "ranks"_a, "data_type"_a = DataType::bf16,
-          "gathered"_a = Operand::a, "exchange"_a = Exchange::rows, "a_layout"_a = OperandLayout::k_contiguous,
-          "b_layout"_a = OperandLayout::k_contiguous,
+          "gathered"_a = Operand::a, "exchange"_a = Exchange::rows,
+          "a_layout"_a = OperandLayout::k_contiguous, "b_layout"_a = OperandLayout::k_contiguous,
           "destinations"_a = std::vector<std::vector<std::int32_t>>{}, "experts"_a = 1,
           "expert_rows"_a = std::vector<std::vector<std::int32_t>>{}, "capacity"_a = 0)
       .def_ro("operation", &Problem::operation)
@@ -130,16 +144,18 @@ void bind_problem(nb::module_& module) {
       .def_ro("a_layout", &Problem::a_layout)
       .def_ro("b_layout", &Problem::b_layout)
       .def_ro("capacity", &Problem::capacity)
-      .def("a_shape",
-           [](const Problem& p, int rank) { return operand_shape(a_shape(p, rank), p.a_layout); }, "rank"_a = 0,
-           "Shape of a on a rank: [rows, k], transposed in memory where it is row_contiguous.")
-      .def("b_shape",
-           [](const Problem& p, int rank) { return operand_shape(b_shape(p, rank), p.b_layout); }, "rank"_a = 0,
-           "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous.")
-      .def("out_shape", [](const Problem& p, int rank) { return pair_of(out_shape(p, rank)); }, "rank"_a = 0,
-           "Shape of the result on a rank.")
-      .def("__eq__", [](const Problem& one, const Problem& other) { return one == other; }, nb::is_operator(),
-           nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "a_shape", [](const Problem& p, int rank) { return operand_shape(a_shape(p, rank), p.a_layout); },
+          "rank"_a = 0, "Shape of a on a rank: [rows, k], transposed in memory where it is row_contiguous.")
+      .def(
+          "b_shape", [](const Problem& p, int rank) { return operand_shape(b_shape(p, rank), p.b_layout); },
+          "rank"_a = 0, "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous.")
+      .def(
+          "out_shape", [](const Problem& p, int rank) { return pair_of(out_shape(p, rank)); }, "rank"_a = 0,
+          "Shape of the result on a rank.")
+      .def(
+          "__eq__", [](const Problem& one, const Problem& other) { return one == other; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__repr__", &representation);
 
   module.def("signature", &signature, "operation"_a, "a"_a, "b"_a, "exchange"_a, "gathered"_a);

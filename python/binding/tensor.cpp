@@ -34,8 +34,8 @@ const ExchangeApi* exchange_api(nb::handle object) {
   static const ExchangeApi* last = nullptr;
   PyTypeObject* const type = Py_TYPE(object.ptr());
   if (type == last_type) return last;
-  const nb::object capsule = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)),
-                                         "__dlpack_c_exchange_api__", nb::none());
+  const nb::object capsule =
+      nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)), "__dlpack_c_exchange_api__", nb::none());
   const ExchangeApi* found = nullptr;
   if (!capsule.is_none()) {
     found = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
@@ -128,7 +128,8 @@ Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, std::string
 
 void require_result(const Tensor& out, const Shape& shape, DataType data_type) {
   require(out.rows == shape.rows && out.cols == shape.cols, "shape of out",
-          fmt::format("({}, {})", out.rows, out.cols), fmt::format("must be ({}, {})", shape.rows, shape.cols));
+          fmt::format("({}, {})", out.rows, out.cols),
+          fmt::format("must be ({}, {})", shape.rows, shape.cols));
   require(out.data_type == data_type, "data type of out", name(out.data_type),
           fmt::format("must be {}", name(data_type)));
   require(out.col_stride == 1 || out.cols <= 1, "strides of out",
