@@ -16,11 +16,13 @@ from flashoverlap.torch.operations import (
     sharded_weight_matmul,
 )
 from flashoverlap.torch.parallelize import parallelize
+from flashoverlap.torch.rewrite import OverlapPass
 
 __all__ = [
     "ColumnParallelLinear",
     "GatedFeedForward",
     "Group",
+    "OverlapPass",
     "RowParallelLinear",
     "all_gather_matmul",
     "communicator",
