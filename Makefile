@@ -3,7 +3,7 @@ SOURCES = $(shell find include src tests bench examples python -name '*.[ch]pp' 
 FUZZ_SECONDS ?= 60
 MUTANTS ?= 100000
 
-.PHONY: demo test build bench gpu-test gpu-bench test-asan test-tsan fuzz mutants lint format format-check clean setup setup-tools
+.PHONY: demo test build bench docs gpu-test gpu-bench test-asan test-tsan fuzz mutants lint format format-check clean setup setup-tools
 
 demo: setup
 	cmake --preset host
@@ -56,6 +56,13 @@ format: setup-tools
 
 format-check: setup-tools
 	@clang-format --dry-run --Werror $(SOURCES)
+
+# Needs PyPI; the site is then in build/docs/site.
+docs: setup
+	python3 -m venv build/docs/environment
+	build/docs/environment/bin/pip install --quiet 'mkdocs<2' 'mkdocstrings[python]'
+	scripts/gather_docs.py build/docs/pages
+	build/docs/environment/bin/mkdocs build --quiet --strict
 
 clean:
 	rm -rf build out
