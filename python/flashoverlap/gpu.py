@@ -2,6 +2,7 @@
 
 import atexit
 import itertools
+import sys
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -153,6 +154,8 @@ class Communicator:
 
 @atexit.register
 def _close_all() -> None:
-    # While CUDA still is there.
+    """While CUDA still is there. After an error, without waiting for ranks that will not come."""
     for each in sorted(Communicator._open, key=lambda communicator: communicator.name):
+        if hasattr(sys, "last_value"):
+            each.abort("the program has ended by an error")
         each.close()

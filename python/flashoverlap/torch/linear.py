@@ -12,41 +12,53 @@ from flashoverlap.torch.operations import (
 )
 
 
-def _part(size: int, name: str, ranks: int) -> int:
-    if size % ranks != 0:
-        raise ValueError(f"{name} = {size}: must be a multiple of the {ranks} ranks")
-    return size // ranks
-
-
 class _ParallelLinear(nn.Module):
-    """in_features and out_features are those of the whole layer. Dimensions of the input before the last are rows:
-    [sequence, batch, features], say, of which the first is divided among the ranks by sequence parallelism.
+    """in_features and out_features are those of the whole layer; `weight` and `bias` are this rank's part.
+
+    Dimensions of the input before the last are rows: [sequence, batch, features], say, of which sequence parallelism
+    divides the first among the ranks.
     """
+
+    _divides_outputs: bool
 
     def __init__(
         self,
-        shape: tuple[int, int],
-        bias_size: int | None,
+        in_features: int,
+        out_features: int,
+        *,
         group: Group,
-        sequence_parallel: bool,
-        skip_bias_add: bool,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        bias: bool = True,
+        sequence_parallel: bool = True,
+        skip_bias_add: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        ranks = communicator(group).ranks
+        divided = "out_features" if self._divides_outputs else "in_features"
+        features = out_features if self._divides_outputs else in_features
+        if features % ranks != 0:
+            raise ValueError(f"{divided} = {features}: must be a multiple of the {ranks} ranks")
+        rows, cols = (features // ranks, in_features) if self._divides_outputs else (out_features, features // ranks)
         self.group = group  # which the name alone would not keep
         self.group_name = name_of(group)
         self.sequence_parallel = sequence_parallel
         self.skip_bias_add = skip_bias_add
-        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-        self.bias = None if bias_size is None else nn.Parameter(torch.zeros(bias_size, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(rows, cols, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(rows, device=device, dtype=dtype)) if bias else None
+        if self.bias is not None and not self._divides_outputs:
+            self.bias.sequence_parallel = sequence_parallel  # type: ignore[attr-defined]
         nn.init.kaiming_uniform_(self.weight, a=5**0.5)
 
-    def _finish(self, rows: Tensor, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
-        out = rows.view(-1, *x.shape[1:-1], rows.shape[-1])
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
+        product = self._multiply(x.reshape(-1, x.shape[-1]).contiguous())
+        out = product.view(-1, *x.shape[1:-1], product.shape[-1])
         if self.skip_bias_add:
             return out, self.bias
         return out if self.bias is None else out + self.bias
+
+    def _multiply(self, rows: Tensor) -> Tensor:
+        raise NotImplementedError
 
     def extra_repr(self) -> str:
         rows, cols = self.weight.shape
@@ -61,27 +73,11 @@ class ColumnParallelLinear(_ParallelLinear):
     skip_bias_add: returns the output without bias, and the bias.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        group: Group,
-        bias: bool = True,
-        sequence_parallel: bool = True,
-        skip_bias_add: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        part = _part(out_features, "out_features", communicator(group).ranks)
-        super().__init__(
-            (part, in_features), part if bias else None, group, sequence_parallel, skip_bias_add, device, dtype
-        )
+    _divides_outputs = True
 
-    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
-        rows = x.reshape(-1, x.shape[-1]).contiguous()
+    def _multiply(self, rows: Tensor) -> Tensor:
         multiply = all_gather_matmul if self.sequence_parallel else copy_matmul
-        return self._finish(multiply(rows, self.weight, self.group_name), x)
+        return multiply(rows, self.weight, self.group_name)
 
 
 class RowParallelLinear(_ParallelLinear):
@@ -94,26 +90,8 @@ class RowParallelLinear(_ParallelLinear):
     (`bias.sequence_parallel` is set, as Megatron expects).
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        group: Group,
-        bias: bool = True,
-        sequence_parallel: bool = True,
-        skip_bias_add: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        part = _part(in_features, "in_features", communicator(group).ranks)
-        super().__init__(
-            (out_features, part), out_features if bias else None, group, sequence_parallel, skip_bias_add, device, dtype
-        )
-        if self.bias is not None:
-            self.bias.sequence_parallel = sequence_parallel  # type: ignore[attr-defined]
+    _divides_outputs = False
 
-    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
-        rows = x.reshape(-1, x.shape[-1]).contiguous()
+    def _multiply(self, rows: Tensor) -> Tensor:
         multiply = matmul_reduce_scatter if self.sequence_parallel else matmul_all_reduce
-        return self._finish(multiply(rows, self.weight, self.group_name), x)
+        return multiply(rows, self.weight, self.group_name)
