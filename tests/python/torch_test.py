@@ -259,6 +259,15 @@ def test_without_gradients_the_result_is_the_same(draw):
     run(1, fake)
 
 
+def test_transforms_of_functions_are_refused(draw):
+    def on_rank(rank, group):
+        x = draw(M, K)
+        with pytest.raises(RuntimeError, match="functorch"):
+            torch.func.grad(lambda w: parallel.all_gather_matmul(x, w, group).sum())(draw(N, K))
+
+    run(1, on_rank)
+
+
 def test_a_layer_is_compiled_as_one_graph(draw):
     def on_rank(rank, group):
         layer = parallel.GatedFeedForward(K, N, group=group)

@@ -68,6 +68,7 @@ def _needs_no_dispatch(x: Tensor, weight: Tensor) -> bool:
         and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
         and not torch.compiler.is_compiling()
         and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
     )
 
 
