@@ -80,7 +80,9 @@ Tensor tensor_of(nb::handle object) {
       throw nb::python_error();
     return tensor;
   }
+  nb::ndarray<> writable;
   nb::ndarray<nb::ro> array;
+  const bool is_read_only = !nb::try_cast(object, writable);
   if (!nb::try_cast(object, array))
     throw nb::type_error("expected a matrix that speaks DLPack: a NumPy, PyTorch or CuPy array");
   nb::dlpack::dltensor source;
@@ -96,7 +98,9 @@ Tensor tensor_of(nb::handle object) {
   source.strides = strides;
   source.dtype = array.dtype();
   source.device = {array.device_type(), array.device_id()};
-  return tensor_of(source);
+  Tensor tensor = tensor_of(source);
+  tensor.is_read_only = is_read_only;
+  return tensor;
 }
 
 TensorLayout layout_of(const Tensor& tensor, std::string_view name) {
@@ -132,6 +136,7 @@ void require_result(const Tensor& out, const Shape& shape, DataType data_type) {
           fmt::format("must be ({}, {})", shape.rows, shape.cols));
   require(out.data_type == data_type, "data type of out", name(out.data_type),
           fmt::format("must be {}", name(data_type)));
+  require(!out.is_read_only, "out", "a read-only matrix", "must be one that can be written");
   require(out.col_stride == 1 || out.cols <= 1, "strides of out",
           fmt::format("({}, {})", out.row_stride, out.col_stride), "must be those of a row-major matrix");
 }

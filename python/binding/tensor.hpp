@@ -21,6 +21,7 @@ struct Tensor {
   std::int64_t col_stride = 0;  ///< elements
   DataType data_type = DataType::fp32;
   bool on_gpu = false;
+  bool is_read_only = false;
   int device = 0;
   void* stream = nullptr;  ///< on which its framework works now, where that can be asked for without a copy
 };
@@ -37,7 +38,7 @@ TensorLayout layout_of(const Tensor& tensor, std::string_view name);
 
 /// Throws `InvalidArgument` where the memory is not on the host or of another data type.
 Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, std::string_view name);
-/// Throws `InvalidArgument` unless `out` is row-major, with this shape and data type.
+/// Throws `InvalidArgument` unless `out` is row-major and can be written, with this shape and data type.
 void require_result(const Tensor& out, const Shape& shape, DataType data_type);
 
 /// Looks at an object. Throws a Python exception that says what was expected.

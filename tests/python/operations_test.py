@@ -210,6 +210,18 @@ class TestErrors:
         out = np.zeros((M, N + 8), np.float32)
         self.expect(flashoverlap.InvalidArgument, f"shape of out = ({M}, {N + 8}): must be ({M}, {N})", a, b, out=out)
 
+    def test_an_out_that_cannot_be_written(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+        out = np.zeros((M, N), np.float32)
+        out.flags.writeable = False
+        self.expect(flashoverlap.InvalidArgument, "must be one that can be written", a, b, out=out)
+
+    def test_operands_that_cannot_be_written_are_fine(self, generator):
+        a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+        for each in a + b:
+            each.flags.writeable = False
+        expect_close(run(flashoverlap.gemm_all_reduce, a, b), [sum(map(product, a, b))] * 2)
+
     def test_an_unknown_exchange(self, generator):
         a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
         self.expect(
