@@ -10,22 +10,28 @@ from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
 from flashoverlap.torch.operations import (
     all_gather_matmul,
+    all_to_all_matmul,
     copy_matmul,
     matmul_all_reduce,
+    matmul_all_to_all,
     matmul_reduce_scatter,
     sharded_weight_matmul,
 )
 from flashoverlap.torch.parallelize import parallelize
+from flashoverlap.torch.ulysses import UlyssesAttention
 
 __all__ = [
     "ColumnParallelLinear",
     "GatedFeedForward",
     "Group",
     "RowParallelLinear",
+    "UlyssesAttention",
     "all_gather_matmul",
+    "all_to_all_matmul",
     "communicator",
     "copy_matmul",
     "matmul_all_reduce",
+    "matmul_all_to_all",
     "matmul_reduce_scatter",
     "parallelize",
     "sharded_weight_matmul",
