@@ -93,13 +93,15 @@ class GpuOperator {
     operator_.run(a.data, b.data, out.data, static_cast<Stream>(a.stream));
   }
 
-  /// The memory that the last run has gathered into, with the rank's own rows too.
+  /// The memory that the last run has gathered or exchanged into, with the rank's own rows too.
   nb::ndarray<> gathered(const Tensor& a) const {
     const Problem& problem = operator_.plan().problem;
+    // By heads: the ranks' columns one below the other, of which a run copies its own.
+    const bool exchanged = problem.operation == Operation::all_to_all_gemm;
     void* memory = const_cast<void*>(operator_.gathered());
     if (memory == nullptr) {
       memory = a.data;  // of one rank, or read where it is
-    } else {
+    } else if (!exchanged) {
       const auto row_bytes = static_cast<std::size_t>(problem.k * size_of(problem.data_type));
       const auto pitch_bytes = static_cast<std::size_t>(a.row_stride * size_of(problem.data_type));
       make_current(communicator_);
@@ -111,7 +113,9 @@ class GpuOperator {
     }
     using nb::dlpack::dtype_code;
     const auto code = problem.data_type == DataType::bf16 ? dtype_code::Bfloat : dtype_code::Float;
-    const std::size_t shape[2]{static_cast<std::size_t>(problem.m), static_cast<std::size_t>(problem.k)};
+    const std::int64_t parts = exchanged ? problem.ranks : 1;
+    const std::size_t shape[2]{static_cast<std::size_t>(problem.m * parts),
+                               static_cast<std::size_t>(problem.k / parts)};
     const nb::dlpack::dtype type{static_cast<std::uint8_t>(code),
                                  static_cast<std::uint8_t>(8 * size_of(problem.data_type)), 1};
     return {memory, 2, shape, nb::find(this), nullptr, type, nb::device::cuda::value, communicator_.device()};

@@ -76,7 +76,8 @@ class _Meeting:
 class _HostOperator:
     """One rank's part of a world that all of them share."""
 
-    def __init__(self, rank: int, meeting: _Meeting, world: HostWorld, schedule: Schedule) -> None:
+    def __init__(self, problem: Problem, rank: int, meeting: _Meeting, world: HostWorld, schedule: Schedule) -> None:
+        self._problem = problem
         self._rank = rank
         self._meeting = meeting
         self._world = world
@@ -96,7 +97,14 @@ class _HostOperator:
         self._meeting.meet(self._rank, (self._world, a, b, out), run_all)
 
     def gathered(self, a: Matrix) -> Matrix:
-        return self._meeting.meet(self._rank, a, concatenate)
+        if self._problem.operation == "all_gather_gemm":
+            return self._meeting.meet(self._rank, a, concatenate)
+        m = self._problem.m
+
+        def exchange(given: list[Matrix]) -> list[Matrix]:
+            return [concatenate([each[rank * m : (rank + 1) * m] for each in given]) for rank in range(len(given))]
+
+        return self._meeting.meet(self._rank, a, exchange)[self._rank]
 
     def wait(self) -> None:
         """Runs have ended when they return."""
@@ -153,7 +161,7 @@ class HostCommunicator:
             return HostWorld(Plans(problem, chosen), self._meeting.wait_limit), chosen
 
         world, chosen = self._meeting.meet(self._rank, (problem, schedule), make)
-        return _HostOperator(self._rank, self._meeting, world, chosen)
+        return _HostOperator(problem, self._rank, self._meeting, world, chosen)
 
     def __repr__(self) -> str:
         return f"<HostCommunicator {self._rank} of {self.ranks}>"

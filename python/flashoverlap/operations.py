@@ -95,13 +95,16 @@ class Operator:
         return out
 
     def gathered(self, a: Matrix) -> Matrix:
-        """The whole of A, which the last run of an all_gather_gemm has gathered by rows: `a` is what it was run with.
+        """The operand that the last run has received: `a` is what it was run with.
 
-        Valid until the next run of any operator of this communicator. Collective.
+        Of an all_gather_gemm that gathers by rows, A[m, k]. Of an all_to_all_gemm by heads the ranks' columns of
+        A[m, k] one below the other, [ranks·m, k/ranks]. Valid until the next run of any operator of this communicator.
+        Collective.
         """
         problem = self._problem
-        if (problem.operation, problem.gathered, problem.a_layout) != ("all_gather_gemm", "a", "k_contiguous"):
-            raise InvalidArgument(f"problem = {problem!r}: must gather a by rows")
+        gathers = (problem.operation, problem.gathered, problem.a_layout) == ("all_gather_gemm", "a", "k_contiguous")
+        if not gathers and (problem.operation, problem.exchange) != ("all_to_all_gemm", "heads"):
+            raise InvalidArgument(f"problem = {problem!r}: must gather a by rows, or exchange it by heads")
         return self._bound.gathered(a)
 
     def wait(self) -> None:

@@ -10,13 +10,16 @@ from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
 from flashoverlap.torch.operations import (
     all_gather_matmul,
+    all_to_all_matmul,
     copy_matmul,
     matmul_all_reduce,
+    matmul_all_to_all,
     matmul_reduce_scatter,
     sharded_weight_matmul,
 )
 from flashoverlap.torch.parallelize import parallelize
 from flashoverlap.torch.rewrite import OverlapPass
+from flashoverlap.torch.ulysses import UlyssesAttention
 
 __all__ = [
     "ColumnParallelLinear",
@@ -24,10 +27,13 @@ __all__ = [
     "Group",
     "OverlapPass",
     "RowParallelLinear",
+    "UlyssesAttention",
     "all_gather_matmul",
+    "all_to_all_matmul",
     "communicator",
     "copy_matmul",
     "matmul_all_reduce",
+    "matmul_all_to_all",
     "matmul_reduce_scatter",
     "parallelize",
     "sharded_weight_matmul",

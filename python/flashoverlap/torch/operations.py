@@ -45,6 +45,28 @@ def all_gather_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     return result
 
 
+def matmul_all_to_all(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+    """C = x[m, k] · weightᵀ, whose columns are divided among the ranks, which get them of the rows of all: out[ranks·m,
+    n/ranks], from a part of the sequence to a part of the heads."""
+    if _needs_no_dispatch(x, weight):
+        return flashoverlap.gemm_all_to_all(x, weight, _communicator(group))
+    result: Tensor = torch.ops.flashoverlap.matmul_all_to_all(x, weight, name_of(group))
+    return result
+
+
+def all_to_all_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+    """X · weight[n, k]ᵀ, where x[ranks·m, k/ranks] has this rank's columns of the rows of all, and X[m, k] all columns
+    of its rows: from a part of the heads back to a part of the sequence."""
+    if _needs_no_dispatch(x, weight):
+        return flashoverlap.all_to_all_gemm(x, weight, _communicator(group))
+    if torch.is_grad_enabled() and weight.requires_grad:
+        result: Tensor
+        result, _ = torch.ops.flashoverlap.all_to_all_matmul_and_exchanged(x, weight, name_of(group))
+    else:
+        result = torch.ops.flashoverlap.all_to_all_matmul(x, weight, name_of(group))
+    return result
+
+
 def copy_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · weightᵀ, where x is the same on all ranks, which add up its gradient: a column-parallel layer."""
     result: Tensor = torch.ops.flashoverlap.copy_matmul(x, weight, name_of(group))
@@ -99,10 +121,11 @@ def _define(name: str, compute: Callable[..., Tensor], shape: Callable[[Tensor, 
 def _differentiate(
     name: str,
     gradient_of_x: Callable[..., Tensor],
-    gradient_of_weight: Callable[..., Tensor],
+    gradient_of_weight: Callable[..., Tensor] | None,
     both: Callable[..., tuple[Tensor, Tensor]] | None = None,
 ) -> None:
-    """All are functions of the result's gradient, x or weight or both, and the group's name."""
+    """All are functions of the result's gradient, x or weight or both, and the group's name. gradient_of_weight is
+    None where it comes from `both` alone."""
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
         x, weight, ctx.group = inputs
@@ -112,11 +135,11 @@ def _differentiate(
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
         wanted_x, wanted_weight, _ = ctx.needs_input_grad
-        if both is not None and wanted_x and wanted_weight:
+        if wanted_weight and both is not None and (wanted_x or gradient_of_weight is None):
             return *both(gradient, x, weight, ctx.group), None
         return (
             gradient_of_x(gradient, weight, ctx.group) if wanted_x else None,
-            gradient_of_weight(gradient, x, ctx.group) if wanted_weight else None,
+            gradient_of_weight(gradient, x, ctx.group) if wanted_weight and gradient_of_weight is not None else None,
             None,
         )
 
@@ -146,10 +169,20 @@ _define(
         weight.shape[0] * (1 if weight.shape[1] * ranks == x.shape[1] else ranks),
     ),
 )
+_define(
+    "matmul_all_to_all",
+    flashoverlap.gemm_all_to_all,
+    lambda x, weight, ranks: (x.shape[0] * ranks, weight.shape[0] // ranks),
+)
+_define(
+    "all_to_all_matmul",
+    flashoverlap.all_to_all_gemm,
+    lambda x, weight, ranks: (x.shape[0] // ranks, weight.shape[0]),
+)
 _define("copy_matmul", lambda x, weight, group: x @ weight.t(), lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
 
 
-# Two results of what is gathered once
+# Two results of what is gathered or exchanged once
 
 
 def _all_gather_matmul_and_gathered(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
@@ -162,6 +195,25 @@ def _row_parallel_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: 
     operator = operator_for("all_gather_gemm", gradient, weight.t(), named(group))
     gradient_of_x = operator.run(gradient, weight.t())
     return gradient_of_x, operator.gathered(gradient).t() @ x
+
+
+def _all_to_all_matmul_and_exchanged(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
+    operator = operator_for("all_to_all_gemm", x, weight, named(group), "heads")
+    product = operator.run(x, weight)
+    ranks = operator.problem.ranks
+    blocks = operator.gathered(x).view(ranks, -1, x.shape[1])
+    exchanged = x.new_empty(blocks.shape[1], ranks * x.shape[1])
+    exchanged.view(-1, ranks, x.shape[1]).copy_(blocks.transpose(0, 1))
+    return product, exchanged
+
+
+def _matmul_all_to_all_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
+    """Of matmul_all_to_all's x and weight. The result's gradient is exchanged for both."""
+    operator = operator_for("all_to_all_gemm", gradient, weight.t(), named(group), "heads")
+    gradient_of_x = operator.run(gradient, weight.t())
+    blocks = operator.gathered(gradient).view(operator.problem.ranks, *x.shape[:1], gradient.shape[1])
+    gradient_of_weight = blocks.transpose(1, 2) @ x.expand(len(blocks), -1, -1)
+    return gradient_of_x, gradient_of_weight.view(weight.shape)
 
 
 def _define_pair(signature: str, compute: Callable[..., tuple[Tensor, Tensor]], fake: Callable[..., Any]) -> None:
@@ -183,6 +235,19 @@ _define_pair(
 _define_pair(
     "row_parallel_gradients(Tensor gradient, Tensor x, Tensor weight, str group) -> (Tensor, Tensor)",
     _row_parallel_gradients,
+    lambda gradient, x, weight, group: (x.new_empty(x.shape), weight.new_empty(weight.shape)),
+)
+_define_pair(
+    "all_to_all_matmul_and_exchanged(Tensor x, Tensor weight, str group) -> (Tensor, Tensor)",
+    _all_to_all_matmul_and_exchanged,
+    lambda x, weight, group: (
+        x.new_empty(x.shape[0] // named(group).ranks, weight.shape[0]),
+        x.new_empty(x.shape[0] // named(group).ranks, x.shape[1] * named(group).ranks),
+    ),
+)
+_define_pair(
+    "matmul_all_to_all_gradients(Tensor gradient, Tensor x, Tensor weight, str group) -> (Tensor, Tensor)",
+    _matmul_all_to_all_gradients,
     lambda gradient, x, weight, group: (x.new_empty(x.shape), weight.new_empty(weight.shape)),
 )
 
@@ -215,6 +280,48 @@ _differentiate(
     "sharded_weight_matmul",
     lambda gradient, weight, group: _operations.sharded_weight_matmul(gradient, weight.t(), group),
     lambda gradient, x, group: _operations.matmul_reduce_scatter(gradient.t(), x.t(), group),
+)
+_differentiate(
+    "matmul_all_to_all",
+    lambda gradient, weight, group: _operations.all_to_all_matmul(gradient, weight.t(), group),
+    None,
+    both=_operations.matmul_all_to_all_gradients,
+)
+_differentiate(
+    "all_to_all_matmul",
+    lambda gradient, weight, group: _operations.matmul_all_to_all(gradient, weight.t(), group),
+    None,
+    both=lambda gradient, x, weight, group: (
+        _operations.matmul_all_to_all(gradient, weight.t(), group),
+        gradient.t() @ _operations.all_to_all_matmul_and_exchanged(x, weight, group)[1],
+    ),
+)
+
+
+def _keep_exchanged(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: tuple[Tensor, Tensor]) -> None:
+    _, weight, ctx.group = inputs
+    _, exchanged = output
+    ctx.mark_non_differentiable(exchanged)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(exchanged if ctx.needs_input_grad[1] else None, weight)
+
+
+def _gradients_by_exchanged(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor | None, Tensor | None, None]:
+    exchanged, weight = ctx.saved_tensors
+    gradient = gradient.contiguous()
+    wanted_x, wanted_weight, _ = ctx.needs_input_grad
+    return (
+        _operations.matmul_all_to_all(gradient, weight.t(), ctx.group) if wanted_x else None,
+        gradient.t() @ exchanged if wanted_weight else None,
+        None,
+    )
+
+
+torch.library.register_autograd(
+    "flashoverlap::all_to_all_matmul_and_exchanged",
+    _gradients_by_exchanged,
+    setup_context=_keep_exchanged,
+    lib=_library,
 )
 
 

@@ -94,6 +94,8 @@ OPERATIONS = {
     parallel.matmul_reduce_scatter: lambda world: ((M, K), (N, K), (M // world, N)),
     parallel.all_gather_matmul: lambda world: ((M // world, K), (N, K), (M, N)),
     parallel.sharded_weight_matmul: lambda world: ((M, K), (N // world, K), (M, N)),
+    parallel.matmul_all_to_all: lambda world: ((M, K), (N, K), (M * world, N // world)),
+    parallel.all_to_all_matmul: lambda world: ((M * world, K // world), (N, K), (M, N)),
 }
 
 
@@ -103,6 +105,12 @@ def whole_results(operation, xs, weights):
         return sum(x @ w.t() for x, w in zip(xs, weights)).chunk(len(xs))
     if operation is parallel.all_gather_matmul:
         return [torch.cat(xs) @ w.t() for w in weights]
+    if operation is parallel.matmul_all_to_all:
+        columns = [(x @ w.t()).chunk(len(xs), 1) for x, w in zip(xs, weights)]
+        return [torch.cat(of_rank) for of_rank in zip(*columns)]
+    if operation is parallel.all_to_all_matmul:
+        rows = [x.chunk(len(xs)) for x in xs]
+        return [torch.cat(of_rank, 1) @ w.t() for of_rank, w in zip(zip(*rows), weights)]
     return [x @ torch.cat(weights).t() for x in xs]
 
 
@@ -133,6 +141,31 @@ def test_pytorchs_schema_gives_what_pytorchs_operations_give(group):
     whole = torch.cat(of_all(shard))
     torch.testing.assert_close(gathered.float(), whole, rtol=0, atol=0)
     expect_close(product, whole @ b.float())
+
+
+@pytest.mark.parametrize("key_heads", [16, 8])
+def test_ulysses_attention_is_that_of_one_rank_with_the_whole_sequence(group, key_heads):
+    alone = parallel.communicator(group).split(dist.get_rank())
+    layer, whole = (
+        parallel.UlyssesAttention(K, 16, key_heads, group=of, device="cuda", dtype=torch.bfloat16)
+        for of in (group, alone)
+    )
+    for weight in layer.parameters():
+        dist.broadcast(weight.data, 0)
+    whole.load_state_dict(layer.state_dict())
+    x, gradient = (draw(96, 3, K) for _ in range(2))
+
+    out = layer(x.requires_grad_())
+    of_x, *of_weights = torch.autograd.grad(out, [x, *layer.parameters()], gradient)
+    whole_x = torch.cat(of_all(x.detach())).bfloat16().requires_grad_()
+    whole_out = whole(whole_x)
+    of_whole_x, *of_whole_weights = torch.autograd.grad(
+        whole_out, [whole_x, *whole.parameters()], torch.cat(of_all(gradient)).bfloat16()
+    )
+    expect_close(out.detach(), own(whole_out.detach()).float())
+    expect_close(of_x, own(of_whole_x).float())
+    for result, reference in zip(of_weights, of_whole_weights, strict=True):
+        expect_close(sum(of_all(result)), reference.float())
 
 
 def test_a_captured_layer_replays_on_new_inputs(group):
