@@ -224,6 +224,21 @@ class TestPyTorchsSchema:
                 assert gathered is None
 
 
+    def test_gradients_of_fused_all_gather_matmul(self, draw):
+        shards, b = draw(16, K).chunk(2), draw(K, N)
+
+        def on_rank(rank, group):
+            shard, name = shards[rank].clone().requires_grad_(), parallel.groups.name_of(group)
+            fused = torch.ops.flashoverlap.fused_all_gather_matmul
+            with pytest.raises(ValueError, match="return_A = True: has no gradient"):
+                fused(shard, [b], 0, name)
+            _, products = fused(shard, [b, 2 * b], 0, name, return_A=False)
+            sum(products).sum().backward()
+            return shard.grad
+
+        expect_equal(run(2, on_rank), [(6 * b.sum(1)).expand(8, K)] * 2)
+
+
 def test_operations_are_as_torch_compile_expects(draw):
     """PyTorch's own check: schema, fake tensors, and autograd under tracing."""
 

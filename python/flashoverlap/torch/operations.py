@@ -352,11 +352,14 @@ def _fused_all_gather_matmul(
     A_shard: Tensor, Bs: list[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
 ) -> tuple[Tensor | None, list[Tensor]]:
     matrix, sizes = _as_matrix(A_shard, gather_dim)
-    if return_A or len(Bs) > 1:
+    differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in (A_shard, *Bs))
+    if differentiable and return_A:
+        raise ValueError("return_A = True: has no gradient; must be False where one is needed")
+    if return_A or (len(Bs) > 1 and not differentiable):
         product, gathered = _operations.all_gather_matmul_and_gathered(matrix, Bs[0].t(), group_name)
         products = [product, *(gathered @ B for B in Bs[1:])]
     else:
-        gathered, products = None, [_operations.all_gather_matmul(matrix, Bs[0].t(), group_name)]
+        gathered, products = None, [_operations.all_gather_matmul(matrix, B.t(), group_name) for B in Bs]
     whole = _from_matrix(gathered, sizes, gather_dim) if return_A else None
     return whole, [_from_matrix(each, sizes, gather_dim) for each in products]
 
