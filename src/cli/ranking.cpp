@@ -13,11 +13,12 @@ namespace {
 
 /// Places in the list.
 std::vector<std::size_t> shown_places(const std::vector<Candidate>& candidates) {
-  constexpr std::size_t best = 5;
+  constexpr std::size_t always_shown = 5;
   std::vector<std::size_t> places;
   std::set<Strategy> seen;
   for (std::size_t place = 0; place < candidates.size(); ++place) {
-    if (seen.insert(candidates[place].schedule.strategy).second || place < best) places.push_back(place);
+    if (seen.insert(candidates[place].schedule.strategy).second || place < always_shown)
+      places.push_back(place);
   }
   return places;
 }
