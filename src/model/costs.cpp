@@ -54,7 +54,7 @@ int free_multiprocessors(const Schedule& schedule, const Machine& machine, std::
   return machine.multiprocessors - occupied;
 }
 
-double stored_tile_microseconds(const Machine& machine, int ranks, double bytes) {
+double stored_microseconds(const Machine& machine, int ranks, double bytes) {
   constexpr double large = 1e9;
   return bytes * machine.store_microseconds(ranks, large) / large;
 }
@@ -116,7 +116,7 @@ double transferred_bytes(const Plan& plan, const Message& message) {
 }
 
 double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine,
-                             bool during_gemm) {
+                             bool during_gemm, bool follows_at_once) {
   const double bytes = transferred_bytes(plan, message);
   const int ranks = plan.problem.ranks;
   if (bytes == 0) return 0;
@@ -124,8 +124,9 @@ double transfer_microseconds(const Plan& plan, const Message& message, const Mac
     case MessageKind::copy:
     case MessageKind::store:
       if (message.peer == plan.rank) return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
-      return message.kind == MessageKind::copy ? machine.copy_microseconds(ranks, bytes)
-                                               : machine.store_microseconds(ranks, bytes);
+      if (message.kind == MessageKind::copy) return machine.copy_microseconds(ranks, bytes);
+      return follows_at_once ? stored_microseconds(machine, ranks, bytes)
+                             : machine.store_microseconds(ranks, bytes);
     case MessageKind::exchange:
       // An all-to-all of a matrix moves all of it but the part that a rank keeps.
       return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,

@@ -24,8 +24,8 @@ int collective_multiprocessors(const Schedule& schedule, const Machine& machine)
 /// Multiprocessors that a GEMM of this many tile entries leaves to messages.
 int free_multiprocessors(const Schedule& schedule, const Machine& machine, std::int64_t entries);
 
-/// The time that tiles with these bytes for peers occupy a rank's link.
-double stored_tile_microseconds(const Machine& machine, int ranks, double bytes);
+/// The time that stores of these bytes to peers occupy a rank's link, besides their start.
+double stored_microseconds(const Machine& machine, int ranks, double bytes);
 
 /// The time of a collective under the schedule's cap, without its launch; see
 /// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other
@@ -47,8 +47,9 @@ bool writes_to_peer(const Plan& plan, const Message& message);
 /// or the larger of what an exchange sends to and receives from other ranks. 0 for messages without data.
 double transferred_bytes(const Plan& plan, const Message& message);
 
-/// The time of a message's transfer, without its launch; 0 for messages without data.
+/// The time of a message's transfer, without its launch; 0 for messages without data. `follows_at_once`: a
+/// store is in the same kernel as the one before it, and so takes what its bytes do at the rate of large ones.
 double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine,
-                             bool during_gemm);
+                             bool during_gemm, bool follows_at_once);
 
 }  // namespace flashoverlap

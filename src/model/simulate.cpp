@@ -266,7 +266,7 @@ class Simulator {
     double free_us = event.time_us;
     if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
       require_peer_access();
-      const double link_us = stored_tile_microseconds(machine_, rank.plan->problem.ranks, bytes);
+      const double link_us = stored_microseconds(machine_, rank.plan->problem.ranks, bytes);
       const double start_us = std::max(rank.link_free_us, event.time_us);
       rank.link_free_us = start_us + link_us;
       rank.stores_end_us = rank.link_free_us;
@@ -348,11 +348,11 @@ class Simulator {
     const bool own_stream = runs_concurrently(*rank.plan, message);
     if (writes_to_peer(*rank.plan, message)) require_peer_access();
     double end_us = time_us;
+    const bool follows = follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
     const double duration_us =
-        transfer_microseconds(*rank.plan, message, machine_, !has_gpus_to_itself(rank));
+        transfer_microseconds(*rank.plan, message, machine_, !has_gpus_to_itself(rank), follows);
     if (duration_us > 0) {
-      const bool is_launched = !follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
-      double start_us = time_us + (is_launched ? machine_.launch_microseconds : 0);
+      double start_us = time_us + (follows ? 0 : machine_.launch_microseconds);
       if (own_stream) start_us = std::max(start_us, rank.link_free_us);
       end_us = start_us + duration_us;
       if (own_stream) rank.link_free_us = end_us;

@@ -73,7 +73,7 @@ double least_communication_us(const Problem& problem, const Machine& machine) {
                                  [&](double size) { return machine.copy_microseconds(ranks, size); });
   const double stored = least_us(machine.store, ranks, sent,
                                  [&](double size) { return machine.store_microseconds(ranks, size); });
-  return std::min({least, copied, stored, stored_tile_microseconds(machine, ranks, sent)});
+  return std::min({least, copied, stored, stored_microseconds(machine, ranks, sent)});
 }
 
 }  // namespace

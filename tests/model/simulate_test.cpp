@@ -403,6 +403,16 @@ TEST(SimulateMessagesTest, CopiesToPeersRunOneAfterAnotherWithoutAPause) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 20);
 }
 
+// A store of one row of 10 bytes takes 5 µs and 2 a byte.
+TEST(SimulateMessagesTest, StoresThatFollowAtOnceAreInOneKernelThatStartsOnce) {
+  auto plans = plans_of(2, 0);
+  plans[0].messages = {copy(1, 1), copy(1, 1), copy(1, 1)};
+  for (Message& message : plans[0].messages) message.kind = MessageKind::store;
+  Machine machine = round_machine();
+  machine.store = {{2, {{{10, 25}, {1e9, 2e9 + 5}}}}};
+  EXPECT_NEAR(simulate(plans, machine).latency_us, 1 + 25 + 20 + 20, 1e-3);
+}
+
 TEST(SimulateMessagesTest, ACopyToAPeerHoldsUpNoOtherMessage) {
   auto plans = plans_of(2, 0);
   plans[0].messages = {copy(1, 100), copy(0, 1)};
