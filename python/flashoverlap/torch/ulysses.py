@@ -38,7 +38,8 @@ class UlyssesAttention(nn.Module):
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
-        ranks = communicator(group).ranks
+        self.group = communicator(group)  # which the name alone would not keep
+        ranks = self.group.ranks
         if heads % key_heads != 0:
             raise ValueError(f"heads = {heads}: must be a multiple of key_heads = {key_heads}")
         if key_heads % ranks != 0:
@@ -48,7 +49,6 @@ class UlyssesAttention(nn.Module):
             if features % heads != 0:
                 raise ValueError(f"features = {features}: must be a multiple of heads = {heads} without head_features")
             head_features = features // heads
-        self.group = group  # which the name alone would not keep
         self.group_name = name_of(group)
         self.causal = causal
         self.queries_per_key = heads // key_heads
