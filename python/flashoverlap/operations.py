@@ -230,7 +230,8 @@ def operator_for(
 ) -> Operator:
     """The operator for matrices of these shapes, data types and layouts, which is made the first time.
 
-    tiled: its results stay in the order in which they were communicated. The schedule is then predicted, not measured.
+    tiled: its results stay in the order in which they were communicated, where there is a schedule that leaves them so.
+    It is predicted, not measured.
     """
     key = signature(operation, a, b, exchange, gathered)
     if tiled:
@@ -238,7 +239,12 @@ def operator_for(
     operator = communicator.operators.get(key)
     if operator is None:
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
-        schedule = search(problem, communicator.machine, layouts=["tiled"])[0].schedule if tiled else None
+        schedule = _tiled_schedule(problem, communicator.machine) if tiled else None
         operator = Operator(problem, communicator, schedule, pitches=(a_pitch, b_pitch))
         communicator.operators[key] = operator
     return operator
+
+
+def _tiled_schedule(problem: Problem, machine: Machine) -> Schedule | None:
+    candidates = search(problem, machine, ["sequential", "signal"], ["natural", "tiled"])
+    return next((each.schedule for each in candidates if each.schedule.layout == "tiled"), None)

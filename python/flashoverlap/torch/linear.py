@@ -51,15 +51,19 @@ class _ParallelLinear(nn.Module):
         nn.init.kaiming_uniform_(self.weight, a=5**0.5)
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
-        if x.dim() < 2:
-            raise ValueError(f"x must have at least 2 dimensions, not {x.dim()}")
-        if self.sequence_parallel and not self._divides_outputs and x.shape[0] % self.group.ranks != 0:
-            raise ValueError(f"x.shape[0] = {x.shape[0]}: must be a multiple of the {self.group.ranks} ranks")
+        self.require_rows(x)
         product = self._multiply(x.reshape(-1, x.shape[-1]).contiguous())
         out = product.view(-1, *x.shape[1:-1], product.shape[-1])
         if self.skip_bias_add:
             return out, self.bias
         return out if self.bias is None else out + self.bias.to(out.dtype)
+
+    def require_rows(self, x: Tensor) -> None:
+        """Raises ValueError for dimensions that the layer does not take."""
+        if x.dim() < 2:
+            raise ValueError(f"x must have at least 2 dimensions, not {x.dim()}")
+        if self.sequence_parallel and not self._divides_outputs and x.shape[0] % self.group.ranks != 0:
+            raise ValueError(f"x.shape[0] = {x.shape[0]}: must be a multiple of the {self.group.ranks} ranks")
 
     def _multiply(self, rows: Tensor) -> Tensor:
         raise NotImplementedError
