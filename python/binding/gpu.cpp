@@ -134,8 +134,8 @@ class GpuOperator {
   }
 
   /// Enqueued on the stream of `result`.
-  void rms_norm(const Tensor& result, const Tensor& weight, float epsilon, const std::optional<Tensor>& residual,
-                const Tensor& normalized, const Tensor& sum) {
+  void rms_norm(const Tensor& result, const Tensor& weight, float epsilon,
+                const std::optional<Tensor>& residual, const Tensor& normalized, const Tensor& sum) {
     require_dense(result, out_, "result");
     require_dense(weight, {1, whole().cols}, "weight");
     if (residual) require_dense(*residual, whole(), "residual");
@@ -300,8 +300,8 @@ void bind_communicator(nb::module_& module) {
       .def_static(
           "from_environment",
           [](double wait_limit) {
-            return std::make_unique<GpuCommunicator>(
-                std::in_place, Communicator::from_environment(options_of(wait_limit)));
+            return std::make_unique<GpuCommunicator>(std::in_place,
+                                                     Communicator::from_environment(options_of(wait_limit)));
           },
           "wait_limit"_a, Released())
       .def_static("make_key",
@@ -335,7 +335,8 @@ NB_MODULE(_gpu, module) {
   nb::module_::import_("flashoverlap._core");  // its types and errors
   bind_communicator(module);
   nb::class_<Unlocked<SharedWorkspace>>(module, "SharedWorkspace")
-      .def("__init__", [](Unlocked<SharedWorkspace>* self) { new (self) Unlocked<SharedWorkspace>(std::in_place); });
+      .def("__init__",
+           [](Unlocked<SharedWorkspace>* self) { new (self) Unlocked<SharedWorkspace>(std::in_place); });
   nb::class_<GpuOperator>(module, "GpuOperator")
       .def(nb::init<const Problem&, const Schedule&, const GpuCommunicator&, Unlocked<SharedWorkspace>&,
                     std::tuple<std::int64_t, std::int64_t>>(),

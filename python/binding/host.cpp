@@ -128,8 +128,8 @@ void bind_host(nb::module_& module) {
       .def("run", &HostWorld::run, "a"_a, "b"_a, "out"_a, "Writes the results of all ranks into `out`.")
       .def("shape", &HostWorld::shape, "rank"_a, "Of the matrix that a run writes.")
       .def("natural", &HostWorld::natural, "rank"_a, "result"_a, "out"_a)
-      .def("rms_norm", &HostWorld::rms_norm, "rank"_a, "result"_a, "weight"_a, "epsilon"_a, "residual"_a.none(),
-           "normalized"_a, "sum"_a);
+      .def("rms_norm", &HostWorld::rms_norm, "rank"_a, "result"_a, "weight"_a, "epsilon"_a,
+           "residual"_a.none(), "normalized"_a, "sum"_a);
 }
 
 }  // namespace flashoverlap::python

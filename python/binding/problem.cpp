@@ -175,8 +175,7 @@ void bind_problem(nb::module_& module) {
             require_rank(p, rank);
             return pair_of(out_shape(p, rank));
           },
-          "rank"_a = 0,
-          "Shape of the result on a rank.")
+          "rank"_a = 0, "Shape of the result on a rank.")
       .def(
           "__eq__", [](const Problem& one, const Problem& other) { return one == other; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))

@@ -149,7 +149,8 @@ void require_row_major(const Tensor& matrix, const Shape& shape, DataType data_t
   require(matrix.data_type == data_type, fmt::format("data type of {}", name),
           flashoverlap::name(matrix.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
   require(matrix.col_stride == 1 || matrix.cols <= 1, fmt::format("strides of {}", name),
-          fmt::format("({}, {})", matrix.row_stride, matrix.col_stride), "must be those of a row-major matrix");
+          fmt::format("({}, {})", matrix.row_stride, matrix.col_stride),
+          "must be those of a row-major matrix");
 }
 
 void require_result(const Tensor& out, const Shape& shape, DataType data_type, std::string_view name) {

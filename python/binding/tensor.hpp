@@ -39,7 +39,8 @@ TensorLayout layout_of(const Tensor& tensor, std::string_view name,
                        OperandLayout preferred = OperandLayout::k_contiguous);
 
 /// Throws `InvalidArgument` unless the memory is on the host, of this data type, and lies this way.
-Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, OperandLayout layout, std::string_view name);
+Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, OperandLayout layout,
+                           std::string_view name);
 /// Throws `InvalidArgument` unless the matrix is row-major, with this shape and data type.
 void require_row_major(const Tensor& matrix, const Shape& shape, DataType data_type, std::string_view name);
 /// And unless it can be written.

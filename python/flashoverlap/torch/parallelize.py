@@ -36,9 +36,10 @@ def parallelize(
     ranks = communicator(group).ranks
     for name, kind in kinds.items():
         layer = module.get_submodule(name)
-        features = f"{'out' if kind == 'column' else 'in'}_features"
-        if getattr(layer, features) % ranks != 0:
-            raise ValueError(f"{features} of {name} = {getattr(layer, features)}: must be a multiple of the {ranks} ranks")
+        attribute = "out_features" if kind == "column" else "in_features"
+        features = getattr(layer, attribute)
+        if features % ranks != 0:
+            raise ValueError(f"{attribute} of {name} = {features}: must be a multiple of the {ranks} ranks")
     divided: dict[nn.Module, nn.Module] = {}  # a layer may have several names
     for name, kind in kinds.items():
         parent, _, attribute = name.rpartition(".")
