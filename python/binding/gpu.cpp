@@ -3,20 +3,24 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "cuda/handles.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
+#include "flashoverlap/result_reader.hpp"
 #include "flashoverlap/tuner.hpp"
 #include "flashoverlap/workspace.hpp"
 #include "names.hpp"
+#include "results.hpp"
 #include "tensor.hpp"
 
 namespace nb = nanobind;
@@ -28,6 +32,33 @@ namespace {
 CommunicatorOptions options_of(double wait_limit_seconds) {
   return {.wait_limit = std::chrono::milliseconds(std::llround(wait_limit_seconds * 1e3))};
 }
+
+/// What is destroyed without Python's lock: that may wait for other ranks, which may be threads of this
+/// process.
+template <typename T>
+class Unlocked {
+ public:
+  template <typename... Arguments>
+  explicit Unlocked(std::in_place_t, Arguments&&... arguments)
+      : value_(std::in_place, std::forward<Arguments>(arguments)...) {}
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+  ~Unlocked() {
+    std::optional<nb::gil_scoped_release> released;
+    if (PyGILState_Check() != 0) released.emplace();
+    value_.reset();
+  }
+
+  T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+
+ private:
+  std::optional<T> value_;
+};
+
+using GpuCommunicator = Unlocked<Communicator>;
 
 /// Every call of the library requires that the communicator's GPU is current.
 void make_current(const Communicator& communicator) {
@@ -72,42 +103,69 @@ class SharedWorkspace {
 
 class GpuOperator {
  public:
-  GpuOperator(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
-              SharedWorkspace& workspace, std::tuple<std::int64_t, std::int64_t> pitches)
-      : communicator_(communicator), operator_(make(problem, schedule, communicator, workspace, pitches)) {
-    const Problem& own = operator_.plan().problem;
-    a_ = {a_shape(own, communicator.rank()), own.a_layout, std::get<0>(pitches)};
-    b_ = {b_shape(own, communicator.rank()), own.b_layout, std::get<1>(pitches)};
-    out_ = out_shape(own, communicator.rank());
+  GpuOperator(const Problem& problem, const Schedule& schedule, const GpuCommunicator& communicator,
+              Unlocked<SharedWorkspace>& workspace, std::tuple<std::int64_t, std::int64_t> pitches)
+      : communicator_(std::in_place, *communicator),
+        operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches)) {
+    const Problem& own = operator_->plan().problem;
+    a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
+    b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
+    out_ = result_shape(operator_->plan());
   }
+
+  std::tuple<std::int64_t, std::int64_t> shape() const { return {out_.rows, out_.cols}; }
 
   void run(const Tensor& a, const Tensor& b, const Tensor& out) {
     require_operand(a, a_, "a");
     require_operand(b, b_, "b");
-    require(out.on_gpu, "out", "a matrix in host memory", "must be on the communicator's GPU");
-    require_result(out, out_, operator_.plan().problem.data_type);
-    require(out.row_stride == out_.cols || out_.rows <= 1, "pitch of out", out.row_stride,
-            "must be the length of a row");
+    require_dense(out, out_, "out");
     const nb::gil_scoped_release released;
-    make_current(communicator_);
-    operator_.run(a.data, b.data, out.data, static_cast<Stream>(a.stream));
+    make_current(*communicator_);
+    operator_->run(a.data, b.data, out.data, static_cast<Stream>(a.stream));
   }
 
-  /// The memory that the last run has gathered or exchanged into, with the rank's own rows too.
-  nb::ndarray<> gathered(const Tensor& a) const {
-    const Problem& problem = operator_.plan().problem;
+  /// Enqueued on the stream of `result`.
+  void natural(const Tensor& result, const Tensor& out) {
+    require_dense(result, out_, "result");
+    require_dense(out, whole(), "out");
+    const nb::gil_scoped_release released;
+    make_current(*communicator_);
+    reader().natural(result.data, out.data, static_cast<Stream>(result.stream));
+  }
+
+  /// Enqueued on the stream of `result`.
+  void rms_norm(const Tensor& result, const Tensor& weight, float epsilon,
+                const std::optional<Tensor>& residual, const Tensor& normalized, const Tensor& sum) {
+    require_dense(result, out_, "result");
+    require_dense(weight, {1, whole().cols}, "weight");
+    if (residual) require_dense(*residual, whole(), "residual");
+    require_dense(normalized, whole(), "normalized");
+    require_dense(sum, whole(), "sum");
+    const nb::gil_scoped_release released;
+    make_current(*communicator_);
+    reader().rms_norm(result.data,
+                      {.weight = weight.data,
+                       .eps = epsilon,
+                       .residual = residual ? residual->data : nullptr,
+                       .residual_out = sum.data},
+                      normalized.data, static_cast<Stream>(result.stream));
+  }
+
+  /// The memory that the last run has gathered or exchanged into, with the rank's own rows too. Nothing where
+  /// that is `a`: of one rank, or read where it is.
+  std::optional<nb::ndarray<>> gathered(const Tensor& a) const {
+    const Problem& problem = operator_->plan().problem;
     // By heads: the ranks' columns one below the other, of which a run copies its own.
     const bool exchanged = problem.operation == Operation::all_to_all_gemm;
-    void* memory = const_cast<void*>(operator_.gathered());
-    if (memory == nullptr) {
-      memory = a.data;  // of one rank, or read where it is
-    } else if (!exchanged) {
+    void* const memory = const_cast<void*>(operator_->gathered());
+    if (memory == nullptr) return std::nullopt;
+    if (!exchanged) {
       const auto row_bytes = static_cast<std::size_t>(problem.k * size_of(problem.data_type));
       const auto pitch_bytes = static_cast<std::size_t>(a.row_stride * size_of(problem.data_type));
-      make_current(communicator_);
+      make_current(*communicator_);
       FLASHOVERLAP_CUDA(
           cudaMemcpy2DAsync(static_cast<std::byte*>(memory) +
-                                static_cast<std::size_t>(communicator_.rank() * a.rows) * row_bytes,
+                                static_cast<std::size_t>(communicator_->rank() * a.rows) * row_bytes,
                             row_bytes, a.data, pitch_bytes, row_bytes, static_cast<std::size_t>(a.rows),
                             cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(a.stream)));
     }
@@ -118,15 +176,16 @@ class GpuOperator {
                                static_cast<std::size_t>(problem.k / parts)};
     const nb::dlpack::dtype type{static_cast<std::uint8_t>(code),
                                  static_cast<std::uint8_t>(8 * size_of(problem.data_type)), 1};
-    return {memory, 2, shape, nb::find(this), nullptr, type, nb::device::cuda::value, communicator_.device()};
+    return nb::ndarray<>(memory, 2, shape, nb::find(this), nullptr, type, nb::device::cuda::value,
+                         communicator_->device());
   }
 
   void wait() const {
-    make_current(communicator_);
-    operator_.wait();
+    make_current(*communicator_);
+    operator_->wait();
   }
 
-  Schedule schedule() const { return operator_.plan().schedule; }
+  Schedule schedule() const { return operator_->plan().schedule; }
 
  private:
   struct OperandMemory {
@@ -152,11 +211,33 @@ class GpuOperator {
     return {plans, communicator, options};
   }
 
-  void require_operand(const Tensor& tensor, const OperandMemory& expected, std::string_view name) const {
-    const DataType data_type = operator_.plan().problem.data_type;
-    require(tensor.on_gpu && tensor.device == communicator_.device(), name,
+  /// Of the result in natural order.
+  Shape whole() const {
+    const Output& output = operator_->plan().output;
+    return {output.rows, output.cols};
+  }
+
+  const ResultReader& reader() {
+    if (!reader_) reader_.emplace(std::in_place, operator_->plan());
+    return **reader_;
+  }
+
+  void require_here(const Tensor& tensor, std::string_view name) const {
+    require(tensor.on_gpu && tensor.device == communicator_->device(), name,
             tensor.on_gpu ? fmt::format("a matrix on GPU {}", tensor.device) : "a matrix in host memory",
-            fmt::format("must be on GPU {}, the communicator's", communicator_.device()));
+            fmt::format("must be on GPU {}, the communicator's", communicator_->device()));
+  }
+
+  void require_dense(const Tensor& tensor, const Shape& shape, std::string_view name) const {
+    require_here(tensor, name);
+    require_result(tensor, shape, operator_->plan().problem.data_type, name);
+    require(tensor.row_stride == shape.cols || shape.rows <= 1, fmt::format("pitch of {}", name),
+            tensor.row_stride, "must be the length of a row");
+  }
+
+  void require_operand(const Tensor& tensor, const OperandMemory& expected, std::string_view name) const {
+    const DataType data_type = operator_->plan().problem.data_type;
+    require_here(tensor, name);
     require(tensor.data_type == data_type, fmt::format("data type of {}", name),
             flashoverlap::name(tensor.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
     const bool by_row = expected.layout == OperandLayout::k_contiguous;
@@ -164,7 +245,7 @@ class GpuOperator {
     const std::int64_t cols = by_row ? expected.shape.cols : expected.shape.rows;
     require(tensor.rows == rows && tensor.cols == cols, fmt::format("shape of {}", name),
             fmt::format("({}, {})", tensor.rows, tensor.cols), fmt::format("must be ({}, {})", rows, cols));
-    const auto [layout, pitch] = layout_of(tensor, name);
+    const auto [layout, pitch] = layout_of(tensor, name, expected.layout);
     const std::int64_t expected_pitch = expected.pitch == 0 ? expected.shape.cols : expected.pitch;
     require(layout == expected.layout && (pitch == expected_pitch || expected.shape.rows <= 1),
             fmt::format("strides of {}", name), fmt::format("({}, {})", tensor.row_stride, tensor.col_stride),
@@ -172,8 +253,9 @@ class GpuOperator {
                         flashoverlap::name(expected.layout), expected_pitch));
   }
 
-  const Communicator communicator_;
-  Operator operator_;
+  const GpuCommunicator communicator_;
+  Unlocked<Operator> operator_;
+  std::optional<Unlocked<ResultReader>> reader_;
   OperandMemory a_;
   OperandMemory b_;
   Shape out_;
@@ -182,39 +264,45 @@ class GpuOperator {
 /// The tuner of operators whose result belongs to the caller.
 class GpuTuner {
  public:
-  explicit GpuTuner(const Communicator& communicator) : communicator_(communicator) {
-    make_current(communicator);
-    tuner_.emplace(communicator, TunerOptions{.allows = [](const Problem& problem, const Schedule& schedule) {
-                     return !make_plan(problem, schedule, 0).buffer(BufferRole::out).peer_written;
-                   }});
-  }
+  explicit GpuTuner(const GpuCommunicator& communicator)
+      : communicator_(std::in_place, *communicator), tuner_(std::in_place, make(*communicator)) {}
 
   Schedule schedule(const Problem& problem) {
-    make_current(communicator_);
+    make_current(*communicator_);
     return tuner_->schedule(problem);
   }
 
   const Machine& machine() const { return tuner_->machine(); }
 
  private:
-  const Communicator communicator_;
-  std::optional<Tuner> tuner_;
+  static Tuner make(const Communicator& communicator) {
+    make_current(communicator);
+    return Tuner(communicator, TunerOptions{.allows = [](const Problem& problem, const Schedule& schedule) {
+                   return !make_plan(problem, schedule, 0).buffer(BufferRole::out).peer_written;
+                 }});
+  }
+
+  const GpuCommunicator communicator_;
+  Unlocked<Tuner> tuner_;
 };
 
 void bind_communicator(nb::module_& module) {
   using Released = nb::call_guard<nb::gil_scoped_release>;
-  nb::class_<Communicator>(module, "Communicator", "One rank of a group of ranks on GPUs.")
+  nb::class_<GpuCommunicator>(module, "Communicator", "One rank of a group of ranks on GPUs.")
       .def(
           "__init__",
-          [](Communicator* self, const nb::bytes& key, int rank, int ranks, double wait_limit) {
+          [](GpuCommunicator* self, const nb::bytes& key, int rank, int ranks, double wait_limit) {
             const std::string text(static_cast<const char*>(key.data()), key.size());
             const nb::gil_scoped_release released;
-            new (self) Communicator(text, rank, ranks, options_of(wait_limit));
+            new (self) GpuCommunicator(std::in_place, text, rank, ranks, options_of(wait_limit));
           },
           "key"_a, "rank"_a, "ranks"_a, "wait_limit"_a)
       .def_static(
           "from_environment",
-          [](double wait_limit) { return Communicator::from_environment(options_of(wait_limit)); },
+          [](double wait_limit) {
+            return std::make_unique<GpuCommunicator>(std::in_place,
+                                                     Communicator::from_environment(options_of(wait_limit)));
+          },
           "wait_limit"_a, Released())
       .def_static("make_key",
                   [] {
@@ -223,17 +311,17 @@ void bind_communicator(nb::module_& module) {
                   })
       .def(
           "split",
-          [](const Communicator& self, int color) {
-            make_current(self);
-            return self.split(color);
+          [](const GpuCommunicator& self, int color) {
+            make_current(*self);
+            return std::make_unique<GpuCommunicator>(std::in_place, self->split(color));
           },
           "color"_a, Released())
       .def(
-          "abort", [](const Communicator& self, const std::string& reason) { self.abort(reason); },
+          "abort", [](const GpuCommunicator& self, const std::string& reason) { self->abort(reason); },
           "reason"_a, Released())
-      .def_prop_ro("rank", &Communicator::rank)
-      .def_prop_ro("ranks", &Communicator::ranks)
-      .def_prop_ro("device", &Communicator::device);
+      .def_prop_ro("rank", [](const GpuCommunicator& self) { return self->rank(); })
+      .def_prop_ro("ranks", [](const GpuCommunicator& self) { return self->ranks(); })
+      .def_prop_ro("device", [](const GpuCommunicator& self) { return self->device(); });
 }
 
 }  // namespace
@@ -246,17 +334,23 @@ NB_MODULE(_gpu, module) {
   module.doc() = "What needs GPUs, CUDA and NCCL.";
   nb::module_::import_("flashoverlap._core");  // its types and errors
   bind_communicator(module);
-  nb::class_<SharedWorkspace>(module, "SharedWorkspace").def(nb::init<>());
+  nb::class_<Unlocked<SharedWorkspace>>(module, "SharedWorkspace")
+      .def("__init__",
+           [](Unlocked<SharedWorkspace>* self) { new (self) Unlocked<SharedWorkspace>(std::in_place); });
   nb::class_<GpuOperator>(module, "GpuOperator")
-      .def(nb::init<const Problem&, const Schedule&, const Communicator&, SharedWorkspace&,
+      .def(nb::init<const Problem&, const Schedule&, const GpuCommunicator&, Unlocked<SharedWorkspace>&,
                     std::tuple<std::int64_t, std::int64_t>>(),
            "problem"_a, "schedule"_a, "communicator"_a, "workspace"_a, "pitches"_a, Released())
       .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
       .def("gathered", &GpuOperator::gathered, "a"_a)
+      .def("natural", &GpuOperator::natural, "result"_a, "out"_a)
+      .def("rms_norm", &GpuOperator::rms_norm, "result"_a, "weight"_a, "epsilon"_a, "residual"_a.none(),
+           "normalized"_a, "sum"_a)
       .def("wait", &GpuOperator::wait, Released())
+      .def_prop_ro("shape", &GpuOperator::shape)
       .def_prop_ro("schedule", &GpuOperator::schedule);
   nb::class_<GpuTuner>(module, "GpuTuner")
-      .def(nb::init<const Communicator&>(), "communicator"_a, Released())
+      .def(nb::init<const GpuCommunicator&>(), "communicator"_a, Released())
       .def("schedule", &GpuTuner::schedule, "problem"_a, Released())
       .def_prop_ro("machine", &GpuTuner::machine);
 }

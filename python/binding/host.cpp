@@ -1,14 +1,18 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "core.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/host_result.hpp"
+#include "results.hpp"
 #include "tensor.hpp"
 
 namespace nb = nanobind;
@@ -32,17 +36,79 @@ class HostWorld {
     for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
       require(!out.at(rank).on_gpu, "out", "a matrix on a GPU",
               "must be in host memory for ranks on the host");
-      require_result(out[rank], out_shape(plans_[rank].problem, static_cast<int>(rank)), data_type);
-      as.push_back(copy_to_host_matrix(a.at(rank), data_type, "a"));
-      bs.push_back(copy_to_host_matrix(b.at(rank), data_type, "b"));
+      const Problem& problem = plans_[rank].problem;
+      require_result(out[rank], result_shape(plans_[rank]), data_type);
+      as.push_back(copy_to_host_matrix(a.at(rank), data_type, problem.a_layout, "a"));
+      bs.push_back(copy_to_host_matrix(b.at(rank), data_type, problem.b_layout, "b"));
     }
     const nb::gil_scoped_release released;
     const std::vector<Matrix> results = executor_.run(as, bs);
-    for (std::size_t rank = 0; rank < plans_.size(); ++rank)
-      copy(natural_result(plans_[rank].output, results[rank]), out[rank]);
+    for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
+      const Plan& plan = plans_[rank];
+      const bool is_natural = plan.schedule.layout == Layout::natural;
+      copy(is_natural ? natural_result(plan.output, results[rank]) : results[rank], out[rank]);
+    }
+  }
+
+  std::tuple<std::int64_t, std::int64_t> shape(int rank) const {
+    const auto [rows, cols] = result_shape(plan(rank));
+    return {rows, cols};
+  }
+
+  void natural(int rank, const Tensor& result, const Tensor& out) const {
+    const Output& output = plan(rank).output;
+    const Matrix natural = read(rank, result);
+    require_result(out, {output.rows, output.cols}, natural.data_type());
+    copy(natural, out);
+  }
+
+  /// As `ResultReader::rms_norm`, which does it on GPUs.
+  void rms_norm(int rank, const Tensor& result, const Tensor& weight, float epsilon,
+                const std::optional<Tensor>& residual, const Tensor& normalized, const Tensor& sum) const {
+    Matrix sums = read(rank, result);
+    const DataType type = sums.data_type();
+    const Shape whole{sums.rows(), sums.cols()};
+    require_row_major(weight, {1, whole.cols}, type, "weight");
+    if (residual) require_row_major(*residual, whole, type, "residual");
+    require_result(normalized, whole, type, "normalized");
+    require_result(sum, whole, type, "sum");
+    require(epsilon >= 0, "epsilon", epsilon, "must not be negative");
+    const auto cols = static_cast<std::size_t>(whole.cols);
+    std::vector<float> scales(cols);
+    std::vector<float> values(cols);
+    std::vector<float> added(cols);
+    copy_to_host_matrix(weight, type, OperandLayout::k_contiguous, "weight").read(0, 0, scales);
+    const Matrix residuals =
+        residual ? copy_to_host_matrix(*residual, type, OperandLayout::k_contiguous, "residual") : Matrix();
+    Matrix norms(type, whole.rows, whole.cols);
+    const nb::gil_scoped_release released;
+    for (std::int64_t row = 0; row < whole.rows; ++row) {
+      sums.read(row, 0, values);
+      if (residual) residuals.read(row, 0, added);
+      float squares = 0;
+      for (std::size_t col = 0; col < cols; ++col) {
+        values[col] += added[col];
+        squares += values[col] * values[col];
+      }
+      sums.write(row, 0, values);
+      const float scale = 1.0F / std::sqrt(squares / static_cast<float>(cols) + epsilon);
+      for (std::size_t col = 0; col < cols; ++col) values[col] *= scale * scales[col];
+      norms.write(row, 0, values);
+    }
+    copy(norms, normalized);
+    copy(sums, sum);
   }
 
  private:
+  const Plan& plan(int rank) const { return plans_.at(static_cast<std::size_t>(rank)); }
+
+  Matrix read(int rank, const Tensor& result) const {
+    const DataType type = plan(rank).problem.data_type;
+    require_row_major(result, result_shape(plan(rank)), type, "result");
+    return natural_result(plan(rank).output,
+                          copy_to_host_matrix(result, type, OperandLayout::k_contiguous, "result"));
+  }
+
   static void copy(const Matrix& matrix, const Tensor& out) {
     for (std::int64_t row = 0; row < matrix.rows(); ++row) {
       std::memcpy(static_cast<std::byte*>(out.data) + row * out.row_stride * size_of(out.data_type),
@@ -59,7 +125,11 @@ class HostWorld {
 void bind_host(nb::module_& module) {
   nb::class_<HostWorld>(module, "HostWorld", "All ranks of a problem on the host.")
       .def(nb::init<const Plans&, double>(), "plans"_a, "wait_limit_seconds"_a)
-      .def("run", &HostWorld::run, "a"_a, "b"_a, "out"_a, "Writes the results of all ranks into `out`.");
+      .def("run", &HostWorld::run, "a"_a, "b"_a, "out"_a, "Writes the results of all ranks into `out`.")
+      .def("shape", &HostWorld::shape, "rank"_a, "Of the matrix that a run writes.")
+      .def("natural", &HostWorld::natural, "rank"_a, "result"_a, "out"_a)
+      .def("rms_norm", &HostWorld::rms_norm, "rank"_a, "result"_a, "weight"_a, "epsilon"_a,
+           "residual"_a.none(), "normalized"_a, "sum"_a);
 }
 
 }  // namespace flashoverlap::python

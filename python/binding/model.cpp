@@ -35,9 +35,10 @@ Timeline simulated(const Plans& plans, const Machine& machine) {
   return timeline;
 }
 
-SearchSpace search_space(std::optional<std::vector<Strategy>> strategies) {
+SearchSpace search_space(std::optional<std::vector<Strategy>> strategies, std::vector<Layout> layouts) {
   SearchSpace space;
   if (strategies) space.strategies = std::move(*strategies);
+  space.layouts = std::move(layouts);
   return space;
 }
 
@@ -67,10 +68,12 @@ void bind_model(nb::module_& module) {
 
   module.def(
       "search",
-      [](const Problem& problem, const Machine& machine, std::optional<std::vector<Strategy>> strategies) {
-        return search_schedules(problem, machine, search_space(std::move(strategies)));
+      [](const Problem& problem, const Machine& machine, std::optional<std::vector<Strategy>> strategies,
+         std::vector<Layout> layouts) {
+        return search_schedules(problem, machine, search_space(std::move(strategies), std::move(layouts)));
       },
-      "problem"_a, "machine"_a, "strategies"_a = nb::none(), nb::call_guard<nb::gil_scoped_release>(),
+      "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = std::vector{Layout::natural},
+      nb::call_guard<nb::gil_scoped_release>(),
       "The schedules that are worth trying, the one that is predicted to be fastest first.");
 
   nb::class_<Timeline>(module, "Timeline", "What plans are predicted to do, and when. Notebooks draw it.")

@@ -37,6 +37,10 @@ std::tuple<std::int64_t, std::int64_t> operand_shape(const Shape& stored, Operan
   return layout == OperandLayout::k_contiguous ? std::tuple(rows, cols) : std::tuple(cols, rows);
 }
 
+void require_rank(const Problem& problem, int rank) {
+  require(rank >= 0 && rank < problem.ranks, "rank", rank, fmt::format("must be 0 to {}", problem.ranks - 1));
+}
+
 /// What decides which problem two matrices belong to, and how they lie in memory, as bytes: equal where one
 /// operator serves both.
 nb::bytes signature(Operation operation, const Tensor& a, const Tensor& b, Exchange exchange,
@@ -47,12 +51,12 @@ nb::bytes signature(Operation operation, const Tensor& a, const Tensor& b, Excha
                                              static_cast<std::int64_t>(a.data_type),
                                              a.rows,
                                              a.cols,
-                                             a.row_stride,
-                                             a.col_stride,
+                                             a.rows <= 1 ? 0 : a.row_stride,
+                                             a.cols <= 1 ? 0 : a.col_stride,
                                              b.rows,
                                              b.cols,
-                                             b.row_stride,
-                                             b.col_stride};
+                                             b.rows <= 1 ? 0 : b.row_stride,
+                                             b.cols <= 1 ? 0 : b.col_stride};
   return nb::bytes(numbers.data(), sizeof(numbers));
 }
 
@@ -62,8 +66,15 @@ std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, 
                                                            Operand gathered) {
   require(a.data_type == b.data_type, "data type of b", name(b.data_type),
           fmt::format("must be that of a, {}", name(a.data_type)));
-  const auto [a_layout, a_pitch] = python::layout_of(a, "a");
-  const auto [b_layout, b_pitch] = python::layout_of(b, "b");
+  // Each rank holds a part of k of the operand that is gathered, and not of its rows.
+  const auto layout_of_part = [&](const Tensor& part, const Tensor& other, Operand operand) {
+    return operation == Operation::all_gather_gemm && gathered == operand && ranks > 1 &&
+                   part.cols * ranks == other.cols
+               ? OperandLayout::row_contiguous
+               : OperandLayout::k_contiguous;
+  };
+  const auto [a_layout, a_pitch] = python::layout_of(a, "a", layout_of_part(a, b, Operand::a));
+  const auto [b_layout, b_pitch] = python::layout_of(b, "b", layout_of_part(b, a, Operand::b));
   Problem problem{.operation = operation,
                   .m = a.rows,
                   .n = b.rows,
@@ -145,14 +156,26 @@ void bind_problem(nb::module_& module) {
       .def_ro("b_layout", &Problem::b_layout)
       .def_ro("capacity", &Problem::capacity)
       .def(
-          "a_shape", [](const Problem& p, int rank) { return operand_shape(a_shape(p, rank), p.a_layout); },
+          "a_shape",
+          [](const Problem& p, int rank) {
+            require_rank(p, rank);
+            return operand_shape(a_shape(p, rank), p.a_layout);
+          },
           "rank"_a = 0, "Shape of a on a rank: [rows, k], transposed in memory where it is row_contiguous.")
       .def(
-          "b_shape", [](const Problem& p, int rank) { return operand_shape(b_shape(p, rank), p.b_layout); },
+          "b_shape",
+          [](const Problem& p, int rank) {
+            require_rank(p, rank);
+            return operand_shape(b_shape(p, rank), p.b_layout);
+          },
           "rank"_a = 0, "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous.")
       .def(
-          "out_shape", [](const Problem& p, int rank) { return pair_of(out_shape(p, rank)); }, "rank"_a = 0,
-          "Shape of the result on a rank.")
+          "out_shape",
+          [](const Problem& p, int rank) {
+            require_rank(p, rank);
+            return pair_of(out_shape(p, rank));
+          },
+          "rank"_a = 0, "Shape of the result on a rank.")
       .def(
           "__eq__", [](const Problem& one, const Problem& other) { return one == other; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))

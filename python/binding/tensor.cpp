@@ -11,7 +11,9 @@ namespace nb = nanobind;
 namespace flashoverlap::python {
 namespace {
 
+constexpr std::int32_t host_device = 1;
 constexpr std::int32_t cuda_device = 2;
+constexpr std::int32_t pinned_host_device = 3;
 
 /// What the capsule `__dlpack_c_exchange_api__` of a tensor's Python type points to: DLPack's ABI, version 1
 /// (dmlc.github.io/dlpack). Twenty times faster than `__dlpack__`.
@@ -59,6 +61,11 @@ DataType data_type_of(const nb::dlpack::dtype& type) {
 Tensor tensor_of(const nb::dlpack::dltensor& source) {
   if (source.ndim != 2)
     throw nb::value_error(fmt::format("a matrix must have 2 dimensions, not {}", source.ndim).c_str());
+  const std::int32_t device = source.device.device_type;
+  if (device != host_device && device != cuda_device && device != pinned_host_device)
+    throw nb::type_error("a matrix must be in host memory or on an NVIDIA GPU");
+  if (source.data == nullptr && source.shape[0] * source.shape[1] > 0)
+    throw nb::type_error("a matrix must have memory, which fake and wrapping tensors lack");
   return {.data = static_cast<std::byte*>(source.data) + source.byte_offset,
           .rows = source.shape[0],
           .cols = source.shape[1],
@@ -103,23 +110,28 @@ Tensor tensor_of(nb::handle object) {
   return tensor;
 }
 
-TensorLayout layout_of(const Tensor& tensor, std::string_view name) {
+TensorLayout layout_of(const Tensor& tensor, std::string_view name, OperandLayout preferred) {
   const bool one_row = tensor.rows <= 1;
   const bool one_col = tensor.cols <= 1;
-  if ((tensor.col_stride == 1 || one_col) && (one_row || tensor.row_stride >= tensor.cols))
+  const bool by_row = (tensor.col_stride == 1 || one_col) && (one_row || tensor.row_stride >= tensor.cols);
+  const bool by_col = (tensor.row_stride == 1 || one_row) && (one_col || tensor.col_stride >= tensor.rows);
+  if (by_row && !(by_col && preferred == OperandLayout::row_contiguous))
     return {OperandLayout::k_contiguous, one_row ? tensor.cols : tensor.row_stride};
-  if ((tensor.row_stride == 1 || one_row) && (one_col || tensor.col_stride >= tensor.rows))
-    return {OperandLayout::row_contiguous, one_col ? tensor.rows : tensor.col_stride};
+  if (by_col) return {OperandLayout::row_contiguous, one_col ? tensor.rows : tensor.col_stride};
   throw InvalidArgument(fmt::format("strides of {}", name),
                         fmt::format("({}, {})", tensor.row_stride, tensor.col_stride),
                         "must be 1 along one dimension");
 }
 
-Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, std::string_view name) {
+Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, OperandLayout layout,
+                           std::string_view name) {
   require(!tensor.on_gpu, name, "a matrix on a GPU", "must be in host memory for ranks on the host");
   require(tensor.data_type == data_type, fmt::format("data type of {}", name),
           flashoverlap::name(tensor.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
-  const auto [layout, pitch] = layout_of(tensor, name);
+  const auto [found, pitch] = layout_of(tensor, name, layout);
+  require(found == layout, fmt::format("strides of {}", name),
+          fmt::format("({}, {})", tensor.row_stride, tensor.col_stride),
+          fmt::format("must be those that the operator was made for: {}", flashoverlap::name(layout)));
   const bool by_row = layout == OperandLayout::k_contiguous;
   Matrix matrix(data_type, by_row ? tensor.rows : tensor.cols, by_row ? tensor.cols : tensor.rows);
   const std::int64_t pitch_bytes = pitch * size_of(data_type);
@@ -130,15 +142,20 @@ Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, std::string
   return matrix;
 }
 
-void require_result(const Tensor& out, const Shape& shape, DataType data_type) {
-  require(out.rows == shape.rows && out.cols == shape.cols, "shape of out",
-          fmt::format("({}, {})", out.rows, out.cols),
+void require_row_major(const Tensor& matrix, const Shape& shape, DataType data_type, std::string_view name) {
+  require(matrix.rows == shape.rows && matrix.cols == shape.cols, fmt::format("shape of {}", name),
+          fmt::format("({}, {})", matrix.rows, matrix.cols),
           fmt::format("must be ({}, {})", shape.rows, shape.cols));
-  require(out.data_type == data_type, "data type of out", name(out.data_type),
-          fmt::format("must be {}", name(data_type)));
-  require(!out.is_read_only, "out", "a read-only matrix", "must be one that can be written");
-  require(out.col_stride == 1 || out.cols <= 1, "strides of out",
-          fmt::format("({}, {})", out.row_stride, out.col_stride), "must be those of a row-major matrix");
+  require(matrix.data_type == data_type, fmt::format("data type of {}", name),
+          flashoverlap::name(matrix.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
+  require(matrix.col_stride == 1 || matrix.cols <= 1, fmt::format("strides of {}", name),
+          fmt::format("({}, {})", matrix.row_stride, matrix.col_stride),
+          "must be those of a row-major matrix");
+}
+
+void require_result(const Tensor& out, const Shape& shape, DataType data_type, std::string_view name) {
+  require_row_major(out, shape, data_type, name);
+  require(!out.is_read_only, name, "a read-only matrix", "must be one that can be written");
 }
 
 }  // namespace flashoverlap::python

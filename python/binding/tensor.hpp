@@ -33,13 +33,18 @@ struct TensorLayout {
   std::int64_t pitch = 0;  ///< elements
 };
 
-/// Throws `InvalidArgument` where neither dimension is contiguous.
-TensorLayout layout_of(const Tensor& tensor, std::string_view name);
+/// `preferred`: where both are the case, as in a single row or column. Throws `InvalidArgument` where neither
+/// dimension is contiguous.
+TensorLayout layout_of(const Tensor& tensor, std::string_view name,
+                       OperandLayout preferred = OperandLayout::k_contiguous);
 
-/// Throws `InvalidArgument` where the memory is not on the host or of another data type.
-Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, std::string_view name);
-/// Throws `InvalidArgument` unless `out` is row-major and can be written, with this shape and data type.
-void require_result(const Tensor& out, const Shape& shape, DataType data_type);
+/// Throws `InvalidArgument` unless the memory is on the host, of this data type, and lies this way.
+Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, OperandLayout layout,
+                           std::string_view name);
+/// Throws `InvalidArgument` unless the matrix is row-major, with this shape and data type.
+void require_row_major(const Tensor& matrix, const Shape& shape, DataType data_type, std::string_view name);
+/// And unless it can be written.
+void require_result(const Tensor& out, const Shape& shape, DataType data_type, std::string_view name = "out");
 
 /// Looks at an object. Throws a Python exception that says what was expected.
 Tensor tensor_of(nanobind::handle object);

@@ -16,7 +16,7 @@ except ImportError as missing:
         f" ({missing})"
     ) from missing
 from flashoverlap.arrays import from_dlpack
-from flashoverlap.operations import Matrix, Operator
+from flashoverlap.operations import Matrix, Operator, communicators
 
 if TYPE_CHECKING:
     import torch.distributed
@@ -29,13 +29,20 @@ class _BoundOperator:
         self._operator = operator
         self.run = operator.run  # as fast as it gets
         self.wait = operator.wait
+        self.natural = operator.natural
+        self.rms_norm = operator.rms_norm
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._operator.shape
 
     @property
     def schedule(self) -> Schedule:
         return self._operator.schedule
 
     def gathered(self, a: Matrix) -> Matrix:
-        return from_dlpack(a, self._operator.gathered(a))
+        gathered = self._operator.gathered(a)
+        return a if gathered is None else from_dlpack(a, gathered)
 
 
 class Communicator:
@@ -93,6 +100,7 @@ class Communicator:
         self._bound: list[_BoundOperator] = []
         self._operators: dict[bytes, Operator] = {}
         self._open.add(self)
+        communicators[self._name] = self
 
     @property
     def rank(self) -> int:
@@ -147,6 +155,9 @@ class Communicator:
         if self._tuner is None:
             self._tuner = _gpu.GpuTuner(self._communicator)
         return self._tuner
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Communicator":
+        return self  # a copied layer has the same group
 
     def __repr__(self) -> str:
         return f"<Communicator {self.rank} of {self.ranks} on GPU {self.device}>"

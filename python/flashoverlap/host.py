@@ -16,7 +16,7 @@ from flashoverlap._core import (
     search,
 )
 from flashoverlap.arrays import concatenate
-from flashoverlap.operations import Matrix, Operator
+from flashoverlap.operations import Matrix, Operator, communicators
 
 Result = TypeVar("Result")
 
@@ -31,13 +31,17 @@ class _Meeting:
         self._result: Any = None
         self._failure: Exception | None = None
         self._act: Callable[[list[Any]], Any] | None = None
+        self._calls = [""] * ranks
         self._arrived = threading.Barrier(ranks, action=self._act_once)
         self._left = threading.Barrier(ranks)
         self._parts: list[_Meeting] = []
 
-    def meet(self, rank: int, given: Any, act: Callable[[list[Any]], Any]) -> Any:
-        """`act` of what all ranks have given, called once; what it returns or raises reaches all of them."""
-        self._given[rank] = given
+    def meet(self, rank: int, call: str, given: Any, act: Callable[[list[Any]], Any]) -> Any:
+        """`act` of what all ranks have given, called once; what it returns or raises reaches all of them.
+
+        call: what the rank does, which is the same on all of them.
+        """
+        self._given[rank], self._calls[rank] = given, call
         if rank == 0:
             self._act = act
         try:
@@ -59,13 +63,17 @@ class _Meeting:
 
     def abort(self) -> None:
         """Ends every wait: a rank is lost."""
-        for each in (self, *self._parts):
-            each._arrived.abort()
-            each._left.abort()
+        self._arrived.abort()
+        self._left.abort()
+        for part in self._parts:
+            part.abort()
 
     def _act_once(self) -> None:
         assert self._act is not None
         try:
+            for rank, call in enumerate(self._calls):
+                if call != self._calls[0]:
+                    raise CommunicationError(f"rank {rank} calls {call} where rank 0 calls {self._calls[0]}")
             self._result, self._failure = self._act(self._given), None
         except Exception as failure:
             self._result, self._failure = None, failure
@@ -94,17 +102,35 @@ class _HostOperator:
                 raise CommunicationError("the ranks run different operators")
             self._world.run(*(list(matrices) for matrices in zip(*(each[1:] for each in given))))
 
-        self._meeting.meet(self._rank, (self._world, a, b, out), run_all)
+        self._meeting.meet(self._rank, "an operator", (self._world, a, b, out), run_all)
 
     def gathered(self, a: Matrix) -> Matrix:
         if self._problem.operation == "all_gather_gemm":
-            return self._meeting.meet(self._rank, a, concatenate)
+            return self._meeting.meet(self._rank, "gathered", a, concatenate)
         m = self._problem.m
 
         def exchange(given: list[Matrix]) -> list[Matrix]:
             return [concatenate([each[rank * m : (rank + 1) * m] for each in given]) for rank in range(len(given))]
 
-        return self._meeting.meet(self._rank, a, exchange)[self._rank]
+        return self._meeting.meet(self._rank, "gathered", a, exchange)[self._rank]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._world.shape(self._rank)
+
+    def natural(self, result: Matrix, out: Matrix) -> None:
+        self._world.natural(self._rank, result, out)
+
+    def rms_norm(
+        self,
+        result: Matrix,
+        weight: Matrix,
+        epsilon: float,
+        residual: Matrix | None,
+        normalized: Matrix,
+        sum: Matrix,
+    ) -> None:
+        self._world.rms_norm(self._rank, result, weight, epsilon, residual, normalized, sum)
 
     def wait(self) -> None:
         """Runs have ended when they return."""
@@ -120,6 +146,7 @@ class HostCommunicator:
         self._meeting = meeting
         self._name = f"host-{next(self._made)}"
         self._operators: dict[bytes, Operator] = {}
+        communicators[self._name] = self
 
     @property
     def rank(self) -> int:
@@ -137,6 +164,11 @@ class HostCommunicator:
     def operators(self) -> dict[bytes, Operator]:
         return self._operators
 
+    @property
+    def machine(self) -> Machine:
+        """Whose schedules are taken."""
+        return Machine.preset("h200-nvlink")
+
     def split(self, color: int) -> "HostCommunicator":
         """Ranks that pass the same color form a group of their own. Collective."""
 
@@ -144,12 +176,12 @@ class HostCommunicator:
             members = {each: [rank for rank, of in enumerate(colors) if of == each] for each in set(colors)}
             return {each: (of, self._meeting.part(len(of))) for each, of in members.items()}
 
-        members, meeting = self._meeting.meet(self._rank, color, groups)[color]
+        members, meeting = self._meeting.meet(self._rank, "split", color, groups)[color]
         return HostCommunicator(members.index(self._rank), meeting)
 
     def gather(self, value: Any) -> list[Any]:
         """What each rank has passed. Collective."""
-        gathered: list[Any] = self._meeting.meet(self._rank, value, list)
+        gathered: list[Any] = self._meeting.meet(self._rank, "gather", value, list)
         return gathered
 
     def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> _HostOperator:
@@ -157,11 +189,14 @@ class HostCommunicator:
             for rank, each in enumerate(problems):
                 if each != problems[0]:
                     raise InvalidArgument(f"problem of rank {rank} = {each[0]!r}: must be that of rank 0, {problems[0][0]!r}")
-            chosen = schedule or search(problem, Machine.preset("h200-nvlink"))[0].schedule
+            chosen = schedule or search(problem, self.machine)[0].schedule
             return HostWorld(Plans(problem, chosen), self._meeting.wait_limit), chosen
 
-        world, chosen = self._meeting.meet(self._rank, (problem, schedule), make)
+        world, chosen = self._meeting.meet(self._rank, "a new operator", (problem, schedule), make)
         return _HostOperator(problem, self._rank, self._meeting, world, chosen)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "HostCommunicator":
+        return self  # a copied layer has the same group
 
     def __repr__(self) -> str:
         return f"<HostCommunicator {self._rank} of {self.ranks}>"
@@ -176,12 +211,12 @@ def run_ranks(ranks: int, function: Callable[[HostCommunicator], Result], *, wai
     """
     meeting = _Meeting(ranks, wait_limit)
     results: list[Any] = [None] * ranks
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
 
     def run(rank: int) -> None:
         try:
             results[rank] = function(HostCommunicator(rank, meeting))
-        except Exception as error:
+        except BaseException as error:
             errors.append(error)
             meeting.abort()
 

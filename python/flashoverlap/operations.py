@@ -11,8 +11,9 @@ rank takes part at the same time. Wrong arguments raise `InvalidArgument` before
 """
 
 from typing import Any, Literal, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
-from flashoverlap._core import InvalidArgument, Problem, Schedule, problem_of, signature
+from flashoverlap._core import InvalidArgument, Machine, Problem, Schedule, problem_of, search, signature
 from flashoverlap.arrays import empty_like
 
 Matrix: TypeAlias = Any
@@ -30,6 +31,22 @@ class BoundOperator(Protocol):
     def run(self, a: Matrix, b: Matrix, out: Matrix | None) -> None: ...
 
     def gathered(self, a: Matrix) -> Matrix: ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix that a run writes."""
+
+    def natural(self, result: Matrix, out: Matrix) -> None: ...
+
+    def rms_norm(
+        self,
+        result: Matrix,
+        weight: Matrix,
+        epsilon: float,
+        residual: Matrix | None,
+        normalized: Matrix,
+        sum: Matrix,
+    ) -> None: ...
 
     def wait(self) -> None: ...
 
@@ -51,7 +68,15 @@ class AnyCommunicator(Protocol):
     def operators(self) -> "dict[bytes, Operator]":
         """Those that the functions of this module have made, by the signature of their arguments."""
 
+    @property
+    def machine(self) -> Machine:
+        """What predictions are made from, the same on all ranks."""
+
     def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> BoundOperator: ...
+
+
+communicators: "WeakValueDictionary[str, AnyCommunicator]" = WeakValueDictionary()
+"""All of this process, by name."""
 
 
 class Operator:
@@ -76,8 +101,9 @@ class Operator:
         if problem.ranks != communicator.ranks:
             raise InvalidArgument(f"problem.ranks = {problem.ranks}: must be {communicator.ranks}, as the communicator has")
         self._problem = problem
-        self._out_shape = problem.out_shape(communicator.rank)
+        self._natural_shape = problem.out_shape(communicator.rank)
         self._bound = communicator.bind(problem, schedule, pitches)
+        self._out_shape = self._bound.shape
 
     @property
     def problem(self) -> Problem:
@@ -88,7 +114,11 @@ class Operator:
         return self._bound.schedule
 
     def run(self, a: Matrix, b: Matrix, out: Matrix | None = None) -> Matrix:
-        """Runs on a and b, with the shapes of `problem.a_shape` and `problem.b_shape`, and returns `out`."""
+        """Runs on a and b, with the shapes of `problem.a_shape` and `problem.b_shape`, and returns `out`.
+
+        By a schedule of layout "tiled", `out` stays in the order in which it was communicated, and has a shape of its
+        own: read it by `natural` or `rms_norm`.
+        """
         if out is None:
             out = empty_like(a, self._out_shape)
         self._bound.run(a, b, out)
@@ -106,6 +136,25 @@ class Operator:
         if not gathers and (problem.operation, problem.exchange) != ("all_to_all_gemm", "heads"):
             raise InvalidArgument(f"problem = {problem!r}: must gather a by rows, or exchange it by heads")
         return self._bound.gathered(a)
+
+    def natural(self, result: Matrix) -> Matrix:
+        """What `run` has returned as an ordinary matrix, with the shape of `problem.out_shape`."""
+        out = empty_like(result, self._natural_shape)
+        self._bound.natural(result, out)
+        return out
+
+    def rms_norm(
+        self, result: Matrix, weight: Matrix, residual: Matrix | None = None, *, epsilon: float = 1e-6
+    ) -> tuple[Matrix, Matrix]:
+        """RMSNorm of what `run` has returned, in one pass that also undoes its order.
+
+        Returns two ordinary matrices, with the shape of `problem.out_shape`: sum = result + residual, and sum[i, j] /
+        sqrt(mean_j(sum[i, j]²) + epsilon) · weight[j]. Computed in fp32, each rounded once. weight: [n]. residual: of
+        that shape. Raises InvalidArgument for other shapes and data types.
+        """
+        normalized, sum = (empty_like(result, self._natural_shape) for _ in range(2))
+        self._bound.rms_norm(result, weight.reshape(1, -1), epsilon, residual, normalized, sum)
+        return normalized, sum
 
     def wait(self) -> None:
         """Returns when every run has ended. Raises the error that one has ended with."""
@@ -176,12 +225,26 @@ def operator_for(
     communicator: AnyCommunicator,
     exchange: Exchange = "rows",
     gathered: Gathered = "a",
+    *,
+    tiled: bool = False,
 ) -> Operator:
-    """The operator for matrices of these shapes, data types and layouts, which is made the first time."""
+    """The operator for matrices of these shapes, data types and layouts, which is made the first time.
+
+    tiled: its results stay in the order in which they were communicated, where there is a schedule that leaves them so.
+    It is predicted, not measured.
+    """
     key = signature(operation, a, b, exchange, gathered)
+    if tiled:
+        key += b"tiled"
     operator = communicator.operators.get(key)
     if operator is None:
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
-        operator = Operator(problem, communicator, pitches=(a_pitch, b_pitch))
+        schedule = _tiled_schedule(problem, communicator.machine) if tiled else None
+        operator = Operator(problem, communicator, schedule, pitches=(a_pitch, b_pitch))
         communicator.operators[key] = operator
     return operator
+
+
+def _tiled_schedule(problem: Problem, machine: Machine) -> Schedule | None:
+    candidates = search(problem, machine, ["sequential", "signal"], ["natural", "tiled"])
+    return next((each.schedule for each in candidates if each.schedule.layout == "tiled"), None)

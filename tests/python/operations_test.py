@@ -1,5 +1,7 @@
 """The five operations on NumPy arrays, against fp64 products of NumPy."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -160,6 +162,58 @@ def test_sub_groups_compute_by_themselves(generator):
     expect_close(flashoverlap.run_ranks(4, on_rank), [sums[rank % 2] for rank in range(4)])
 
 
+def test_strides_of_a_single_row_or_column_make_no_new_operators(generator):
+    b = matrices(generator, 2, N, K)
+    wide = [generator.uniform(-1, 1, (4, each, K)).astype(np.float32) for each in (1, 2, 3)]
+
+    def on_rank(communicator):
+        for rows in wide:
+            flashoverlap.gemm_all_reduce(rows.reshape(1, -1)[:, -K:], b[communicator.rank], communicator)
+        return len(communicator.operators)
+
+    assert flashoverlap.run_ranks(2, on_rank) == [1, 1]
+
+
+@pytest.mark.parametrize("gathered", ["a", "b"])
+def test_one_row_of_each_rank_is_gathered_along_k(generator, gathered):
+    """As in weight gradients of a single token: a column, of which the strides do not say how it lies."""
+    whole, other = (matrices(generator, 1, each, 2, row_contiguous=True)[0] for each in (M, N))
+    own = [whole[:, rank : rank + 1] for rank in range(2)]
+    operands = (own, [other] * 2) if gathered == "a" else ([other] * 2, own)
+    expected = product(whole, other) if gathered == "a" else product(other, whole)
+    expect_close(run(flashoverlap.all_gather_gemm, *operands, gathered=gathered), [expected] * 2)
+
+
+def test_a_result_in_its_own_order_is_read_and_normalised(generator):
+    a, b = matrices(generator, 2, 200, K), matrices(generator, 2, 72, K)
+    weight, residual = matrices(generator, 1, 1, 72)[0][0], matrices(generator, 1, 200, 72)[0]
+    problem = flashoverlap.Problem("gemm_all_reduce", m=200, n=72, k=K, ranks=2, data_type="fp32")
+    schedule = flashoverlap.Schedule("signal", layout="tiled", tile_rows=32, tile_cols=64, multiprocessors=3)
+
+    def on_rank(communicator):
+        operator = flashoverlap.Operator(problem, communicator, schedule)
+        result = operator.run(a[communicator.rank], b[communicator.rank])
+        assert result.shape[1] == 64
+        with pytest.raises(flashoverlap.InvalidArgument, match="shape of weight"):
+            operator.rms_norm(result, weight[:-1])
+        with pytest.raises(flashoverlap.InvalidArgument, match="shape of residual"):
+            operator.rms_norm(result, weight, residual[:-1])
+        with pytest.raises(flashoverlap.InvalidArgument, match="epsilon"):
+            operator.rms_norm(result, weight, epsilon=-1)
+        with pytest.raises(flashoverlap.InvalidArgument, match="shape of result"):
+            operator.natural(residual)
+        return operator.natural(result), operator.rms_norm(result, weight), operator.rms_norm(result, weight, residual)
+
+    def expected_norm(x):
+        return x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-6) * weight
+
+    total = sum(map(product, a, b))
+    for natural, alone, added in flashoverlap.run_ranks(2, on_rank):
+        expect_close([natural], [total])
+        expect_close(alone, [expected_norm(total), total])
+        expect_close(added, [expected_norm(total + residual), total + residual])
+
+
 class TestErrors:
     """Each names what is wrong, on every rank, and nobody waits for ever."""
 
@@ -242,6 +296,46 @@ class TestErrors:
 
         with pytest.raises(KeyError, match="lost"):
             flashoverlap.run_ranks(2, on_rank)
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+    @pytest.mark.parametrize("lost", [0, 1])
+    def test_no_error_of_a_rank_is_lost(self, error, lost):
+        def on_rank(communicator):
+            if communicator.rank == lost:
+                raise error
+            communicator.gather(0)
+
+        with pytest.raises(error):
+            flashoverlap.run_ranks(2, on_rank)
+
+    def test_a_rank_that_raises_ends_groups_of_groups(self):
+        def on_rank(communicator):
+            group = communicator.split(0).split(0)
+            group.gather(0)
+            if communicator.rank == 1:
+                time.sleep(0.2)
+                raise KeyError("lost")
+            group.gather(0)
+
+        begun = time.monotonic()
+        with pytest.raises(KeyError, match="lost"):
+            flashoverlap.run_ranks(2, on_rank)
+        assert time.monotonic() - begun < 10
+
+    def test_ranks_that_call_something_else(self, generator):
+        a, b = matrices(generator, 1, M, K)[0], matrices(generator, 1, N, K)[0]
+
+        def on_rank(communicator):
+            with pytest.raises(flashoverlap.CommunicationError, match="rank 1 calls gather where rank 0 calls a new op"):
+                communicator.gather(0) if communicator.rank else flashoverlap.gemm_all_reduce(a, b, communicator)
+
+        flashoverlap.run_ranks(2, on_rank)
+
+    def test_a_rank_that_a_problem_does_not_have(self):
+        problem = flashoverlap.Problem("gemm_all_to_all", m=4, n=8, k=8, ranks=2, destinations=[[0, 1, 0, 1]] * 2)
+        for shape in (problem.a_shape, problem.b_shape, problem.out_shape):
+            with pytest.raises(flashoverlap.InvalidArgument, match="rank = 2: must be 0 to 1"):
+                shape(2)
 
     def test_a_rank_that_does_not_come_is_not_awaited_for_ever(self, generator):
         a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)

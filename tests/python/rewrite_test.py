@@ -6,6 +6,11 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.fx.experimental.symbolic_shapes import (  # noqa: E402
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 
 import flashoverlap  # noqa: E402
 import flashoverlap.torch as parallel  # noqa: E402
@@ -114,6 +119,60 @@ def test_a_column_and_a_row_parallel_layer(run):
     whole = torch.cat([x for x, *_ in inputs])
     total = sum(linear(torch.relu(linear(whole, up)), down) for _, up, down in inputs)
     expect_close(results, total.chunk(RANKS))
+
+
+@pytest.mark.parametrize(
+    "shape, view",
+    [
+        pytest.param((S, 2 * K), lambda x: x[:, ::2], id="not contiguous"),
+        pytest.param((S, K + 1), lambda x: x[:, :K], id="rows that begin where GPUs cannot load"),
+        pytest.param((1, K), lambda x: x.expand(S, K), id="expanded"),
+        pytest.param((K, S), lambda x: x.t(), id="transposed"),
+    ],
+)
+def test_operands_that_lie_in_any_way(run, shape, view):
+    inputs, results = run(lambda group, x, w: scatter(view(x) @ w.t(), group), [shape, (N, K)], replaced=1)
+    expect_close(results, sum(view(x) @ w.t() for x, w in inputs).chunk(RANKS))
+    inputs, results = run(lambda group, x, w: gather(view(x), group) @ w.t(), [shape, (N, K)], replaced=1)
+    expect_close(results, [torch.cat([view(x) for x, _ in inputs]) @ w.t() for _, w in inputs])
+
+
+def test_a_number_of_rows_that_is_a_symbol():
+    communicators = flashoverlap.run_ranks(RANKS, lambda communicator: communicator)
+    inputs = [[torch.rand(S, B, K), torch.rand(N, K)] for _ in range(RANKS)]
+    graphs = []
+    for communicator in communicators:
+        group = parallel.groups.name_of(communicator)
+        with FakeTensorMode(shape_env=ShapeEnv()) as mode:
+            sizes = [DimDynamic.DYNAMIC, *[DimDynamic.STATIC] * 4]
+            of_x, of_w = StatelessSymbolicContext(sizes[:3]), StatelessSymbolicContext(sizes[3:])
+            x, w = inputs[0]
+            fakes = [mode.from_tensor(x, symbolic_context=of_x), mode.from_tensor(w, symbolic_context=of_w)]
+            graph = make_fx(lambda x, w: scatter(linear(x, w), group))(*fakes)
+        assert overlap_products(graph.graph, (torch.float32,)) == 1
+        graph.recompile()
+        graphs.append(graph)
+    results = flashoverlap.run_ranks(RANKS, lambda own: graphs[own.rank](*inputs[own.rank]))
+    expect_close(results, sum(linear(x, w) for x, w in inputs).chunk(RANKS))
+
+
+def self_product(group, x, w):
+    rows = gather(x, group).reshape(-1, K)
+    return rows @ rows
+
+
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        pytest.param(self_product, [(K // RANKS, K), (N, K)], id="a product with itself"),
+        pytest.param(lambda group, x, w: scatter(x @ w.t(), group), [(S, 30), (N, 30)], id="k that GPUs cannot load"),
+        pytest.param(
+            lambda group, x, w: gather(x, group) @ w.t(), [(S, 30), (N, 30)], id="gathered k that GPUs cannot load"
+        ),
+    ],
+)
+def test_what_cannot_be_computed_stays(run, function, shapes):
+    run(function, shapes, replaced=0)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """PyTorch: operations, gradients and layers on ranks of the host, against plain PyTorch on one."""
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
@@ -85,6 +87,43 @@ class TestGradients:
             [draw(M, N) for _ in range(ranks)],
         )
 
+    def test_of_one_row_on_each_rank(self, ranks, draw):
+        self.compare(
+            ranks,
+            parallel.matmul_reduce_scatter,
+            lambda xs, weights: sum(x @ w.t() for x, w in zip(xs, weights)).chunk(ranks),
+            [draw(ranks, K) for _ in range(ranks)],
+            [draw(N, K) for _ in range(ranks)],
+            [draw(1, N) for _ in range(ranks)],
+        )
+        self.compare(
+            ranks,
+            parallel.all_gather_matmul,
+            lambda xs, weights: [torch.cat(xs) @ w.t() for w in weights],
+            [draw(1, K) for _ in range(ranks)],
+            [draw(N, K) for _ in range(ranks)],
+            [draw(ranks, N) for _ in range(ranks)],
+        )
+        self.compare(
+            ranks,
+            parallel.sharded_weight_matmul,
+            lambda xs, weights: [x @ torch.cat(weights).t() for x in xs],
+            [draw(M, K) for _ in range(ranks)],
+            [draw(1, K) for _ in range(ranks)],
+            [draw(M, ranks) for _ in range(ranks)],
+        )
+
+    def test_of_a_frozen_input_with_one_row_on_each_rank(self, ranks, draw):
+        xs, weights = [draw(ranks, K) for _ in range(ranks)], [draw(N, K) for _ in range(ranks)]
+        gradients = [draw(1, N) for _ in range(ranks)]
+
+        def on_rank(rank, group):
+            weight = weights[rank].clone().requires_grad_()
+            parallel.matmul_reduce_scatter(xs[rank], weight, group).backward(gradients[rank])
+            return weight.grad
+
+        expect_equal(run(ranks, on_rank), [torch.cat(gradients).t() @ x for x in xs])
+
     def test_of_matmul_all_reduce_whose_gradient_is_the_same_on_all_ranks(self, ranks, draw):
         xs, weights = [draw(M, K) for _ in range(ranks)], [draw(N, K) for _ in range(ranks)]
         gradient = draw(M, N)
@@ -163,6 +202,54 @@ def test_a_divided_model_computes_and_learns_what_the_whole_one_does(ranks, sequ
                 whole.down.weight.grad.chunk(ranks, 1)[rank],
             ],
         )
+
+
+class TestParallelize:
+    def test_a_layer_with_two_names_stays_one_layer(self):
+        def on_rank(rank, group):
+            model = nn.ModuleDict({"a": (layer := nn.Linear(K, N)), "b": layer})
+            parallel.parallelize(model, group, {"*": "column"})
+            assert isinstance(model["a"], parallel.ColumnParallelLinear) and model["a"] is model["b"]
+
+        run(2, on_rank)
+
+    def test_what_was_frozen_stays_frozen(self):
+        def on_rank(rank, group):
+            model = Block(K, N).eval()
+            model.up.weight.requires_grad_(False)
+            model.down.bias.requires_grad_(False)
+            parallel.parallelize(model, group, {"up": "column", "down": "row"})
+            wanted = {name: each.requires_grad for name, each in model.named_parameters()}
+            assert wanted == {"up.weight": False, "up.bias": True, "down.weight": True, "down.bias": False}
+            assert not model.up.training
+
+        run(2, on_rank)
+
+    @pytest.mark.parametrize(
+        "plan, message",
+        [
+            ({"up": "column", "*": "row"}, '"up" is divided by column and by row'),
+            ({"up": "column", "down": "sideways"}, '"sideways" must be "column" or "row"'),
+            ({"up": "column", "sideways": "row"}, "is the name of no linear layer"),
+            ({"up": "column", "odd": "column"}, "out_features of odd = 7: must be a multiple of the 2 ranks"),
+        ],
+    )
+    def test_nothing_is_replaced_by_a_wrong_plan(self, plan, message):
+        def on_rank(rank, group):
+            model = Block(K, N)
+            model.odd = nn.Linear(K, 7)
+            with pytest.raises(ValueError, match=message):
+                parallel.parallelize(model, group, plan)
+            assert type(model.up) is nn.Linear
+
+        run(2, on_rank)
+
+    def test_a_layer_alone_has_no_name(self):
+        def on_rank(rank, group):
+            with pytest.raises(ValueError, match="is the name of no linear layer"):
+                parallel.parallelize(nn.Linear(K, N), group, {"*": "column"})
+
+        run(1, on_rank)
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])
@@ -274,6 +361,72 @@ def test_without_gradients_the_result_is_the_same(draw):
     run(1, fake)
 
 
+@pytest.mark.parametrize(
+    "operation", ["matmul_reduce_scatter", "matmul_all_reduce", "all_gather_matmul", "all_to_all_matmul"]
+)
+def test_second_derivatives_are_refused(operation, draw):
+    def on_rank(rank, group):
+        x, weight = draw(M, K).requires_grad_(), draw(N, K).requires_grad_()
+        out = getattr(parallel, operation)(x, weight, group)
+        (of_x,) = torch.autograd.grad(out.pow(2).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="differentiate twice"):
+            of_x.sum().backward()
+
+    run(1, on_rank)
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_autocast_casts_operands(needs_gradient, draw):
+    def on_rank(rank, group):
+        x, weight = draw(M, K), draw(N, K).requires_grad_(needs_gradient)
+        square = draw(K, K).requires_grad_(needs_gradient)
+        with torch.autocast("cpu", torch.bfloat16):
+            for operation in ("matmul_all_reduce", "all_gather_matmul", "copy_matmul", "matmul_all_to_all"):
+                out = getattr(parallel, operation)(x, weight, group)
+                torch.testing.assert_close(out, nn.functional.linear(x, weight))
+                assert out.dtype == torch.bfloat16
+            assert parallel.all_to_all_matmul(x, square, group).dtype == torch.bfloat16
+            layer = parallel.ColumnParallelLinear(K, N, group=group)
+            assert layer(x).dtype == torch.bfloat16
+        if needs_gradient:
+            out.float().sum().backward()
+            assert weight.grad.dtype == torch.float32
+
+    run(1, on_rank)
+
+
+def test_a_layer_can_be_copied(draw):
+    def on_rank(rank, group):
+        x = draw(M // 2, K)
+        layer = parallel.GatedFeedForward(K, N, group=group)
+        copied = copy.deepcopy(layer)
+        assert copied.down.weight is not layer.down.weight
+        assert torch.equal(copied(x), layer(x))
+
+    run(2, on_rank)
+
+
+def test_tensors_without_memory_are_refused(draw):
+    def on_rank(rank, group):
+        with torch._subclasses.FakeTensorMode() as mode:
+            fake = mode.from_tensor(draw(M, K))
+        with pytest.raises(TypeError, match="must have memory"):
+            flashoverlap.gemm_all_reduce(fake, draw(N, K), group)
+
+    run(1, on_rank)
+
+
+def test_a_function_is_compiled_with_a_communicator(draw):
+    def on_rank(rank, group):
+        x, weight = draw(M, K), draw(N, K)
+        compiled = torch.compile(
+            lambda x, weight: parallel.matmul_reduce_scatter(x, weight, group), fullgraph=True, backend="aot_eager"
+        )
+        expect_equal([compiled(x, weight)], [x @ weight.t()])
+
+    run(1, on_rank)
+
+
 def test_transforms_of_functions_are_refused(draw):
     def on_rank(rank, group):
         x = draw(M, K)
@@ -300,6 +453,13 @@ def test_errors_reach_the_caller(draw):
             parallel.matmul_reduce_scatter(draw(M, K), draw(N, K + 8), group)
         with pytest.raises(ValueError, match="is the name of no linear layer"):
             parallel.parallelize(Block(K, N), group, {"sideways": "column"})
+        with pytest.raises(ValueError, match="x must have at least 2 dimensions, not 1"):
+            parallel.RowParallelLinear(K, N, group=group)(draw(K // 2))
+        with pytest.raises(ValueError, match=r"x.shape\[0\] = 3: must be a multiple of the 2 ranks"):
+            parallel.RowParallelLinear(K, N, group=group)(draw(3, 2, K // 2))
+        name = parallel.groups.name_of(group)
+        with pytest.raises(ValueError, match="dimension 1 of 2: must be one before the last"):
+            torch.ops.flashoverlap.fused_all_gather_matmul(draw(K // 2, K // 2), [draw(K, N)], 1, name)
         with pytest.raises(ValueError, match="out_features = 97: must be a multiple of the 2 ranks"):
             parallel.ColumnParallelLinear(K, 97, group=group)
 

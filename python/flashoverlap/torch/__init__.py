@@ -5,9 +5,16 @@ layers work under `torch.compile(fullgraph=True)` and in CUDA graphs. `flashover
 operations with PyTorch's own schema for fused matrix products.
 """
 
-from flashoverlap.torch.feed_forward import GatedFeedForward
+from flashoverlap.torch.feed_forward import GatedFeedForward, NormedFeedForward
 from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
+from flashoverlap.torch.norm import (
+    OverlapRowParallelLayer,
+    ReorderedResult,
+    ReorderRMSNorm,
+    matmul_all_reduce_rms_norm,
+    matmul_reduce_scatter_rms_norm,
+)
 from flashoverlap.torch.operations import (
     all_gather_matmul,
     all_to_all_matmul,
@@ -25,7 +32,11 @@ __all__ = [
     "ColumnParallelLinear",
     "GatedFeedForward",
     "Group",
+    "NormedFeedForward",
     "OverlapPass",
+    "OverlapRowParallelLayer",
+    "ReorderRMSNorm",
+    "ReorderedResult",
     "RowParallelLinear",
     "UlyssesAttention",
     "all_gather_matmul",
@@ -33,8 +44,10 @@ __all__ = [
     "communicator",
     "copy_matmul",
     "matmul_all_reduce",
+    "matmul_all_reduce_rms_norm",
     "matmul_all_to_all",
     "matmul_reduce_scatter",
+    "matmul_reduce_scatter_rms_norm",
     "parallelize",
     "sharded_weight_matmul",
 ]

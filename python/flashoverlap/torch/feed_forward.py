@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from flashoverlap.torch.groups import Group
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
+from flashoverlap.torch.norm import ReorderedResult, ReorderRMSNorm
 
 
 class GatedFeedForward(nn.Module):
@@ -42,7 +43,39 @@ class GatedFeedForward(nn.Module):
             dtype=dtype,
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def hidden(self, x: Tensor) -> Tensor:
+        """This rank's part of the features between the projections."""
         gate, up = self.gate_up(x).chunk(2, dim=-1)
-        out: Tensor = self.down(torch.nn.functional.silu(gate) * up)
+        return torch.nn.functional.silu(gate) * up
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down(self.hidden(x))
         return out
+
+
+class NormedFeedForward(GatedFeedForward):
+    """With what follows it in a block: the residual is added and the next RMSNorm computed in one pass over the down
+    projection's result."""
+
+    def __init__(
+        self,
+        features: int,
+        hidden_features: int,
+        *,
+        group: Group,
+        epsilon: float = 1e-6,
+        sequence_parallel: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            features, hidden_features, group=group, sequence_parallel=sequence_parallel, device=device, dtype=dtype
+        )
+        self.norm = ReorderRMSNorm(
+            features, epsilon, sequence_parallel=sequence_parallel, device=device, dtype=dtype
+        )
+
+    def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """x: normalised. Returns the next layer's x, and its residual."""
+        normalized, sum = self.norm(ReorderedResult(self.down, self.hidden(x)), residual)
+        return normalized, sum

@@ -34,13 +34,13 @@ class _ParallelLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        ranks = communicator(group).ranks
+        self.group = communicator(group)  # which the name alone would not keep
+        ranks = self.group.ranks
         divided = "out_features" if self._divides_outputs else "in_features"
         features = out_features if self._divides_outputs else in_features
         if features % ranks != 0:
             raise ValueError(f"{divided} = {features}: must be a multiple of the {ranks} ranks")
         rows, cols = (features // ranks, in_features) if self._divides_outputs else (out_features, features // ranks)
-        self.group = group  # which the name alone would not keep
         self.group_name = name_of(group)
         self.sequence_parallel = sequence_parallel
         self.skip_bias_add = skip_bias_add
@@ -51,11 +51,19 @@ class _ParallelLinear(nn.Module):
         nn.init.kaiming_uniform_(self.weight, a=5**0.5)
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
+        self.require_rows(x)
         product = self._multiply(x.reshape(-1, x.shape[-1]).contiguous())
         out = product.view(-1, *x.shape[1:-1], product.shape[-1])
         if self.skip_bias_add:
             return out, self.bias
-        return out if self.bias is None else out + self.bias
+        return out if self.bias is None else out + self.bias.to(out.dtype)
+
+    def require_rows(self, x: Tensor) -> None:
+        """Raises ValueError for dimensions that the layer does not take."""
+        if x.dim() < 2:
+            raise ValueError(f"x must have at least 2 dimensions, not {x.dim()}")
+        if self.sequence_parallel and not self._divides_outputs and x.shape[0] % self.group.ranks != 0:
+            raise ValueError(f"x.shape[0] = {x.shape[0]}: must be a multiple of the {self.group.ranks} ranks")
 
     def _multiply(self, rows: Tensor) -> Tensor:
         raise NotImplementedError

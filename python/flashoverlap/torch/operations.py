@@ -4,7 +4,11 @@ Matrices have two dimensions, and `weight` is [n, k], as in `torch.nn.functional
 like the products. What is the same on all ranks, as the result of an all-reduce, has the same gradient on all of
 them, as in Megatron: gradients are added up over the ranks where each rank has computed a part of them.
 
-A group may also be given by the name that `groups.name_of` returns, as compiled code needs it. At the end, the operations of `torch.ops.symm_mem` for fused matrix products, with the same arguments:
+There are first derivatives only; asking for second ones raises RuntimeError. Under `torch.autocast` operands are cast
+as those of `torch.matmul` are.
+
+A group may also be given by the name that `groups.name_of` returns. At the end, the operations of
+`torch.ops.symm_mem` for fused matrix products, with the same arguments:
 `torch.ops.flashoverlap.fused_matmul_reduce_scatter` and `fused_all_gather_matmul`.
 """
 
@@ -13,73 +17,80 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 import flashoverlap
 from flashoverlap.operations import AnyCommunicator, operator_for
 from flashoverlap.torch.groups import Group, communicator, name_of, named
 
 _library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
+_operations = torch.ops.flashoverlap
 
 
 def matmul_all_reduce(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """Σ over ranks of x[m, k] · weightᵀ, on every rank: a row-parallel layer."""
-    if _needs_no_dispatch(x, weight):
-        return flashoverlap.gemm_all_reduce(x, weight, _communicator(group))
-    result: Tensor = torch.ops.flashoverlap.matmul_all_reduce(x, weight, name_of(group))
-    return result
+    return _run(_operations.matmul_all_reduce, flashoverlap.gemm_all_reduce, x, weight, group)
 
 
 def matmul_reduce_scatter(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """This rank's rows of Σ over ranks of x[m, k] · weightᵀ: a row-parallel layer with sequence parallelism."""
-    if _needs_no_dispatch(x, weight):
-        return flashoverlap.gemm_reduce_scatter(x, weight, _communicator(group))
-    result: Tensor = torch.ops.flashoverlap.matmul_reduce_scatter(x, weight, name_of(group))
-    return result
+    return _run(_operations.matmul_reduce_scatter, flashoverlap.gemm_reduce_scatter, x, weight, group)
 
 
 def all_gather_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
-    if _needs_no_dispatch(x, weight):
-        return flashoverlap.all_gather_gemm(x, weight, _communicator(group))
-    result: Tensor = torch.ops.flashoverlap.all_gather_matmul(x, weight, name_of(group))
-    return result
+    return _run(_operations.all_gather_matmul, flashoverlap.all_gather_gemm, x, weight, group)
 
 
 def matmul_all_to_all(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """C = x[m, k] · weightᵀ, whose columns are divided among the ranks, which get them of the rows of all: out[ranks·m,
     n/ranks], from a part of the sequence to a part of the heads."""
-    if _needs_no_dispatch(x, weight):
-        return flashoverlap.gemm_all_to_all(x, weight, _communicator(group))
-    result: Tensor = torch.ops.flashoverlap.matmul_all_to_all(x, weight, name_of(group))
-    return result
+    return _run(_operations.matmul_all_to_all, flashoverlap.gemm_all_to_all, x, weight, group)
 
 
 def all_to_all_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """X · weight[n, k]ᵀ, where x[ranks·m, k/ranks] has this rank's columns of the rows of all, and X[m, k] all columns
     of its rows: from a part of the heads back to a part of the sequence."""
-    if _needs_no_dispatch(x, weight):
-        return flashoverlap.all_to_all_gemm(x, weight, _communicator(group))
     if torch.is_grad_enabled() and weight.requires_grad:
+        x, weight = autocast(x, weight)
         result: Tensor
-        result, _ = torch.ops.flashoverlap.all_to_all_matmul_and_exchanged(x, weight, name_of(group))
-    else:
-        result = torch.ops.flashoverlap.all_to_all_matmul(x, weight, name_of(group))
-    return result
+        result, _ = _operations.all_to_all_matmul_and_exchanged(x, weight, name_of(group))
+        return result
+    return _run(_operations.all_to_all_matmul, flashoverlap.all_to_all_gemm, x, weight, group)
 
 
 def copy_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · weightᵀ, where x is the same on all ranks, which add up its gradient: a column-parallel layer."""
-    result: Tensor = torch.ops.flashoverlap.copy_matmul(x, weight, name_of(group))
-    return result
+    return _run(_operations.copy_matmul, lambda x, weight, _: x @ weight.t(), x, weight, group)
 
 
 def sharded_weight_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · Wᵀ, where each rank has rows of W, gets the gradient of these, added up over the ranks, and has an x
     of its own: data parallelism with sharded weights."""
+    return _run(_operations.sharded_weight_matmul, _sharded_weight_gemm, x, weight, group)
+
+
+def _sharded_weight_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> Tensor:
+    return flashoverlap.all_gather_gemm(x, weight, group, gathered="b")
+
+
+def _run(
+    operation: Callable[..., Tensor], compute: Callable[..., Tensor], x: Tensor, weight: Tensor, group: Group | str
+) -> Tensor:
+    x, weight = autocast(x, weight)
     if _needs_no_dispatch(x, weight):
-        return flashoverlap.all_gather_gemm(x, weight, _communicator(group), gathered="b")
-    result: Tensor = torch.ops.flashoverlap.sharded_weight_matmul(x, weight, name_of(group))
-    return result
+        return compute(x, weight, _communicator(group))
+    return operation(x, weight, name_of(group))
+
+
+def autocast(*operands: Tensor) -> tuple[Tensor, ...]:
+    """In the data type that `torch.autocast` gives matrix products, if it is on."""
+    if not torch._C._is_any_autocast_enabled():  # faster than asking for a device
+        return operands
+    device = operands[0].device.type
+    if device not in ("cuda", "cpu") or not torch.is_autocast_enabled(device):
+        return operands
+    return tuple(each.to(torch.get_autocast_dtype(device)) for each in operands)
 
 
 def _needs_no_dispatch(x: Tensor, weight: Tensor) -> bool:
@@ -131,6 +142,7 @@ def _differentiate(
         x, weight, ctx.group = inputs
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
 
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
@@ -163,7 +175,7 @@ _define(
 )
 _define(
     "sharded_weight_matmul",
-    lambda x, weight, group: flashoverlap.all_gather_gemm(x, weight, group, gathered="b"),
+    _sharded_weight_gemm,
     lambda x, weight, ranks: (
         x.shape[0],
         weight.shape[0] * (1 if weight.shape[1] * ranks == x.shape[1] else ranks),
@@ -254,7 +266,6 @@ _define_pair(
 
 # Gradients
 
-_operations = torch.ops.flashoverlap
 _differentiate(
     "matmul_all_reduce",
     lambda gradient, weight, group: gradient @ weight,
@@ -306,6 +317,7 @@ def _keep_exchanged(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: tuple[
     ctx.save_for_backward(exchanged if ctx.needs_input_grad[1] else None, weight)
 
 
+@once_differentiable
 def _gradients_by_exchanged(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor | None, Tensor | None, None]:
     exchanged, weight = ctx.saved_tensors
     gradient = gradient.contiguous()
@@ -330,6 +342,8 @@ torch.library.register_autograd(
 
 def _as_matrix(x: Tensor, first: int) -> tuple[Tensor, torch.Size]:
     """x with dimension `first` first, as rows, and the sizes of the dimensions that are not the last."""
+    if not 0 <= first < x.dim() - 1:
+        raise ValueError(f"dimension {first} of {x.dim()}: must be one before the last, from 0 on")
     moved = x.movedim(first, 0)
     return moved.reshape(-1, moved.shape[-1]), moved.shape[:-1]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import nn
@@ -10,11 +10,13 @@ from torch import nn
 from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
 
+Kind: TypeAlias = Literal["column", "row"]
+
 
 def parallelize(
     module: nn.Module,
     group: Group,
-    plan: Mapping[str, Literal["column", "row"]],
+    plan: Mapping[str, Kind],
     *,
     sequence_parallel: bool = True,
 ) -> nn.Module:
@@ -23,27 +25,55 @@ def parallelize(
     plan: names of layers, with * for any text, and how each is divided: "column" by output features (query, key,
     value, gate and up projections), "row" by input features (output and down projections). `group`: a communicator,
     a process group, or a device mesh of one dimension. Each rank keeps its part of the weights, which must be the same
-    on all ranks before. Raises ValueError for a pattern that no linear layer has.
+    on all ranks before; a weight that is tied to another one is not any more.
+
+    Raises ValueError, before anything is replaced, for a pattern that no linear layer in `module` has, for a layer with
+    two patterns that differ, and for features that the ranks do not divide.
     """
     if isinstance(group, torch.distributed.device_mesh.DeviceMesh):
         group = group.get_group()
-    for pattern, kind in plan.items():
-        layers = [
-            name for name, each in module.named_modules() if isinstance(each, nn.Linear) and fnmatchcase(name, pattern)
-        ]
-        if not layers:
-            raise ValueError(f'plan: "{pattern}" is the name of no linear layer')
-        for name in layers:
-            parent = module.get_submodule(name.rpartition(".")[0])
-            layer = module.get_submodule(name)
-            assert isinstance(layer, nn.Linear)
-            setattr(parent, name.rpartition(".")[2], _divided(layer, group, kind, sequence_parallel))
+    kinds = _kinds(module, plan)
+    ranks = communicator(group).ranks
+    for name, kind in kinds.items():
+        layer = module.get_submodule(name)
+        attribute = "out_features" if kind == "column" else "in_features"
+        features = getattr(layer, attribute)
+        if features % ranks != 0:
+            raise ValueError(f"{attribute} of {name} = {features}: must be a multiple of the {ranks} ranks")
+    divided: dict[nn.Module, nn.Module] = {}  # a layer may have several names
+    for name, kind in kinds.items():
+        parent, _, attribute = name.rpartition(".")
+        layer = module.get_submodule(name)
+        assert isinstance(layer, nn.Linear)
+        if layer not in divided:
+            divided[layer] = _divided(layer, group, kind, sequence_parallel)
+        setattr(module.get_submodule(parent), attribute, divided[layer])
     return module
 
 
-def _divided(layer: nn.Linear, group: Group, kind: str, sequence_parallel: bool) -> nn.Module:
-    if kind not in ("column", "row"):
-        raise ValueError(f'plan: "{kind}" must be "column" or "row"')
+def _kinds(module: nn.Module, plan: Mapping[str, Kind]) -> dict[str, Kind]:
+    """How each layer is divided, by its name."""
+    linears = {
+        name: layer
+        for name, layer in module.named_modules(remove_duplicate=False)
+        if isinstance(layer, nn.Linear) and layer is not module
+    }
+    kinds: dict[str, Kind] = {}
+    of_layers: dict[nn.Module, Kind] = {}
+    for pattern, kind in plan.items():
+        if kind not in ("column", "row"):
+            raise ValueError(f'plan: "{kind}" must be "column" or "row"')
+        names = [name for name in linears if fnmatchcase(name, pattern)]
+        if not names:
+            raise ValueError(f'plan: "{pattern}" is the name of no linear layer')
+        for name in names:
+            if of_layers.setdefault(linears[name], kind) != kind:
+                raise ValueError(f'plan: "{name}" is divided by column and by row')
+            kinds[name] = kind
+    return kinds
+
+
+def _divided(layer: nn.Linear, group: Group, kind: Kind, sequence_parallel: bool) -> nn.Module:
     by_columns = kind == "column"
     divided = (ColumnParallelLinear if by_columns else RowParallelLinear)(
         layer.in_features,
@@ -59,4 +89,7 @@ def _divided(layer: nn.Linear, group: Group, kind: str, sequence_parallel: bool)
         divided.weight.copy_(layer.weight.chunk(ranks, 0 if by_columns else 1)[rank])
         if divided.bias is not None:
             divided.bias.copy_(layer.bias.chunk(ranks)[rank] if by_columns else layer.bias)
+            divided.bias.requires_grad_(layer.bias.requires_grad)
+    divided.weight.requires_grad_(layer.weight.requires_grad)
+    divided.train(layer.training)
     return divided

@@ -23,6 +23,8 @@ _collectives = torch.ops._c10d_functional
 _ours = operations._operations
 _views = (_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default)
 _computed = (torch.bfloat16, torch.float16)
+_loaded = 8
+"""Elements that GPUs load at a time."""
 
 
 class OverlapPass(CustomGraphPass):
@@ -33,7 +35,7 @@ class OverlapPass(CustomGraphPass):
 
     def uuid(self) -> str:
         """Changes with what the pass does, as Inductor keeps compiled graphs."""
-        return "flashoverlap 1"
+        return "flashoverlap 2"
 
 
 def overlap_products(graph: Graph, data_types: tuple[torch.dtype, ...] = _computed) -> int:
@@ -79,12 +81,18 @@ def _replace_reduction(
         product = product.args[0]  # type: ignore[assignment]
     if product.target is not _aten.mm.default or len(product.users) != 1 or reduction not in ("sum", "avg"):
         return False
+    shape = [-1, *waited.meta["val"].shape[1:]]
+    if not _is_known(shape):
+        return False
     a, b = product.args
+    if not (_is_readable(a) and _is_readable(b)):
+        return False
     with graph.inserting_before(waited):
-        result = _call(graph, operation, a, _call(graph, _aten.t.default, b), group)
+        weight = _call(graph, _aten.t.default, _readable(graph, b))
+        result = _call(graph, operation, _readable(graph, a), weight, group)
         if reduction == "avg":
             result = _call(graph, _aten.div.Scalar, result, ranks)
-        result = _call(graph, _aten.reshape.default, result, list(waited.meta["val"].shape))
+        result = _call(graph, _aten.reshape.default, result, shape)
     waited.replace_all_uses_with(result)
     return True
 
@@ -97,9 +105,14 @@ def _replace_gather(graph: Graph, waited: Node, x: Node, ranks: int, group: str)
     if not users or users[0].target is not _aten.mm.default or users[0].args[0] is not matrix:
         return False
     first, *others = users
+    shape = [-1, x.meta["val"].shape[-1]]
+    weight: Any = first.args[1]
+    if weight is matrix or not _is_known(shape) or shape[1] % _loaded != 0 or not _is_readable(weight):
+        return False
     with graph.inserting_before(first):
-        rows = _call(graph, _aten.reshape.default, x, [-1, x.meta["val"].shape[-1]])
-        weight = _call(graph, _aten.t.default, first.args[1])
+        rows = x if x.meta["val"].is_contiguous() else _contiguous(graph, x)
+        rows = _call(graph, _aten.reshape.default, rows, shape)
+        weight = _call(graph, _aten.t.default, _readable(graph, weight))
         if others:
             pair = _call(graph, _ours.all_gather_matmul_and_gathered.default, rows, weight, group)
             result, gathered = (_call(graph, getitem, pair, index) for index in range(2))
@@ -118,6 +131,39 @@ def _keeps_rows(node: Node) -> bool:
         and isinstance(node.args[0], Node)
         and node.meta["val"].shape[-1] == node.args[0].meta["val"].shape[-1]
     )
+
+
+def _is_known(shape: list[Any]) -> bool:
+    """Whether it has no symbols, which a graph has nodes for."""
+    return all(isinstance(size, int) for size in shape)
+
+
+def _is_readable(matrix: Any) -> bool:
+    """Whether GPUs can load it, copied or not: 16 bytes at a time."""
+    rows, cols = matrix.meta["val"].shape
+    extent = rows if _lies_by_column(matrix) else cols
+    return isinstance(extent, int) and extent % _loaded == 0
+
+
+def _readable(graph: Graph, matrix: Any) -> Node:
+    """The matrix, copied if neither its rows nor its columns are contiguous, or do not begin where GPUs can load."""
+    value = matrix.meta["val"]
+    by_row = value.stride(1) == 1 and value.stride(0) >= value.shape[1]
+    pitch = value.stride(0) if by_row else value.stride(1)
+    lies_well = (by_row or _lies_by_column(matrix)) and pitch % _loaded == 0 and value.storage_offset() % _loaded == 0
+    return matrix if lies_well else _contiguous(graph, matrix)
+
+
+def _lies_by_column(matrix: Any) -> bool:
+    value = matrix.meta["val"]
+    return value.stride(1) != 1 and value.stride(0) == 1 and value.stride(1) >= value.shape[0]
+
+
+def _contiguous(graph: Graph, x: Node) -> Node:
+    """A copy."""
+    node = graph.call_function(_aten.clone.default, (x,), {"memory_format": torch.contiguous_format})
+    node.meta["val"] = x.meta["val"].clone(memory_format=torch.contiguous_format)
+    return node
 
 
 def _call(graph: Graph, target: Any, *arguments: Any) -> Node:

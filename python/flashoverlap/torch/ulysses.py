@@ -1,8 +1,11 @@
 """Attention over a sequence that is divided among the ranks, each of which attends with some of the heads (Ulysses)."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional
 from torch import Tensor, nn
+from torch.nn.attention.bias import causal_lower_right
 
 from flashoverlap.torch.groups import Group, communicator, name_of
 from flashoverlap.torch.operations import all_to_all_matmul, matmul_all_to_all
@@ -16,12 +19,15 @@ class UlyssesAttention(nn.Module):
     key_heads: of keys and values, each for heads/key_heads queries; heads where it is not given. The ranks divide both.
     head_features: of each head; features/heads where it is not given.
     causal: no position attends to later ones.
+    query_slices: attention in as many parts, each of the same part of every rank's positions. On GPUs the result of a
+        part is sent back and projected, on a stream of its own, while the next one is computed. 1: all at once.
+        No other operation of the group then runs on another stream concurrently, nor in a parallel branch of the model.
 
     Weights are whole and the same on all ranks, and do not depend on the number of ranks. The rows of `qkv_weight` are
     for each key head its query heads, then its key, then its value (as in Megatron). Each rank computes the weights'
     gradients of its own part of the sequence: whoever updates them adds these up over the group.
 
-    Raises ValueError for heads that the ranks do not divide.
+    Raises ValueError for heads that the ranks do not divide, and for less than one slice.
     """
 
     def __init__(
@@ -33,12 +39,14 @@ class UlyssesAttention(nn.Module):
         *,
         group: Group,
         causal: bool = True,
+        query_slices: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
-        ranks = communicator(group).ranks
+        self.group = communicator(group)  # which the name alone would not keep
+        ranks = self.group.ranks
         if heads % key_heads != 0:
             raise ValueError(f"heads = {heads}: must be a multiple of key_heads = {key_heads}")
         if key_heads % ranks != 0:
@@ -48,9 +56,11 @@ class UlyssesAttention(nn.Module):
             if features % heads != 0:
                 raise ValueError(f"features = {features}: must be a multiple of heads = {heads} without head_features")
             head_features = features // heads
-        self.group = group  # which the name alone would not keep
+        if query_slices < 1:
+            raise ValueError(f"query_slices = {query_slices}: must be at least 1")
         self.group_name = name_of(group)
         self.causal = causal
+        self.query_slices = query_slices
         self.queries_per_key = heads // key_heads
         self.head_features = head_features
         qkv_rows = (heads + 2 * key_heads) * head_features
@@ -68,16 +78,50 @@ class UlyssesAttention(nn.Module):
         heads = qkv.view(-1, batch, qkv.shape[1] // self._key_columns, self.queries_per_key + 2, self.head_features)
         heads = heads.permute(1, 2, 3, 0, 4)
         query, key, value = heads.split([self.queries_per_key, 1, 1], dim=2)
-        attended = self.attend(query.flatten(1, 2), key.squeeze(2), value.squeeze(2))
-        rows = attended.permute(2, 0, 1, 3).reshape(len(qkv), -1)
-        return all_to_all_matmul(rows, self.out_weight, self.group_name).view(x.shape)
+        query, key = self.rotate(query.flatten(1, 2), key.squeeze(2))
+        if self.query_slices == 1:
+            return self._project(self.attend(query, key, value.squeeze(2))).view(x.shape)
+        return self._attend_in_slices(query, key, value.squeeze(2)).view(x.shape)
+
+    def rotate(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """This rank's heads, each [batch, heads, sequence, head_features], over the whole sequence. To be overridden
+        where queries and keys are rotated by their positions."""
+        return query, key
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Of this rank's heads, each [batch, heads, sequence, head_features], over the whole sequence. To be overridden
-        where queries and keys are rotated by their positions, say."""
+        """Of this rank's heads, each [batch, heads, positions, head_features]. If it is causal the queries are those of
+        the last positions that there are keys of. To be overridden for another kind of attention."""
+        queries, keys = query.shape[2], key.shape[2]
+        is_part = self.causal and queries < keys
         return torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, is_causal=self.causal, enable_gqa=self.queries_per_key > 1
+            query,
+            key,
+            value,
+            attn_mask=_earlier(queries, keys, query.device) if is_part else None,
+            is_causal=self.causal and not is_part,
+            enable_gqa=self.queries_per_key > 1,
         )
+
+    def _attend_in_slices(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        ranks = self.group.ranks
+        own = query.shape[2] // ranks  # positions of each rank
+        slices = min(self.query_slices, own)
+        exchange = _Exchange(query.device)
+        for part in range(slices):
+            first, last = own * part // slices, own * (part + 1) // slices
+            attended = []
+            for start in range(0, ranks * own, own):
+                seen = start + last if self.causal else ranks * own
+                queries = query[:, :, start + first : start + last]
+                attended.append(self.attend(queries, key[:, :, :seen], value[:, :, :seen]))
+            exchange.enqueue(self._project, torch.cat(attended, dim=2))
+        return torch.cat(exchange.results())
+
+    def _project(self, attended: Tensor) -> Tensor:
+        """This rank's heads at positions of all ranks, back to all heads at its own."""
+        batch, _, positions, _ = attended.shape
+        rows = attended.permute(2, 0, 1, 3).reshape(positions * batch, -1)
+        return all_to_all_matmul(rows, self.out_weight, self.group_name)
 
     @property
     def _key_columns(self) -> int:
@@ -89,5 +133,41 @@ class UlyssesAttention(nn.Module):
         key_heads = rows // self._key_columns
         return (
             f"features={features}, heads={key_heads * self.queries_per_key}, key_heads={key_heads}, "
-            f"head_features={self.head_features}, causal={self.causal}"
+            f"head_features={self.head_features}, causal={self.causal}, query_slices={self.query_slices}"
         )
+
+
+def _earlier(queries: int, keys: int, device: torch.device) -> Tensor:
+    """The mask of the last positions, which attend to no later ones."""
+    if torch.compiler.is_compiling():  # which cannot trace the one that kernels know
+        return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+    return causal_lower_right(queries, keys)
+
+
+class _Exchange:
+    """Calls that follow each other on a stream of their own, where the device has streams. So do their gradients."""
+
+    _streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    def __init__(self, device: torch.device) -> None:
+        self._results: list[Tensor] = []
+        self._stream: torch.cuda.Stream | None = None
+        if device.type == "cuda" and not torch.compiler.is_compiling():
+            self._stream = self._streams.setdefault(device, torch.cuda.Stream(device))
+
+    def enqueue(self, call: Callable[[Tensor], Tensor], operand: Tensor) -> None:
+        if self._stream is None:
+            self._results.append(call(operand))
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(operand.device))
+        operand.record_stream(self._stream)
+        with torch.cuda.stream(self._stream):
+            self._results.append(call(operand))
+
+    def results(self) -> list[Tensor]:
+        if self._stream is not None:
+            stream = torch.cuda.current_stream(self._stream.device)
+            stream.wait_stream(self._stream)
+            for result in self._results:
+                result.record_stream(stream)
+        return self._results

@@ -144,11 +144,15 @@ def test_pytorchs_schema_gives_what_pytorchs_operations_give(group):
 
 
 @pytest.mark.parametrize("key_heads", [16, 8])
-def test_ulysses_attention_is_that_of_one_rank_with_the_whole_sequence(group, key_heads):
+@pytest.mark.parametrize("query_slices", [1, 4])
+@pytest.mark.parametrize("causal", [False, True])
+def test_ulysses_attention_is_that_of_one_rank_with_the_whole_sequence(group, key_heads, query_slices, causal):
     alone = parallel.communicator(group).split(dist.get_rank())
     layer, whole = (
-        parallel.UlyssesAttention(K, 16, key_heads, group=of, device="cuda", dtype=torch.bfloat16)
-        for of in (group, alone)
+        parallel.UlyssesAttention(
+            K, 16, key_heads, group=of, causal=causal, query_slices=slices, device="cuda", dtype=torch.bfloat16
+        )
+        for of, slices in ((group, query_slices), (alone, 1))
     )
     for weight in layer.parameters():
         dist.broadcast(weight.data, 0)
@@ -166,6 +170,96 @@ def test_ulysses_attention_is_that_of_one_rank_with_the_whole_sequence(group, ke
     expect_close(of_x, own(of_whole_x).float())
     for result, reference in zip(of_weights, of_whole_weights, strict=True):
         expect_close(sum(of_all(result)), reference.float())
+
+
+NORMS = {
+    "all_reduce": parallel.matmul_all_reduce_rms_norm,
+    "reduce_scatter": parallel.matmul_reduce_scatter_rms_norm,
+}
+
+
+@pytest.mark.parametrize("has_residual", [False, True])
+@pytest.mark.parametrize("m", [M, 1000, 8])
+@pytest.mark.parametrize("comm_op", NORMS)
+def test_a_norm_of_a_reordered_result_and_its_gradients(group, comm_op, m, has_residual):
+    scatters = comm_op == "reduce_scatter"
+    x, weight = draw(m, K), draw(N, K)
+    norm_weight, residual, gradient, of_next = (draw(*shape) for shape in ((N,), (m, N), (m, N), (m, N)))
+    for each in (norm_weight, residual, gradient, of_next):
+        dist.broadcast(each, 0)
+
+    def part(tensor):
+        return own(tensor) if scatters else tensor
+
+    given = [each.requires_grad_() for each in (x, weight, norm_weight, part(residual).contiguous())]
+    x, weight, norm_weight, added = given
+    normalized, total_of_rows = NORMS[comm_op](x, weight, norm_weight, group, added if has_residual else None)
+    torch.autograd.backward([normalized, total_of_rows], [part(gradient), part(of_next)])
+
+    xs, weights = ([each.requires_grad_() for each in of_all(of.detach())] for of in (x, weight))
+    whole_norm_weight, whole_residual = (each.detach().float().requires_grad_() for each in (norm_weight, residual))
+    whole = sum(x @ w.t() for x, w in zip(xs, weights)) + (whole_residual if has_residual else 0)
+    whole_norm = torch.nn.functional.rms_norm(whole, (N,), whole_norm_weight, 1e-6)
+    torch.autograd.backward([whole_norm, whole], [gradient.float(), of_next.float()])
+    rank = dist.get_rank()
+    expect_close(normalized.detach(), part(whole_norm.detach()))
+    expect_close(total_of_rows.detach(), part(whole.detach()))
+    expect_close(x.grad, xs[rank].grad)
+    expect_close(weight.grad, weights[rank].grad)
+    expect_close(sum(of_all(norm_weight.grad)) if scatters else norm_weight.grad, whole_norm_weight.grad)
+    if has_residual:
+        expect_close(added.grad, part(whole_residual.grad))
+
+
+def test_a_captured_norm_replays_on_new_inputs(group):
+    layer = parallel.OverlapRowParallelLayer(
+        K * dist.get_world_size(), N, group=group, device="cuda", dtype=torch.bfloat16
+    )
+    norm = parallel.ReorderRMSNorm(N, device="cuda", dtype=torch.bfloat16)
+    x = draw(M, K)
+    with torch.no_grad():
+        norm(layer(x))
+        torch.cuda.synchronize()
+        dist.barrier()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = norm(layer(x))
+        x.copy_(draw(*x.shape))
+        out.fill_(torch.nan)
+        graph.replay()
+        expect_close(out, norm(layer(x)).float())
+    del graph
+
+
+def test_operators_whose_results_stay_in_their_order(group):
+    communicator = parallel.communicator(group)
+    problem = flashoverlap.Problem("gemm_all_reduce", m=1000, n=N, k=K, ranks=dist.get_world_size())
+    schedules = flashoverlap.search(problem, communicator.machine, ["signal"], ["tiled"])
+    operator = flashoverlap.Operator(problem, communicator, schedules[0].schedule)
+    a, b = draw(1000, K), draw(N, K)
+    result = operator.run(a, b)
+    expect_close(operator.natural(result), total(a, b))
+    with pytest.raises(flashoverlap.InvalidArgument, match="shape of result"):
+        operator.natural(draw(8, 8))
+    with pytest.raises(flashoverlap.InvalidArgument, match="a matrix in host memory: must be on GPU"):
+        operator.rms_norm(result, draw(N).cpu())
+
+
+def test_what_one_rank_gathers_of_a_wider_matrix(group):
+    alone = parallel.communicator(group).split(dist.get_rank())
+    a, b = draw(M, 2 * K)[:, :K], draw(N, K)
+    operator = flashoverlap.operations.operator_for("all_gather_gemm", a, b, alone)
+    expect_close(operator.run(a, b), a.float() @ b.float().t())
+    assert torch.equal(operator.gathered(a), a)
+
+
+def test_strides_of_a_single_row_make_no_new_operators(group):
+    communicator = parallel.communicator(group).split(0)
+    b = draw(N, K)
+    for rows in (1, 2, 3):
+        row = draw(1, rows, K)[:, -1]
+        expect_close(flashoverlap.gemm_all_reduce(row, b, communicator), total(row, b))
+    assert len(communicator.operators) == 1
 
 
 def test_a_captured_layer_replays_on_new_inputs(group):

@@ -1,0 +1,226 @@
+"""RMSNorm of what a row-parallel product leaves: residual, norm and the order of the result in one pass over it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from flashoverlap.operations import operator_for
+from flashoverlap.torch.groups import Group, name_of, named
+from flashoverlap.torch.linear import RowParallelLinear
+from flashoverlap.torch.operations import _library, _operations, autocast, matmul_all_reduce, matmul_reduce_scatter
+
+
+def matmul_all_reduce_rms_norm(
+    x: Tensor,
+    weight: Tensor,
+    norm_weight: Tensor,
+    group: Group | str,
+    residual: Tensor | None = None,
+    *,
+    epsilon: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
+    """RMSNorm of sum = `matmul_all_reduce(x, weight, group)` + residual, and sum: both [m, n].
+
+    norm_weight: [n]; residual: [m, n]; both of x's data type, and the same on all ranks. The product stays in the order
+    in which it was communicated until it is normalised.
+    """
+    return _run(_operations.matmul_all_reduce_rms_norm, x, weight, norm_weight, residual, epsilon, group)
+
+
+def matmul_reduce_scatter_rms_norm(
+    x: Tensor,
+    weight: Tensor,
+    norm_weight: Tensor,
+    group: Group | str,
+    residual: Tensor | None = None,
+    *,
+    epsilon: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
+    """RMSNorm of sum = `matmul_reduce_scatter(x, weight, group)` + residual, and sum: both [m/ranks, n].
+
+    norm_weight: [n]; residual: [m/ranks, n]; both of x's data type. Each rank computes the gradient of norm_weight of
+    its own rows: whoever updates it adds these up over the group.
+    """
+    return _run(_operations.matmul_reduce_scatter_rms_norm, x, weight, norm_weight, residual, epsilon, group)
+
+
+def _run(
+    operation: Callable[..., tuple[Tensor, Tensor]],
+    x: Tensor,
+    weight: Tensor,
+    norm_weight: Tensor,
+    residual: Tensor | None,
+    epsilon: float,
+    group: Group | str,
+) -> tuple[Tensor, Tensor]:
+    x, weight, norm_weight = autocast(x, weight, norm_weight)
+    if residual is not None:
+        (residual,) = autocast(residual.contiguous())
+    return operation(x, weight, norm_weight.contiguous(), residual, epsilon, name_of(group))
+
+
+def _gradients_of_norm(
+    of_normalized: Tensor | None, of_sum: Tensor | None, sum: Tensor, weight: Tensor, epsilon: float
+) -> tuple[Tensor | None, Tensor | None]:
+    """Of sum, and of the norm's weight."""
+    if of_normalized is None:
+        return of_sum, None
+    values, gradient = sum.float(), of_normalized.float()
+    scale = torch.rsqrt(values.square().mean(-1, keepdim=True) + epsilon)
+    unit = values * scale
+    of_weight = (gradient * unit).sum(0)
+    gradient = gradient * weight.float()
+    gradient = (gradient - unit * (gradient * unit).mean(-1, keepdim=True)) * scale
+    if of_sum is not None:
+        gradient = gradient + of_sum.float()
+    return gradient.to(sum.dtype), of_weight.to(weight.dtype)
+
+
+def _all_reduce_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
+    return gradient @ weight, gradient.t() @ x
+
+
+def _define(name: str, gemm: str, gradients: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    """gradients: of x and weight, from those of the product."""
+    scatters = gemm == "gemm_reduce_scatter"
+
+    def compute(
+        x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor | None, epsilon: float, group: str
+    ) -> tuple[Tensor, Tensor]:
+        # The rows of a scattered result that stays in its order would be others than the residual's.
+        operator = operator_for(gemm, x, weight, named(group), tiled=not scatters)
+        return operator.rms_norm(operator.run(x, weight), norm_weight, residual, epsilon=epsilon)
+
+    def fake(
+        x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor | None, epsilon: float, group: str
+    ) -> tuple[Tensor, Tensor]:
+        shape = (x.shape[0] // (named(group).ranks if scatters else 1), weight.shape[0])
+        return x.new_empty(shape), x.new_empty(shape)
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, weight, norm_weight, _, ctx.epsilon, ctx.group = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, weight, norm_weight, output[1])
+
+    @once_differentiable
+    def backward(ctx: Any, of_normalized: Tensor | None, of_sum: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, weight, norm_weight, sum = ctx.saved_tensors
+        gradient, of_norm_weight = _gradients_of_norm(of_normalized, of_sum, sum, norm_weight, ctx.epsilon)
+        of_x, of_weight = None, None
+        if gradient is not None and any(ctx.needs_input_grad[:2]):
+            of_x, of_weight = gradients(gradient.contiguous(), x, weight, ctx.group)
+        return of_x, of_weight, of_norm_weight, gradient if ctx.needs_input_grad[3] else None, None, None
+
+    _library.define(
+        f"{name}(Tensor x, Tensor weight, Tensor norm_weight, Tensor? residual, float epsilon, str group)"
+        " -> (Tensor, Tensor)"
+    )
+    for device in ("CPU", "CUDA"):
+        _library.impl(name, compute, device)
+    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=_library)
+    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
+
+
+_define("matmul_all_reduce_rms_norm", "gemm_all_reduce", _all_reduce_gradients)
+_define("matmul_reduce_scatter_rms_norm", "gemm_reduce_scatter", _operations.row_parallel_gradients)
+
+
+@dataclass(frozen=True)
+class ReorderedResult:
+    """What a row-parallel layer makes of x. It is computed by whoever reads it, once for each time it is read."""
+
+    layer: RowParallelLinear
+    x: Tensor
+
+    def natural(self) -> Tensor:
+        """As an ordinary tensor: what the layer itself returns, without bias."""
+        multiply = matmul_reduce_scatter if self.layer.sequence_parallel else matmul_all_reduce
+        return self._shaped(multiply(self._rows, self.layer.weight, self.layer.group_name))
+
+    def rms_norm(
+        self, weight: Tensor, residual: Tensor | None = None, *, epsilon: float = 1e-6
+    ) -> tuple[Tensor, Tensor]:
+        """RMSNorm of sum = result + residual, and sum."""
+        multiply = (
+            matmul_reduce_scatter_rms_norm if self.layer.sequence_parallel else matmul_all_reduce_rms_norm
+        )
+        added = None if residual is None else residual.reshape(-1, residual.shape[-1])
+        normalized, sum = multiply(
+            self._rows, self.layer.weight, weight, self.layer.group_name, added, epsilon=epsilon
+        )
+        return self._shaped(normalized), self._shaped(sum)
+
+    @property
+    def _rows(self) -> Tensor:
+        self.layer.require_rows(self.x)
+        return self.x.reshape(-1, self.x.shape[-1]).contiguous()
+
+    def _shaped(self, rows: Tensor) -> Tensor:
+        return rows.view(-1, *self.x.shape[1:-1], rows.shape[-1])
+
+
+class OverlapRowParallelLayer(RowParallelLinear):
+    """A row-parallel linear layer without bias, whose result is left to `ReorderRMSNorm`.
+
+    comm_op: "all_reduce", or "reduce_scatter" for sequence parallelism, which leaves each rank its part of the first
+    dimension.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        group: Group,
+        comm_op: str = "all_reduce",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if comm_op not in ("all_reduce", "reduce_scatter"):
+            raise ValueError(f'comm_op = "{comm_op}": must be "all_reduce" or "reduce_scatter"')
+        super().__init__(
+            in_features,
+            out_features,
+            group=group,
+            bias=False,
+            sequence_parallel=comm_op == "reduce_scatter",
+            device=device,
+            dtype=dtype,
+        )
+
+    def forward(self, x: Tensor) -> ReorderedResult:  # type: ignore[override]
+        self.require_rows(x)
+        return ReorderedResult(self, x)
+
+
+class ReorderRMSNorm(nn.Module):
+    """RMSNorm that undoes the order of a result while it normalises it, and adds the residual in the same pass.
+
+    sequence_parallel: set on `weight`, as Megatron expects where each rank computes its gradient of its own rows.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        epsilon: float = 1e-6,
+        *,
+        sequence_parallel: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(features, device=device, dtype=dtype))
+        self.weight.sequence_parallel = sequence_parallel  # type: ignore[attr-defined]
+
+    def forward(self, result: ReorderedResult, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """The norm of result + residual, and the sum, which is the next residual. Without a residual the norm alone."""
+        normalized, sum = result.rms_norm(self.weight, residual, epsilon=self.epsilon)
+        return normalized if residual is None else (normalized, sum)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.weight)}, epsilon={self.epsilon}"

@@ -1,0 +1,113 @@
+"""Process groups and device meshes of real processes, whose operations Gloo computes in place of GPUs."""
+
+import sys
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+
+import flashoverlap.torch as parallel  # noqa: E402
+
+RANKS = 4
+SEQUENCE, BATCH, K, N = 8, 2, 16, 24
+
+
+class GlooOperator:
+    def __init__(self, problem, group):
+        self.problem, self.group = problem, group
+        self.shape = problem.out_shape(dist.get_rank(group))
+
+    def gathered(self, operand, layout="k_contiguous"):
+        parts = [operand.new_empty(operand.shape) for _ in range(self.group.size())]
+        dist.all_gather(parts, operand.detach().contiguous(), self.group)
+        return torch.cat(parts, 0 if layout == "k_contiguous" else 1)
+
+    def run(self, a, b, out):
+        a, b, problem = a.detach(), b.detach(), self.problem
+        if problem.operation == "all_gather_gemm":
+            if problem.gathered == "a":
+                a = self.gathered(a, problem.a_layout)
+            else:
+                b = self.gathered(b, problem.b_layout)
+            out.copy_(a @ b.t())
+        else:
+            product = a @ b.t()
+            dist.all_reduce(product, group=self.group)
+            out.copy_(product if len(product) == len(out) else product.split(len(out))[self.group.rank()])
+
+
+class GlooCommunicator:
+    """In place of the one for GPUs."""
+
+    made = 0
+    machine = None
+
+    def __init__(self, group):
+        GlooCommunicator.made += 1
+        self.group, self.rank, self.ranks = group, group.rank(), group.size()
+        self.name, self.operators = f"gloo-{self.made}", {}
+
+    @classmethod
+    def from_process_group(cls, group):
+        return cls(group)
+
+    def bind(self, problem, schedule, pitches):
+        return GlooOperator(problem, self.group)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(K, N), nn.Linear(N, K)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+def on_rank(rank, store):
+    sys.modules["flashoverlap.gpu"] = types.SimpleNamespace(Communicator=GlooCommunicator)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
+    mesh = init_device_mesh("cpu", (2, RANKS // 2), mesh_dim_names=("data", "tensor"))
+    torch.manual_seed(0)
+    whole, x, gradient = Block(), torch.randn(SEQUENCE, BATCH, K), torch.randn(SEQUENCE, BATCH, K)
+    divided = Block()
+    divided.load_state_dict(whole.state_dict())
+    with pytest.raises(RuntimeError, match="mesh_dim"):
+        parallel.parallelize(divided, mesh, {"up": "column", "down": "row"})
+    parallel.parallelize(divided, mesh["tensor"], {"up": "column", "down": "row"})
+    assert GlooCommunicator.made == 1
+
+    own = mesh["tensor"].get_local_rank()
+    own_x = x.chunk(2)[own].clone().requires_grad_()
+    out = divided(own_x)
+    out.backward(gradient.chunk(2)[own])
+    whole_x = x.requires_grad_()
+    whole(whole_x).backward(gradient)
+    for result, reference in (
+        (out.detach(), whole(whole_x).detach().chunk(2)[own]),
+        (own_x.grad, whole_x.grad.chunk(2)[own]),
+        (divided.up.weight.grad, whole.up.weight.grad.chunk(2)[own]),
+        (divided.down.weight.grad, whole.down.weight.grad.chunk(2, 1)[own]),
+    ):
+        torch.testing.assert_close(result, reference, rtol=1e-4, atol=1e-4)
+
+    # A group by the same name that is another one.
+    world = parallel.communicator(dist.group.WORLD)
+    assert world.ranks == RANKS and parallel.communicator(dist.group.WORLD) is world
+    name = dist.group.WORLD.group_name
+    dist.destroy_process_group()
+    if rank < 2:
+        dist.init_process_group("gloo", init_method=f"file://{store}-again", rank=rank, world_size=2)
+        assert dist.group.WORLD.group_name == name
+        assert parallel.communicator(dist.group.WORLD).ranks == 2
+        assert parallel.groups.named(name).ranks == 2
+        dist.destroy_process_group()
+
+
+def test_a_device_mesh_divides_a_model(tmp_path):
+    torch.multiprocessing.spawn(on_rank, (str(tmp_path / "store"),), nprocs=RANKS)
