@@ -149,7 +149,9 @@ void bind_problem(nb::module_& module) {
           "rank"_a = 0, "Shape of a on a rank: [rows, k], transposed in memory where it is row_contiguous.")
       .def(
           "b_shape", [](const Problem& p, int rank) { return operand_shape(b_shape(p, rank), p.b_layout); },
-          "rank"_a = 0, "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous.")
+          "rank"_a = 0,
+          "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous. That of several\n"
+          "experts is [experts * n, k], or where it is row_contiguous [n, experts * k].")
       .def(
           "out_shape", [](const Problem& p, int rank) { return pair_of(out_shape(p, rank)); }, "rank"_a = 0,
           "Shape of the result on a rank.")
