@@ -76,7 +76,8 @@ struct Tile {
   std::int32_t cols = 0;
 
   /// The operands: `rows` rows of A from a_row on, `cols` rows of B from b_row on. They are columns of the
-  /// buffer where the operand is `row_contiguous`.
+  /// buffer where the operand is `row_contiguous`. Row e·n + j of B is row j of expert e's: column j of rows
+  /// [e·k, (e + 1)·k) of a `row_contiguous` buffer, of which a tile reads one expert's.
   BufferRole a_buffer = BufferRole::a;  ///< `a` or `gathered`, see `Plan::own_k_first`
   BufferRole b_buffer = BufferRole::b;  ///< `b` or `gathered`
   std::int32_t a_row = 0;

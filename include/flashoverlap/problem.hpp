@@ -61,8 +61,10 @@ struct Problem {
   /// destinations[r][i] is the rank that row i of rank r goes to; `Exchange::rows` only. Empty: every rank
   /// sends equal parts, row i goes to rank i / (m / ranks).
   std::vector<std::vector<std::int32_t>> destinations{};
-  /// Experts on each rank. B holds their weights one after the other: [experts·n, k]. More than 1 with
-  /// `expert_rows` only.
+  /// Experts on each rank. B holds their weights one after the other: [experts·n, k] in memory, or where it
+  /// is `row_contiguous` [experts·k, n]. Those of expert e begin at its row e·n, or e·k: at element
+  /// e·n·pitch, or e·k·pitch. So the weights of one GEMM, as they lie, are those of its input's gradient,
+  /// whose n and k are exchanged, in the other layout. More than 1 with `expert_rows` only.
   int experts = 1;
   /// Rows of A that are sorted by expert; empty: none are.
   /// All-to-all by rows, instead of destinations: expert_rows[r][t · experts + e] rows of rank r go to rank
@@ -95,7 +97,7 @@ void validate(const Problem& problem);
 /// The functions below expect a problem that passed `validate`.
 
 /// The problem that sends the rows which an all_to_all_gemm with `expert_rows` has brought back to where they
-/// came from, after a GEMM of its own: gemm_all_to_all with this n and k.
+/// came from, after a GEMM of its own: gemm_all_to_all with this n and k, and B in the same layout.
 Problem returning(const Problem& problem, std::int64_t n, std::int64_t k);
 
 /// The rows of A that `rank` has: m, or fewer where `expert_rows` of an all-to-all says so.

@@ -168,7 +168,9 @@ void bind_problem(nb::module_& module) {
             require_rank(p, rank);
             return operand_shape(b_shape(p, rank), p.b_layout);
           },
-          "rank"_a = 0, "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous.")
+          "rank"_a = 0,
+          "Shape of b on a rank: [n, k], transposed in memory where it is row_contiguous. That of several\n"
+          "experts is [experts * n, k], or where it is row_contiguous [n, experts * k].")
       .def(
           "out_shape",
           [](const Problem& p, int rank) {

@@ -45,6 +45,8 @@ void LayerShapes::add_options(CLI::App& parser) {
 
 std::vector<Problem> LayerShapes::problems(int gpus) const {
   require((n > 0) == (k > 0), n > 0 ? "--k" : "--n", "(missing)", "--n and --k must be given together");
+  require(experts == 1 || pass != LayerPass::weight_gradient, "--experts", experts,
+          "must be 1 with --pass weight_gradient, which adds up products of all rows");
   struct Layer {
     int n;
     int k;

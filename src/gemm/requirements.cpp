@@ -5,6 +5,7 @@
 
 #include "data_type/gpu_types.hpp"
 #include "flashoverlap/error.hpp"
+#include "plan/message_rules.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -79,6 +80,8 @@ void require_kernel(const Plan& plan, const KernelFamily& family) {
   require_tile(plan.schedule, family);
   require_operand(plan, BufferRole::a);
   require_operand(plan, BufferRole::b);
+  require(blocks_of_b(plan.problem) == 1, "b_layout", name(plan.problem.b_layout),
+          "must be k_contiguous on GPUs where B holds the weights of several experts");
   require_steps(plan, family);
   for (const Tile& tile : plan.tiles) {
     require_start("A", plan.problem.a_layout, tile.a_row);

@@ -48,7 +48,8 @@ bool writes_to_peer(const Plan& plan, const Message& message);
 double transferred_bytes(const Plan& plan, const Message& message);
 
 /// The time of a message's transfer, without its launch; 0 for messages without data. `follows_at_once`: a
-/// store is in the same kernel as the one before it, and so takes what its bytes do at the rate of large ones.
+/// store is in the same kernel as the one before it, and so takes what its bytes do at the rate of large
+/// ones.
 double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine,
                              bool during_gemm, bool follows_at_once);
 

@@ -16,11 +16,29 @@ void for_each_awaited(const Plan& plan, const Tile& tile, Visit&& visit) {
   if (tile.store_wait != none) visit(tile.store_wait);
 }
 
+/// Blocks of k rows of memory that B consists of: one for each expert, if its rows are contiguous.
+inline int blocks_of_b(const Problem& problem) {
+  return problem.b_layout == OperandLayout::row_contiguous ? problem.experts : 1;
+}
+
+/// Which rows of B a tile reads: from `row` on of a block, or of the whole buffer if k is contiguous.
+struct RowsOfB {
+  std::int32_t block;
+  std::int32_t row;
+};
+
+inline RowsOfB rows_of_b(const Problem& problem, const Tile& tile) {
+  if (problem.b_layout == OperandLayout::k_contiguous) return {0, tile.b_row};
+  const auto n = static_cast<std::int32_t>(problem.n);
+  return {tile.b_row / n, tile.b_row % n};
+}
+
 /// Consecutive columns of k that a tile multiplies, and where its operands have them.
 struct PartOfK {
   BufferRole a_buffer;
   BufferRole b_buffer;
   std::int64_t a_row;
+  std::int64_t b_row;
   std::int64_t a_k;  ///< first column in the buffer
   std::int64_t b_k;
   std::int64_t depth;
@@ -31,10 +49,12 @@ template <typename Visit>
 void for_each_part_of_k(const Plan& plan, const Tile& tile, Visit&& visit) {
   const std::int32_t parts = plan.own_k_first ? plan.problem.ranks : plan.a_blocks.count;
   const std::int64_t depth = plan.problem.k / parts;
+  const RowsOfB b = rows_of_b(plan.problem, tile);
   for (std::int32_t part = 0; part < parts; ++part) {
-    PartOfK each{tile.a_buffer, tile.b_buffer, tile.a_row, 0, part * depth, depth};
+    PartOfK each{tile.a_buffer, tile.b_buffer, tile.a_row, b.row, 0, 0, depth};
     if (!plan.own_k_first) {
       each.a_row += std::int64_t{part} * plan.a_blocks.row_stride;
+      each.b_k = b.block * plan.problem.k + part * depth;
     } else {
       each.a_k = each.b_k = (plan.rank + part) % parts * depth;
       const bool own = part == 0;

@@ -107,9 +107,9 @@ void check_experts(const Problem& problem) {
           fmt::format("must have one list for each of ranks = {}", problem.ranks));
   require(problem.destinations.empty(), "destinations", fmt::format("{} lists", problem.destinations.size()),
           "must be empty where expert_rows says where rows go");
-  require(problem.experts == 1 || problem.b_layout == OperandLayout::k_contiguous, "b_layout",
-          name(problem.b_layout), "must be k_contiguous where B holds the weights of several experts");
   check_extent(problem, problem.n * problem.experts, "n x experts");
+  if (problem.b_layout == OperandLayout::row_contiguous)
+    check_extent(problem, problem.k * problem.experts, "k x experts");
   for (int rank = 0; rank < problem.ranks; ++rank) check_expert_rows(problem, rank);
   if (problem.capacity == 0) return;
   check_extent(problem, problem.capacity, "capacity");
@@ -186,7 +186,6 @@ Problem returning(const Problem& problem, std::int64_t n, std::int64_t k) {
   back.operation = Operation::gemm_all_to_all;
   back.n = n;
   back.k = k;
-  back.b_layout = OperandLayout::k_contiguous;
   std::int64_t most_sent = 1;
   for (int rank = 0; rank < problem.ranks; ++rank) {
     auto rows = at(back.expert_rows, rank).begin();
@@ -243,6 +242,7 @@ namespace {
 Shape operand_shape(const Problem& problem, Operand operand, std::int64_t rows) {
   Shape shape{rows, problem.k};
   if (layout_of(problem, operand) == OperandLayout::row_contiguous) std::swap(shape.rows, shape.cols);
+  if (operand == Operand::b) shape.rows *= problem.experts;
   if (gathers(problem, operand)) shape.rows /= problem.ranks;
   return shape;
 }
@@ -256,9 +256,7 @@ Shape a_shape(const Problem& problem, int rank) {
   return operand_shape(problem, Operand::a, problem.capacity > 0 ? problem.m : a_rows(problem, rank));
 }
 
-Shape b_shape(const Problem& problem, int /*rank*/) {
-  return operand_shape(problem, Operand::b, problem.n * problem.experts);
-}
+Shape b_shape(const Problem& problem, int /*rank*/) { return operand_shape(problem, Operand::b, problem.n); }
 
 Shape gemm_shape(const Problem& problem, int rank) {
   const bool received = problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::rows;

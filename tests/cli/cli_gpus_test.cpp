@@ -90,6 +90,7 @@ TEST_F(GpuCli, WrongInputIsRefusedBeforeGpusAreLookedFor) {
       {"bench gemm_all_reduce --gpus 2 --k 64", "--n = (missing)"},
       {"bench gemm_all_reduce --gpus 2 --n 64 --k 12", "--k = 12"},
       {"bench gemm_all_reduce --gpus 2 --dtype fp32", "--dtype = fp32"},
+      {"bench gemm_all_to_all --gpus 2 --experts 2 --pass weight_gradient", "--experts = 2"},
       {"bench gemm_all_reduce --gpus 2 --strategy signal,fast", "--strategy = fast"},
       {"bench gemm_all_reduce --gpus 2 --strategy store --layout tiled", "--layout = tiled"},
       {"bench gemm_all_reduce --gpus 2 --gather b", "ARGUMENT = --gather: is not known here"},

@@ -73,6 +73,12 @@ TEST_F(Cli, OperandsMayLieWithTheirRowsContiguous) {
   EXPECT_THAT(summary.out, AllOf(HasSubstr("gathers b, rows of b contiguous"), HasSubstr("b: 64 x 96")));
   EXPECT_EQ(json::parse(run("plan" + weights + " --json").out)["problem"]["b_layout"], "row_contiguous");
   EXPECT_EQ(run("check --plan weights.json --runs 3 --delays 100").status, 0);
+  const std::string experts =
+      " gemm_all_to_all --m 40 --n 24 --k 16 --ranks 2 --experts 3 --random-destinations 1 "
+      "--b-layout row_contiguous --tile 4x8 --multiprocessors 4";
+  EXPECT_THAT(run("plan" + experts).out,
+              AllOf(HasSubstr("3 experts on each rank, rows of b contiguous"), HasSubstr("b: 48 x 24")));
+  EXPECT_EQ(run("check" + experts + " --runs 3 --delays 100").status, 0);
   expect_refused(words_of("plan all_to_all_gemm --m 64 --n 96 --k 128 --ranks 2 --a-layout row_contiguous"),
                  "--a-layout");
 }

@@ -76,6 +76,20 @@ TEST(Requirements, TilesBeginAtMultiplesOf16BytesWhereRowsAreContiguous) {
               HasSubstr("first row of a tile's A"));
 }
 
+TEST(Requirements, SeveralExpertsWeightsHaveKContiguous) {
+  Problem experts{.operation = Operation::all_gather_gemm,
+                  .m = 256,
+                  .n = 256,
+                  .k = 64,
+                  .ranks = 2,
+                  .experts = 2,
+                  .expert_rows = {{100, 28}, {0, 128}}};
+  EXPECT_EQ(refusal(make_plan(experts, {}, 0)), "");
+  experts.b_layout = OperandLayout::row_contiguous;
+  EXPECT_THAT(refusal(make_plan(experts, {}, 0)),
+              HasSubstr("b_layout = row_contiguous: must be k_contiguous on GPUs"));
+}
+
 TEST(Requirements, PartsOfKAreWholeSteps) {
   Plan plan = make_plan({.operation = Operation::all_gather_gemm, .m = 256, .n = 256, .k = 256, .ranks = 2},
                         {.strategy = Strategy::copy, .rounds = 2}, 0);

@@ -50,6 +50,19 @@ TEST(ExpertRows, SayHowManyRowsARankSendsAndReceives) {
   EXPECT_EQ(destination(problem, 0, 13), 1);
 }
 
+TEST(ExpertRows, WeightsOfOneGemmAreThoseOfItsGradientAsTheyLie) {
+  const Problem forward = dispatch();
+  Problem gradient = returning(forward, forward.k, forward.n);
+  gradient.b_layout = OperandLayout::row_contiguous;
+  validate(gradient);
+  EXPECT_EQ(b_shape(gradient, 0), b_shape(forward, 0));
+  EXPECT_EQ(returning(forward, 16, 24).b_layout, OperandLayout::k_contiguous);
+  Problem there = forward;
+  there.b_layout = OperandLayout::row_contiguous;
+  EXPECT_EQ(b_shape(there, 0), (Shape{48, 24}));
+  EXPECT_EQ(returning(there, 16, 24).b_layout, OperandLayout::row_contiguous);
+}
+
 TEST(ExpertRows, OfTheReturningProblemBringEveryRowBackToItsPlace) {
   const Problem there = dispatch();
   const Problem back = returning(there, 16, 24);
@@ -72,8 +85,11 @@ TEST(ExpertRows, AreRefusedByNameWhereTheyDoNotFit) {
   EXPECT_EQ(refused([](Problem& p) { p.capacity = 48; }),
             "rows that rank 1 receives = 49: must be at most capacity = 48");
   EXPECT_EQ(refused([](Problem& p) { p.expert_rows.clear(); }), "experts = 3: must be 1 without expert_rows");
-  EXPECT_NE(refused([](Problem& p) { p.b_layout = OperandLayout::row_contiguous; }).find("b_layout"),
-            std::string::npos);
+  EXPECT_EQ(refused([](Problem& p) {
+              p.b_layout = OperandLayout::row_contiguous;
+              p.k = 500'000'000;
+            }),
+            "k x experts = 1500000000: must be between 1 and 1073737727 on 2 ranks");
   EXPECT_NE(refused([](Problem& p) { p.exchange = Exchange::heads; }).find("expert_rows"), std::string::npos);
   EXPECT_EQ(refused([](Problem&) {}), "accepted");
 }
@@ -103,14 +119,30 @@ TEST(ExpertRows, SurviveInAPlanDocument) {
 }
 
 TEST(ExpertRows, MultipliedWithAnotherExpertsWeightsAreFound) {
-  std::vector<Plan> plans = make_plans(dispatch(), small_tiles(Strategy::copy));
-  ASSERT_TRUE(find_violations(plans).empty());
-  for (Tile& tile : plans[1].tiles) {
-    if (tile.b_row == 2 * 24) tile.b_row = 24;
+  for (const OperandLayout layout : {OperandLayout::k_contiguous, OperandLayout::row_contiguous}) {
+    Problem problem = dispatch();
+    problem.b_layout = layout;
+    std::vector<Plan> plans = make_plans(problem, small_tiles(Strategy::copy));
+    ASSERT_TRUE(find_violations(plans).empty());
+    for (Tile& tile : plans[1].tiles) {
+      if (tile.b_row == 2 * 24) tile.b_row = 24;
+    }
+    const std::vector<Finding> findings = find_violations(plans);
+    ASSERT_FALSE(findings.empty());
+    EXPECT_EQ(findings[0].violation, Violation::wrong_value);
   }
-  const std::vector<Finding> findings = find_violations(plans);
-  ASSERT_FALSE(findings.empty());
-  EXPECT_EQ(findings[0].violation, Violation::wrong_value);
+}
+
+TEST(ExpertRows, MultipliedWithTwoExpertsWeightsAreRefusedWhereTheseAreNotNextToEachOther) {
+  Problem problem = dispatch();
+  problem.b_layout = OperandLayout::row_contiguous;
+  for (const std::int32_t b_row : {24 - 1, 3 * 24, -1, -24}) {
+    std::vector<Plan> plans = make_plans(problem, small_tiles(Strategy::copy));
+    plans[1].tiles.front().b_row = b_row;
+    const std::vector<Finding> findings = find_violations(plans);
+    ASSERT_EQ(findings.size(), 1u) << b_row;
+    EXPECT_NE(findings[0].detail.find("its rows of B lie outside the buffer"), std::string::npos);
+  }
 }
 
 TEST(ExpertRows, OfTwoExpertsInOneTileAreFound) {

@@ -136,16 +136,17 @@ class ExactProblem {
     return operand(rank, role).at(static_cast<std::size_t>(row * shape.cols + col));
   }
 
-  /// Row `row`, column `k` of A or B, where each rank may hold a part of it.
-  double element(BufferRole role, int rank, std::int64_t row, std::int64_t k) const {
+  /// Row `row`, column `k` of an expert's A or B, where each rank may hold a part of it.
+  double element(BufferRole role, int rank, std::int64_t row, std::int64_t k, int expert = 0) const {
     const bool is_a = role == BufferRole::a;
     const bool gathered = problem_.operation == Operation::all_gather_gemm &&
                           problem_.gathered == (is_a ? Operand::a : Operand::b);
     if ((is_a ? problem_.a_layout : problem_.b_layout) == OperandLayout::row_contiguous) {
       const std::int64_t part = gathered ? problem_.k / problem_.ranks : problem_.k;
-      return stored(role, gathered ? static_cast<int>(k / part) : rank, k % part, row);
+      return stored(role, gathered ? static_cast<int>(k / part) : rank, expert * problem_.k + k % part, row);
     }
     const std::int64_t rows = is_a ? problem_.m : problem_.n * problem_.experts;
+    row += expert * problem_.n;
     const std::int64_t part = gathered ? rows / problem_.ranks : rows;
     return stored(role, gathered ? static_cast<int>(row / part) : rank, row % part, k);
   }
@@ -173,11 +174,10 @@ class ExactProblem {
     for (std::int64_t row = 0; row < std::ssize(rows); ++row) {
       const Row& from = rows[static_cast<std::size_t>(row)];
       const std::vector<double> left = a_row(rank, row, from);
-      const std::int64_t first = from.expert * problem_.n;  // of the expert's rows of B
       for (std::int64_t col = 0; col < problem_.n; ++col) {
         double sum = 0;
         for (std::int64_t k = 0; k < problem_.k; ++k)
-          sum += left[static_cast<std::size_t>(k)] * element(BufferRole::b, rank, first + col, k);
+          sum += left[static_cast<std::size_t>(k)] * element(BufferRole::b, rank, col, k, from.expert);
         product.push_back(sum);
       }
     }

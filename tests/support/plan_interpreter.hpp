@@ -437,10 +437,12 @@ class PlanInterpreter : private InterpretedMemory {
     const std::int64_t block_cols = plan.problem.k / plan.a_blocks.count;
     const bool own_a = own && plan.problem.gathered == Operand::a;
     const bool own_b = own && plan.problem.gathered == Operand::b;
-    const std::vector<double> b = read_operand(plan.problem.b_layout,
-                                               {rank.id(), own_b ? BufferRole::b : tile.b_buffer, tile.b_row,
-                                                tile.cols, own_b ? 0 : first, end - first},
-                                               actor);
+    Area of_b{rank.id(),  own_b ? BufferRole::b : tile.b_buffer, tile.b_row, tile.cols, own_b ? 0 : first,
+              end - first};
+    if (plan.problem.b_layout == OperandLayout::row_contiguous) {  // an expert's k rows come after another's
+      for (; of_b.row >= plan.problem.n; of_b.row -= plan.problem.n) of_b.col += plan.problem.k;
+    }
+    const std::vector<double> b = read_operand(plan.problem.b_layout, of_b, actor);
     for (std::int64_t begin = first; begin < end;) {
       const std::int64_t block = begin / block_cols;
       const std::int64_t cols = std::min(end, (block + 1) * block_cols) - begin;

@@ -110,7 +110,6 @@ class RandomCases {
     if ((by_rows || gathers_rows) && between(0, 2) == 0) {
       if (gathers_rows) round_up(problem.m);
       problem.experts = between(1, 5);
-      if (problem.experts > 1) problem.b_layout = OperandLayout::k_contiguous;
       if (by_rows && between(0, 1) == 0) problem.capacity = between(1, 2 * largest);
       problem.expert_rows = expert_rows(problem);
       return problem;

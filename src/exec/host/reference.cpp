@@ -70,9 +70,11 @@ Values operand_values(const Problem& problem, Operand operand, std::span<const M
   return values;
 }
 
-/// Where row `row` of an operand begins.
-const double* operand_row(const Values& values, OperandLayout layout, std::int64_t row) {
-  return layout == OperandLayout::k_contiguous ? values.row(row) : values.row(0) + row;
+/// Where row `row` of an operand begins, or of one expert's B.
+const double* operand_row(const Problem& problem, Operand operand, const Values& values, std::int64_t row,
+                          std::int32_t expert = 0) {
+  if (layout_of(problem, operand) == OperandLayout::k_contiguous) return values.row(expert * problem.n + row);
+  return values.row(expert * problem.k) + row;
 }
 
 /// By row of the rank's C.
@@ -126,9 +128,9 @@ std::vector<double> reference_result(const Problem& problem, const Output& outpu
           rows = static_cast<std::int32_t>(other - first);
           cblas_dgemm(CblasRowMajor, a_transposed ? CblasTrans : CblasNoTrans,
                       b_transposed ? CblasNoTrans : CblasTrans, rows, cols, k, 1.0,
-                      operand_row(a_values, problem.a_layout, origin.row + done),
+                      operand_row(problem, Operand::a, a_values, origin.row + done),
                       static_cast<blasint>(a_values.cols),
-                      operand_row(b_values, problem.b_layout, *first * problem.n + origin.col),
+                      operand_row(problem, Operand::b, b_values, origin.col, *first),
                       static_cast<blasint>(b_values.cols), 1.0, result.row(row + done), cols);
           if (rows_done != nullptr) *rows_done += rows;
         }

@@ -31,7 +31,7 @@ void TileWorker::run(std::size_t index) {
   gemm_.begin(tile.rows, tile.cols);
   for_each_part_of_k(plan, tile, [&](const PartOfK& part) {
     gemm_.add({own.readable(part.a_buffer), plan.problem.a_layout, part.a_row, part.a_k},
-              {own.readable(part.b_buffer), plan.problem.b_layout, tile.b_row, part.b_k}, part.depth);
+              {own.readable(part.b_buffer), plan.problem.b_layout, part.b_row, part.b_k}, part.depth);
   });
   const std::span<float> accumulator = gemm_.tile();
   if (tile.store_wait != none) ranks_.wait(rank_, tile.store_wait, step);

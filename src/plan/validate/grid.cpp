@@ -6,6 +6,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "plan/at.hpp"
+#include "plan/message_rules.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -111,7 +112,12 @@ class Cuts {
       cut_operand(plan, tile.a_buffer, plan.problem.a_layout, tile.a_row + block * plan.a_blocks.row_stride,
                   tile.rows);
     }
-    cut_operand(plan, tile.b_buffer, plan.problem.b_layout, tile.b_row, tile.cols);
+    const RowsOfB b = rows_of_b(plan.problem, tile);
+    cut_operand(plan, tile.b_buffer, plan.problem.b_layout, b.row, tile.cols);
+    if (plan.problem.b_layout == OperandLayout::row_contiguous) {
+      const auto k = static_cast<std::int32_t>(plan.problem.k);
+      cut_rows(plan.rank, tile.b_buffer, b.block * k, k);
+    }
     if (tile.addend_row == none) return;
     for (std::int32_t partial = 0; partial < plan.addends.count; ++partial) {
       cut_rows(plan.rank, BufferRole::inbox, tile.addend_row + partial * plan.addends.row_stride, tile.rows);

@@ -5,6 +5,7 @@
 #include "plan/at.hpp"
 #include "plan/grouping.hpp"
 #include "plan/matching.hpp"
+#include "plan/message_rules.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/grid.hpp"
 
@@ -129,6 +130,15 @@ class StructureCheck {
     return plan_.buffer(role).rows == k && within(row, rows, plan_.buffer(role).cols);
   }
 
+  /// A tile's rows of B, of one expert where they are contiguous.
+  bool is_operand_b(const Tile& tile) const {
+    const Problem& problem = plan_.problem;
+    const RowsOfB b = rows_of_b(problem, tile);
+    const int blocks = blocks_of_b(problem);
+    return within(b.block, 1, blocks) &&
+           is_operand(tile.b_buffer, problem.b_layout, b.row, tile.cols, problem.k * blocks);
+  }
+
   void check_tile(std::size_t index) {
     const Tile& tile = plan_.tiles[index];
     const auto fail = [&](std::string_view rule) { report("tile {}: {}", index, rule); };
@@ -152,8 +162,7 @@ class StructureCheck {
                                       tile.rows, plan_.problem.k / plan_.a_blocks.count)) {
       return fail("its rows of A lie outside the buffer");
     }
-    if (!is_operand(tile.b_buffer, plan_.problem.b_layout, tile.b_row, tile.cols, plan_.problem.k))
-      return fail("its rows of B lie outside the buffer");
+    if (!is_operand_b(tile)) return fail("its rows of B lie outside the buffer");
     const std::int32_t starts = start_waits(plan_, tile);
     if (starts > 0 && !within(tile.start_wait, starts, std::ssize(plan_.counters))) {
       return fail(fmt::format("it waits for {} counters from counter {} on, which do not all exist", starts,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/message_rules.hpp"
 #include "plan/row_routes.hpp"
 
 namespace flashoverlap {
@@ -203,12 +204,14 @@ void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::spa
     findings_.add(Violation::wrong_value, "{} computes rows of experts {} and {} with the same weights",
                   describe(access.event, plans_), parts[0].expert, parts[1].expert);
   }
+  const RowsOfB b = rows_of_b(plan.problem, tile);
   check_operand(access.event,
                 {Content::operand_b,
                  tile.b_buffer,
-                 tile.b_row,
+                 b.row,
                  {tile.col, tile.cols},
-                 at(at(b_runs_, rank), parts[0].expert)},
+                 at(at(b_runs_, rank), parts[0].expert),
+                 -b.block * static_cast<std::int32_t>(plan.problem.k)},
                 operands);
   const std::uint64_t ranks = tile.addend_row == none ? bit(rank) : add_partials(tile, access);
   for_each_stored_piece(
@@ -226,7 +229,7 @@ void SymbolicMemory::check_operand(const Event& tile, TileOperand operand,
                                    std::span<const Knowledge> knowledge) {
   const Plan& plan = plan_of(tile.rank);
   const auto k = static_cast<std::int32_t>(plan.problem.k);
-  operand.stored_k = {0, k};
+  operand.stored_k = {-operand.first_k, k};
   if (!plan.own_k_first || operand.buffer != BufferRole::gathered)
     return check_stored_k(tile, operand, knowledge);
   const std::int32_t own_end = (tile.rank + 1) * plan.wait_depth;

@@ -75,8 +75,10 @@ class SymbolicMemory {
     std::int32_t row;
     Range part;
     const std::vector<OperandRun>& runs;
-    Range stored_k{};          ///< columns of k in the buffer, where rows are contiguous
-    std::int32_t first_k = 0;  ///< which of the operand's columns is the buffer's first
+    /// Which of the operand's columns of k is the buffer's first, where rows are contiguous; negative where
+    /// those of other experts come before it.
+    std::int32_t first_k = 0;
+    Range stored_k{};  ///< in the buffer
   };
 
   Grid& grid(std::int32_t rank, BufferRole role) { return at(at(grids_, rank), role); }

@@ -4,14 +4,17 @@
 #include <array>
 #include <cstddef>
 
+#include "plan/message_rules.hpp"
+
 namespace flashoverlap {
 namespace {
 
 /// What all tiles of an area have in common.
-using Kind = std::array<std::int32_t, 12>;
+using Kind = std::array<std::int32_t, 13>;
 
-Kind kind_of(const Tile& tile) {
-  return {tile.start_wait,
+Kind kind_of(const Problem& problem, const Tile& tile) {
+  return {rows_of_b(problem, tile).block,
+          tile.start_wait,
           tile.store_wait,
           tile.raise.rank,
           tile.raise.counter,
@@ -42,15 +45,16 @@ bool goes_on(const Tile& tile, const Tile& next, std::int32_t rows, std::int32_t
 
 enum class Direction { right, down };
 
-bool is_neighbour(const TileArea& area, const TileArea& next, Direction direction) {
+bool is_neighbour(const Problem& problem, const TileArea& area, const TileArea& next, Direction direction) {
   const bool fits = direction == Direction::right
                         ? area.rows == next.rows && goes_on(area, next, 0, area.cols)
                         : area.cols == next.cols && goes_on(area, next, area.rows, 0);
-  return fits && kind_of(area) == kind_of(next);
+  return fits && kind_of(problem, area) == kind_of(problem, next);
 }
 
 /// A neighbour is the next one in the order of places. Where areas overlap, some are not found.
-std::vector<TileArea> joined(const std::vector<TileArea>& areas, Direction direction) {
+std::vector<TileArea> joined(const Problem& problem, const std::vector<TileArea>& areas,
+                             Direction direction) {
   struct Place {
     std::uint64_t position;
     std::size_t area;
@@ -66,7 +70,7 @@ std::vector<TileArea> joined(const std::vector<TileArea>& areas, Direction direc
   std::vector<TileArea> joined;
   for (const Place& place : places) {
     const TileArea& next = areas[place.area];
-    if (joined.empty() || !is_neighbour(joined.back(), next, direction)) {
+    if (joined.empty() || !is_neighbour(problem, joined.back(), next, direction)) {
       joined.push_back(next);
       continue;
     }
@@ -92,8 +96,9 @@ std::vector<TileArea> areas_of_single_tiles(const Plan& plan) {
 }
 
 std::vector<TileArea> joined_areas(const Plan& plan) {
-  std::vector<TileArea> areas =
-      joined(joined(areas_of_single_tiles(plan), Direction::right), Direction::down);
+  std::vector<TileArea> areas = areas_of_single_tiles(plan);
+  for (const Direction direction : {Direction::right, Direction::down})
+    areas = joined(plan.problem, areas, direction);
   std::ranges::sort(areas, {}, &TileArea::last);
   areas.shrink_to_fit();
   return areas;

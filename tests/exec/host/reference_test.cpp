@@ -1,6 +1,7 @@
 // The fp64 reference against the definitions in problem.hpp, element by element.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 
 #include "flashoverlap/error.hpp"
@@ -129,6 +130,33 @@ TEST_F(ReferenceTest, AllGatherOfAnOperandWhoseRowsAreContiguousJoinsPartsOfK) {
   };
   expect({{.rank = 1, .rows = 4}}, 1,
          [&](auto i, auto j) { return product(problem_, a(), gathered, 1, i, j); });
+}
+
+TEST_F(ReferenceTest, ExpertsWeightsFollowEachOtherInEitherLayout) {
+  Problem problem{.operation = Operation::gemm_all_to_all,
+                  .m = 5,
+                  .n = 4,
+                  .k = 7,
+                  .ranks = ranks,
+                  .experts = 2,
+                  .expert_rows = {{1, 0, 2, 1, 0, 1}, {0, 0, 1, 2, 0, 0}, {0, 1, 0, 0, 2, 2}}};
+  for (const OperandLayout layout : {OperandLayout::k_contiguous, OperandLayout::row_contiguous}) {
+    problem.b_layout = layout;
+    pose(problem);
+    const auto expert_b = [&](int expert) -> At {
+      return [&, expert](int rank, std::int64_t j, std::int64_t l) {
+        return layout == OperandLayout::k_contiguous ? b()(rank, expert * 4 + j, l)
+                                                     : b()(rank, expert * 7 + l, j);
+      };
+    };
+    // Rank 1 receives two rows of expert 0 and one of expert 1 from rank 0, one and two from rank 1.
+    constexpr std::array<std::array<int, 3>, 6> rows{
+        {{0, 1, 0}, {0, 2, 0}, {0, 3, 1}, {1, 0, 0}, {1, 1, 1}, {1, 2, 1}}};  // rank, row and expert
+    expect({{.rank = 0, .row = 1, .rows = 3}, {.rank = 1, .row = 0, .rows = 3}}, 1, [&](auto i, auto j) {
+      const auto [source, row, expert] = rows[static_cast<std::size_t>(i)];
+      return product(problem_, a(), expert_b(expert), source, row, j);
+    });
+  }
 }
 
 TEST_F(ReferenceTest, AllToAllByRowsTakesTheRowsThatTheOriginsName) {

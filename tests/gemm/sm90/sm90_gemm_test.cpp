@@ -232,6 +232,7 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
   for (int index = 0; index < 60; ++index) {
     testing::Case drawn = cases.next();
     drawn.problem.data_type = index % 2 == 0 ? DataType::bf16 : DataType::fp16;
+    if (drawn.problem.experts > 1) drawn.problem.b_layout = k_major;
     // Every operand that is a block of columns of k must still be rows of 16 bytes.
     drawn.problem.k = std::int64_t{8} * drawn.problem.ranks * cases.between(1, 3);
     if (gathers_along_k(drawn.problem)) drawn.problem.k *= 8;  // parts of whole steps

@@ -42,6 +42,21 @@ TEST(TileAreas, WhatDiffersIsNotJoined) {
   EXPECT_GT(count_with([](Tile& tile) { tile.a_buffer = BufferRole::gathered; }), 1u);
 }
 
+TEST(TileAreas, TilesThatReadDifferentExpertsWeightsAreNotJoined) {
+  Plan plan = make_plan({.operation = Operation::all_gather_gemm,
+                         .m = 64,
+                         .n = 96,
+                         .k = 8,
+                         .ranks = 1,
+                         .b_layout = OperandLayout::row_contiguous,
+                         .experts = 2,
+                         .expert_rows = {{64, 0}}},
+                        {.strategy = Strategy::sequential, .tile_rows = 16, .tile_cols = 32}, 0);
+  ASSERT_EQ(joined_areas(plan).size(), 1u);
+  for (Tile& tile : plan.tiles) tile.b_row += 32;  // from row 96 on they are the next expert's
+  EXPECT_EQ(joined_areas(plan).size(), 2u);
+}
+
 /// Every tile lies in one area, which reads and stores as the tile does.
 TEST(TileAreas, EveryTileIsInOneAreaThatStoresItWhereItIsStored) {
   const std::uint64_t seed = testing::base_seed();
