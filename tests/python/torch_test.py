@@ -10,27 +10,10 @@ from torch import nn  # noqa: E402
 
 import flashoverlap  # noqa: E402
 import flashoverlap.torch as parallel  # noqa: E402
+from torch_ranks import draw, expect_equal, run  # noqa: E402, F401
 
 RANKS = [1, 2, 4]
 M, N, K = 64, 96, 48
-
-
-@pytest.fixture
-def draw(generator):
-    def draw(*shape):
-        return torch.from_numpy(generator.uniform(-1, 1, shape)).float()
-
-    return draw
-
-
-def run(ranks, function):
-    """`function(rank, group)` on each rank."""
-    return flashoverlap.run_ranks(ranks, lambda communicator: function(communicator.rank, communicator))
-
-
-def expect_equal(results, expected):
-    for result, reference in zip(results, expected, strict=True):
-        torch.testing.assert_close(result, reference, rtol=1e-4, atol=1e-4)
 
 
 def with_gradients(operation, x, weight, gradient, group):

@@ -6,27 +6,10 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 import flashoverlap  # noqa: E402
 import flashoverlap.torch as parallel  # noqa: E402
+from torch_ranks import draw, expect_equal, run  # noqa: E402, F401
 
 RANKS = [1, 2, 4]
 M, N, K = 40, 96, 48  # of each rank
-
-
-@pytest.fixture
-def draw(generator):
-    def draw(*shape):
-        return torch.from_numpy(generator.uniform(-1, 1, shape)).float()
-
-    return draw
-
-
-def run(ranks, function):
-    """`function(rank, group)` on each rank."""
-    return flashoverlap.run_ranks(ranks, lambda communicator: function(communicator.rank, communicator))
-
-
-def expect_equal(results, expected):
-    for result, reference in zip(results, expected, strict=True):
-        torch.testing.assert_close(result, reference, rtol=1e-4, atol=1e-3)
 
 
 def to_heads(matrices):
