@@ -1,7 +1,7 @@
 # The CUDA parts are compiled where an nvcc is found that knows Hopper; -DFLASHOVERLAP_CUDA=ON|OFF decides by hand.
 
-# Kernels use wgmma and TMA, which exist for exactly this architecture; no PTX for later ones.
-set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+# GPUs since Ampere; PTX for those that are newer than all of these. Families of GEMM kernels have their own.
+set(CMAKE_CUDA_ARCHITECTURES 80 86-real 89-real 90-real)
 
 # NVIDIA's packages leave nvcc off the PATH.
 find_program(FLASHOVERLAP_NVCC nvcc PATHS /usr/local/cuda/bin)
@@ -13,7 +13,7 @@ endif()
 set(cuda_reason "FLASHOVERLAP_CUDA is OFF")
 if(NOT DEFINED FLASHOVERLAP_CUDA)
   set(cuda_reason "no nvcc for sm_90a found")
-  set(ENV{CUDAARCHS} ${CMAKE_CUDA_ARCHITECTURES})  # the check below is a project of its own
+  set(ENV{CUDAARCHS} 90a-real)  # the check below is a project of its own
   set(CMAKE_MESSAGE_LOG_LEVEL WARNING)
   include(CheckLanguage)
   check_language(CUDA)
@@ -33,7 +33,7 @@ if(FLASHOVERLAP_CUDA)
   # CMake 3.25.1 does not know that nvcc speaks C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-  message(STATUS "CUDA parts: compiled for sm_90a")
+  message(STATUS "CUDA parts: compiled for sm_80, sm_86, sm_89, sm_90a")
 
   find_package(CUDAToolkit REQUIRED)
   list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/cmake)

@@ -38,21 +38,12 @@ def draw_predicted(rows):
 
 CELL_WIDTH, CELL_HEIGHT = 64, 36
 STEP = 4  # from each side of a cell to the other: work and bytes grow by this factor
-FULL = 2.0  # this many times as fast, or as slow, has the full colour
-
-
-def colour(speedup):
-    """Grey for 1, blue for faster, red for slower; and what is legible on it."""
-    share = max(-1.0, min(1.0, math.log(speedup, FULL)))
-    end = (0x0b, 0x4a, 0xa2) if share > 0 else (0xa0, 0x1c, 0x10)
-    parts = [round(0xe2 + (part - 0xe2) * abs(share)) for part in end]
-    return "#" + "".join(f"{part:02x}" for part in parts), "white" if abs(share) > 0.7 else "black"
 
 
 def cell(x, y, speedups):
     """The mean of its shapes; of several also the least."""
     mean = geometric_mean(speedups)
-    fill, words = colour(mean)
+    fill, words = svg.speedup_colour(mean)
     several = len(speedups) > 1
     body = [svg.rectangle(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, f'fill="{fill}"'),
             svg.text(x + CELL_WIDTH / 2, y + (16 if several else 22), f"{mean:.2f}", more=f' class="{words}"')]

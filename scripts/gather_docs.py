@@ -18,6 +18,7 @@ MODULES = [
     "flashoverlap.torch.operations",
     "flashoverlap.torch.linear",
     "flashoverlap.torch.feed_forward",
+    "flashoverlap.torch.experts",
     "flashoverlap.torch.norm",
     "flashoverlap.torch.ulysses",
     "flashoverlap.torch.parallelize",

@@ -30,7 +30,7 @@ def tuned_shapes():
 
 
 def schedule(row):
-    return tuple(str(row[key]) for key in SCHEDULE)
+    return tuple(str(row[key]) for key in SCHEDULE) + (row.get("shots", 0),)
 
 
 def moved_bytes(row):

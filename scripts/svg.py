@@ -39,6 +39,14 @@ def line(points, style):
     return f'<path d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in points)}" {style}/>'
 
 
+def speedup_colour(speedup):
+    """Grey for 1, blue for up to twice as fast, red for up to twice as slow; and what is legible on it."""
+    share = max(-1.0, min(1.0, math.log2(speedup)))
+    end = (0x0b, 0x4a, 0xa2) if share > 0 else (0xa0, 0x1c, 0x10)
+    parts = [round(0xe2 + (part - 0xe2) * abs(share)) for part in end]
+    return "#" + "".join(f"{part:02x}" for part in parts), "white" if abs(share) > 0.7 else "black"
+
+
 class LogAxis:
     """From the value `least` at the place `begin` to `most` at `end`."""
 

@@ -12,7 +12,10 @@ namespace flashoverlap {
 Matrix natural_result(const Output& output, const Matrix& out);
 
 /// RMSNorm of each row of the result, in natural order: y[i,j] = x[i,j] / sqrt(mean_j(x[i,j]²) + eps) ·
-/// weight[j], computed in fp32. `weight` has output.cols elements.
-Matrix rms_norm(const Output& output, const Matrix& out, std::span<const float> weight, float eps);
+/// weight[j], where x = result + residual; computed in fp32 and rounded once. `weight` has output.cols
+/// elements. `residual`, if any, and `sum`, if any, which receives x, are output.rows × output.cols matrices
+/// of the result's data type.
+Matrix rms_norm(const Output& output, const Matrix& out, std::span<const float> weight, float eps,
+                const Matrix* residual = nullptr, Matrix* sum = nullptr);
 
 }  // namespace flashoverlap

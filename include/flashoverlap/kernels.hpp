@@ -17,18 +17,26 @@ struct KernelTile {
   bool operator==(const KernelTile&) const = default;
 };
 
-/// The kernels of one GPU architecture. They are one method and differ in their tiles.
+/// Kernels that are one method and differ in their tiles: "sm90" for Hopper, "sm80" for all other GPUs since
+/// Ampere.
 struct KernelFamily {
-  std::string_view name{};     ///< "sm90"
-  int compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
-  int step_depth = 0;          ///< columns of k that a tile multiplies at a time
+  std::string_view name{};
+  int first_compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
+  int last_compute_capability = 0;
+  int step_depth = 0;  ///< columns of k that a tile multiplies at a time, or a multiple of them
   std::span<const KernelTile> tiles{};
 };
 
 /// Every family that is compiled into the library or could be: the list is the same in builds without CUDA.
 std::span<const KernelFamily> kernel_families();
 
-/// The family for GPUs of a compute capability; null where no kernel runs on them.
+/// The compute capability of the GPUs whose kernels a GPU of this one runs: its own, unless the environment
+/// variable FLASHOVERLAP_KERNELS names another, such as "sm80", for tests. Throws `InvalidArgument` where it
+/// names none.
+int kernel_compute_capability(int compute_capability);
+
+/// The family for GPUs of a compute capability; null where no kernel runs on them. With FLASHOVERLAP_KERNELS
+/// that of the GPUs that it names.
 const KernelFamily* kernel_family(int compute_capability);
 
 /// The kernel that a schedule asks for. There may be none like it: `has_kernel`.

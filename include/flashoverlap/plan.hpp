@@ -20,8 +20,9 @@
 
 namespace flashoverlap {
 
-inline constexpr std::int32_t none = -1;        ///< no counter, no peer, no row map, ...
-inline constexpr std::int32_t every_rank = -2;  ///< a tile that is stored at the same place on every rank
+inline constexpr std::int32_t none = -1;  ///< no counter, no peer, no row map, ...
+/// A tile that is stored at the same place on every rank, or raises the same counter of every rank.
+inline constexpr std::int32_t every_rank = -2;
 
 /// The matrices of a plan. The caller passes `a`, `b` and `out`; the executor allocates the others, and `out`
 /// too where peers write it.
@@ -62,7 +63,7 @@ struct Counter {
 /// Increments a counter of any rank, with release semantics: whoever waits for the counter sees all that the
 /// raiser had written or seen before.
 struct Raise {
-  std::int32_t rank = none;  ///< `none`: nothing is raised
+  std::int32_t rank = none;  ///< `none`: nothing is raised; a tile may raise that of `every_rank`
   std::int32_t counter = none;
   bool operator==(const Raise&) const = default;
 };
@@ -96,6 +97,9 @@ struct Tile {
   std::int32_t part_stride = 0;
   /// If not `none`: the epilogue adds partial results from the inbox, see `Addends`.
   std::int32_t addend_row = none;
+  /// The tile multiplies nothing: it is the sum of the partial results of all ranks. Such tiles come after
+  /// all others in the list, and the others add nothing.
+  bool only_adds = false;
 
   std::int32_t start_wait = none;  ///< counter to wait for before A and B are read; see `Plan::wait_depth`
   std::int32_t store_wait = none;  ///< counter to wait for before addends are read and the tile is stored
@@ -112,11 +116,11 @@ struct RowTarget {
 };
 
 /// The partial results that tiles with an `addend_row` add. Partial result j of `count` lies in the inbox
-/// from row addend_row + j · row_stride and column Tile::col on. It is that of rank j, or of rank j + 1 if j
-/// is not less than this rank. The sum over all ranks, with this rank's own product, is computed in fp32 in
-/// rank order.
+/// from row addend_row + j · row_stride and column Tile::col on. It is that of rank j, or, where this rank's
+/// own is not among them, of rank j + 1 if j is not less than this rank. The sum over all ranks, with this
+/// rank's own product, is computed in fp32 in rank order.
 struct Addends {
-  std::int32_t count = 0;  ///< 0, or ranks - 1
+  std::int32_t count = 0;  ///< 0, ranks - 1, or ranks where tiles only add
   std::int32_t row_stride = 0;
   bool operator==(const Addends&) const = default;
 };

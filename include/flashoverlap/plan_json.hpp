@@ -11,7 +11,7 @@
 namespace flashoverlap {
 
 /// The version of the format, which every document names. Other versions are refused.
-inline constexpr int plan_schema_version = 4;
+inline constexpr int plan_schema_version = 5;
 
 /// One document with the plans of all ranks, in rank order. Throws `InvalidArgument` if there are none, or if
 /// they are for different problems or schedules.

@@ -151,29 +151,28 @@ class GpuOperator {
                       normalized.data, static_cast<Stream>(result.stream));
   }
 
+  /// Collective: waits for all ranks, and for the runs enqueued so far.
+  void route(const std::vector<std::int32_t>& expert_rows) {
+    make_current(*communicator_);
+    operator_->route(expert_rows);
+  }
+
   /// The memory that the last run has gathered or exchanged into, with the rank's own rows too. Nothing where
   /// that is `a`: of one rank, or read where it is.
   std::optional<nb::ndarray<>> gathered(const Tensor& a) const {
     const Problem& problem = operator_->plan().problem;
     // By heads: the ranks' columns one below the other, of which a run copies its own.
     const bool exchanged = problem.operation == Operation::all_to_all_gemm;
+    const bool by_heads = exchanged && problem.exchange == Exchange::heads;
     void* const memory = const_cast<void*>(operator_->gathered());
     if (memory == nullptr) return std::nullopt;
-    if (!exchanged) {
-      const auto row_bytes = static_cast<std::size_t>(problem.k * size_of(problem.data_type));
-      const auto pitch_bytes = static_cast<std::size_t>(a.row_stride * size_of(problem.data_type));
-      make_current(*communicator_);
-      FLASHOVERLAP_CUDA(
-          cudaMemcpy2DAsync(static_cast<std::byte*>(memory) +
-                                static_cast<std::size_t>(communicator_->rank() * a.rows) * row_bytes,
-                            row_bytes, a.data, pitch_bytes, row_bytes, static_cast<std::size_t>(a.rows),
-                            cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(a.stream)));
-    }
+    if (!by_heads) copy_own_rows(a, memory);
     using nb::dlpack::dtype_code;
     const auto code = problem.data_type == DataType::bf16 ? dtype_code::Bfloat : dtype_code::Float;
-    const std::int64_t parts = exchanged ? problem.ranks : 1;
-    const std::size_t shape[2]{static_cast<std::size_t>(problem.m * parts),
-                               static_cast<std::size_t>(problem.k / parts)};
+    const std::int64_t parts = by_heads ? problem.ranks : 1;
+    const std::int64_t rows =
+        exchanged && !by_heads ? gemm_shape(problem, communicator_->rank()).rows : problem.m * parts;
+    const std::size_t shape[2]{static_cast<std::size_t>(rows), static_cast<std::size_t>(problem.k / parts)};
     const nb::dlpack::dtype type{static_cast<std::uint8_t>(code),
                                  static_cast<std::uint8_t>(8 * size_of(problem.data_type)), 1};
     return nb::ndarray<>(memory, 2, shape, nb::find(this), nullptr, type, nb::device::cuda::value,
@@ -186,8 +185,35 @@ class GpuOperator {
   }
 
   Schedule schedule() const { return operator_->plan().schedule; }
+  Problem problem() const { return operator_->plan().problem; }
 
  private:
+  /// Into what was gathered or exchanged by rows.
+  void copy_own_rows(const Tensor& a, void* gathered) const {
+    const Problem& problem = operator_->plan().problem;
+    const int rank = communicator_->rank();
+    std::int64_t rows = a.rows;
+    std::int64_t first = 0;
+    std::int64_t first_gathered = rank * a.rows;
+    if (problem.operation == Operation::all_to_all_gemm) {
+      rows = rows_between(problem, rank, rank);
+      first_gathered = 0;
+      for (int before = 0; before < rank; ++before) {
+        first += rows_between(problem, rank, before);
+        first_gathered += rows_between(problem, before, rank);
+      }
+    }
+    if (rows == 0) return;
+    const auto row_bytes = static_cast<std::size_t>(problem.k * size_of(problem.data_type));
+    const auto pitch_bytes = static_cast<std::size_t>(a.row_stride * size_of(problem.data_type));
+    make_current(*communicator_);
+    FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
+        static_cast<std::byte*>(gathered) + static_cast<std::size_t>(first_gathered) * row_bytes, row_bytes,
+        static_cast<const std::byte*>(a.data) + static_cast<std::size_t>(first) * pitch_bytes, pitch_bytes,
+        row_bytes, static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice,
+        static_cast<cudaStream_t>(a.stream)));
+  }
+
   struct OperandMemory {
     Shape shape{};  ///< in memory
     OperandLayout layout = OperandLayout::k_contiguous;
@@ -261,7 +287,7 @@ class GpuOperator {
   Shape out_;
 };
 
-/// The tuner of operators whose result belongs to the caller.
+/// The tuner of operators whose result belongs to the caller, and which take new routes.
 class GpuTuner {
  public:
   explicit GpuTuner(const GpuCommunicator& communicator)
@@ -278,6 +304,9 @@ class GpuTuner {
   static Tuner make(const Communicator& communicator) {
     make_current(communicator);
     return Tuner(communicator, TunerOptions{.allows = [](const Problem& problem, const Schedule& schedule) {
+                   if (problem.capacity > 0 && communicates_first(problem.operation) &&
+                       schedule.strategy == Strategy::store)
+                     return false;
                    return !make_plan(problem, schedule, 0).buffer(BufferRole::out).peer_written;
                  }});
   }
@@ -342,13 +371,15 @@ NB_MODULE(_gpu, module) {
                     std::tuple<std::int64_t, std::int64_t>>(),
            "problem"_a, "schedule"_a, "communicator"_a, "workspace"_a, "pitches"_a, Released())
       .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
+      .def("route", &GpuOperator::route, "expert_rows"_a, Released())
       .def("gathered", &GpuOperator::gathered, "a"_a)
       .def("natural", &GpuOperator::natural, "result"_a, "out"_a)
       .def("rms_norm", &GpuOperator::rms_norm, "result"_a, "weight"_a, "epsilon"_a, "residual"_a.none(),
            "normalized"_a, "sum"_a)
       .def("wait", &GpuOperator::wait, Released())
       .def_prop_ro("shape", &GpuOperator::shape)
-      .def_prop_ro("schedule", &GpuOperator::schedule);
+      .def_prop_ro("schedule", &GpuOperator::schedule)
+      .def_prop_ro("problem", &GpuOperator::problem);
   nb::class_<GpuTuner>(module, "GpuTuner")
       .def(nb::init<const GpuCommunicator&>(), "communicator"_a, Released())
       .def("schedule", &GpuTuner::schedule, "problem"_a, Released())

@@ -12,6 +12,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/host_result.hpp"
+#include "flashoverlap/planner.hpp"
 #include "results.hpp"
 #include "tensor.hpp"
 
@@ -50,6 +51,14 @@ class HostWorld {
     }
   }
 
+  /// `Problem::expert_rows` of the runs that follow.
+  void route(const std::vector<std::vector<std::int32_t>>& expert_rows) {
+    executor_.route(expert_rows);
+    for (Plan& each : plans_) flashoverlap::route(each, expert_rows);
+  }
+
+  const Problem& problem() const { return plans_.front().problem; }
+
   std::tuple<std::int64_t, std::int64_t> shape(int rank) const {
     const auto [rows, cols] = result_shape(plan(rank));
     return {rows, cols};
@@ -65,37 +74,27 @@ class HostWorld {
   /// As `ResultReader::rms_norm`, which does it on GPUs.
   void rms_norm(int rank, const Tensor& result, const Tensor& weight, float epsilon,
                 const std::optional<Tensor>& residual, const Tensor& normalized, const Tensor& sum) const {
-    Matrix sums = read(rank, result);
-    const DataType type = sums.data_type();
-    const Shape whole{sums.rows(), sums.cols()};
+    const Output& output = plan(rank).output;
+    const DataType type = plan(rank).problem.data_type;
+    const Shape whole{output.rows, output.cols};
+    const Matrix natural = read(rank, result);
     require_row_major(weight, {1, whole.cols}, type, "weight");
     if (residual) require_row_major(*residual, whole, type, "residual");
     require_result(normalized, whole, type, "normalized");
     require_result(sum, whole, type, "sum");
     require(epsilon >= 0, "epsilon", epsilon, "must not be negative");
-    const auto cols = static_cast<std::size_t>(whole.cols);
-    std::vector<float> scales(cols);
-    std::vector<float> values(cols);
-    std::vector<float> added(cols);
-    copy_to_host_matrix(weight, type, OperandLayout::k_contiguous, "weight").read(0, 0, scales);
-    const Matrix residuals =
-        residual ? copy_to_host_matrix(*residual, type, OperandLayout::k_contiguous, "residual") : Matrix();
-    Matrix norms(type, whole.rows, whole.cols);
+    const auto host_matrix = [&](const Tensor& tensor, std::string_view name) {
+      return copy_to_host_matrix(tensor, type, OperandLayout::k_contiguous, name);
+    };
+    std::vector<float> weights(static_cast<std::size_t>(whole.cols));
+    host_matrix(weight, "weight").read(0, 0, weights);
+    std::optional<Matrix> added;
+    if (residual) added = host_matrix(*residual, "residual");
+    Matrix sums(type, whole.rows, whole.cols);
     const nb::gil_scoped_release released;
-    for (std::int64_t row = 0; row < whole.rows; ++row) {
-      sums.read(row, 0, values);
-      if (residual) residuals.read(row, 0, added);
-      float squares = 0;
-      for (std::size_t col = 0; col < cols; ++col) {
-        values[col] += added[col];
-        squares += values[col] * values[col];
-      }
-      sums.write(row, 0, values);
-      const float scale = 1.0F / std::sqrt(squares / static_cast<float>(cols) + epsilon);
-      for (std::size_t col = 0; col < cols; ++col) values[col] *= scale * scales[col];
-      norms.write(row, 0, values);
-    }
-    copy(norms, normalized);
+    copy(flashoverlap::rms_norm({.rows = whole.rows, .cols = whole.cols}, natural, weights, epsilon,
+                                added ? &*added : nullptr, &sums),
+         normalized);
     copy(sums, sum);
   }
 
@@ -126,6 +125,8 @@ void bind_host(nb::module_& module) {
   nb::class_<HostWorld>(module, "HostWorld", "All ranks of a problem on the host.")
       .def(nb::init<const Plans&, double>(), "plans"_a, "wait_limit_seconds"_a)
       .def("run", &HostWorld::run, "a"_a, "b"_a, "out"_a, "Writes the results of all ranks into `out`.")
+      .def("route", &HostWorld::route, "expert_rows"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("problem", &HostWorld::problem, nb::rv_policy::copy)
       .def("shape", &HostWorld::shape, "rank"_a, "Of the matrix that a run writes.")
       .def("natural", &HostWorld::natural, "rank"_a, "result"_a, "out"_a)
       .def("rms_norm", &HostWorld::rms_norm, "rank"_a, "result"_a, "weight"_a, "epsilon"_a,

@@ -25,6 +25,8 @@ std::string representation(const Problem& p) {
   for (const auto& [key, layout] : {std::pair("a_layout", p.a_layout), {"b_layout", p.b_layout}}) {
     if (layout != OperandLayout::k_contiguous) extra += fmt::format(", {}=\"{}\"", key, name(layout));
   }
+  if (p.experts > 1) extra += fmt::format(", experts={}", p.experts);
+  if (p.capacity > 0) extra += fmt::format(", capacity={}", p.capacity);
   return fmt::format("Problem(\"{}\", m={}, n={}, k={}, ranks={}, data_type=\"{}\"{})", name(p.operation),
                      p.m, p.n, p.k, p.ranks, name(p.data_type), extra);
 }
@@ -154,6 +156,8 @@ void bind_problem(nb::module_& module) {
       .def_ro("exchange", &Problem::exchange)
       .def_ro("a_layout", &Problem::a_layout)
       .def_ro("b_layout", &Problem::b_layout)
+      .def_ro("experts", &Problem::experts)
+      .def_ro("expert_rows", &Problem::expert_rows)
       .def_ro("capacity", &Problem::capacity)
       .def(
           "a_shape",
@@ -178,6 +182,20 @@ void bind_problem(nb::module_& module) {
             return pair_of(out_shape(p, rank));
           },
           "rank"_a = 0, "Shape of the result on a rank.")
+      .def(
+          "rows_between",
+          [](const Problem& p, int source, int target) {
+            require_rank(p, source);
+            require_rank(p, target);
+            require(is_all_to_all(p.operation) && p.exchange == Exchange::rows, "exchange", name(p.exchange),
+                    "must be rows, of an all-to-all");
+            return rows_between(p, source, target);
+          },
+          "source"_a, "target"_a, "How many rows one rank sends to another in an all-to-all by rows.")
+      .def("returning", &returning, nb::kw_only(), "n"_a, "k"_a,
+           "Of an all_to_all_gemm with expert_rows: the gemm_all_to_all that sends its rows back to where "
+           "they\n"
+           "came from.")
       .def(
           "__eq__", [](const Problem& one, const Problem& other) { return one == other; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))

@@ -5,9 +5,10 @@
 
 namespace flashoverlap::python {
 
-/// Of the matrix that a run writes.
+/// Of the matrix that a run writes. With a capacity it has room for the rows of any routes.
 inline Shape result_shape(const Plan& plan) {
-  if (plan.schedule.layout == Layout::natural) return out_shape(plan.problem, plan.rank);
+  const bool takes_routes = plan.problem.capacity > 0;
+  if (plan.schedule.layout == Layout::natural && !takes_routes) return out_shape(plan.problem, plan.rank);
   const Buffer& out = plan.buffer(BufferRole::out);
   return {out.rows, out.cols};
 }

@@ -1,7 +1,6 @@
 """Ranks on GPUs: one process per GPU, or one process with a thread per GPU."""
 
 import atexit
-import itertools
 import sys
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -16,7 +15,7 @@ except ImportError as missing:
         f" ({missing})"
     ) from missing
 from flashoverlap.arrays import from_dlpack
-from flashoverlap.operations import Matrix, Operator, communicators
+from flashoverlap.operations import Matrix, NamedCommunicator
 
 if TYPE_CHECKING:
     import torch.distributed
@@ -31,6 +30,7 @@ class _BoundOperator:
         self.wait = operator.wait
         self.natural = operator.natural
         self.rms_norm = operator.rms_norm
+        self.route = operator.route
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,19 +40,22 @@ class _BoundOperator:
     def schedule(self) -> Schedule:
         return self._operator.schedule
 
+    @property
+    def problem(self) -> Problem:
+        return self._operator.problem
+
     def gathered(self, a: Matrix) -> Matrix:
         gathered = self._operator.gathered(a)
         return a if gathered is None else from_dlpack(a, gathered)
 
 
-class Communicator:
+class Communicator(NamedCommunicator):
     """One rank of a group of ranks on GPUs. Used by one thread.
 
-    It belongs to the GPU that is current when it is made. Its operators share their memory, and so run on one stream, or
-    ordered by the caller. `close` gives the memory back; all ranks call it at about the same time.
+    It belongs to the GPU that is current when it is made. Its operators share their memory, and so run on one stream,
+    or ordered by the caller. `close` gives the memory back; all ranks call it at about the same time.
     """
 
-    _made = itertools.count()
     _open: "WeakSet[Communicator]" = WeakSet()
 
     def __init__(self, key: bytes, rank: int, ranks: int, *, wait_limit: float = 30) -> None:
@@ -94,13 +97,11 @@ class Communicator:
 
     def _bind(self, communicator: _gpu.Communicator) -> None:
         self._communicator: Any = communicator
-        self._name = f"gpu-{next(self._made)}"
         self._workspace: Any = _gpu.SharedWorkspace()
         self._tuner: Any = None
         self._bound: list[_BoundOperator] = []
-        self._operators: dict[bytes, Operator] = {}
         self._open.add(self)
-        communicators[self._name] = self
+        self._register("gpu")
 
     @property
     def rank(self) -> int:
@@ -114,14 +115,6 @@ class Communicator:
     def device(self) -> int:
         """CUDA's number of the GPU."""
         return self._communicator.device
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def operators(self) -> dict[bytes, Operator]:
-        return self._operators
 
     @property
     def machine(self) -> Machine:
@@ -155,9 +148,6 @@ class Communicator:
         if self._tuner is None:
             self._tuner = _gpu.GpuTuner(self._communicator)
         return self._tuner
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Communicator":
-        return self  # a copied layer has the same group
 
     def __repr__(self) -> str:
         return f"<Communicator {self.rank} of {self.ranks} on GPU {self.device}>"

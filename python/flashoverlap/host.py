@@ -1,8 +1,9 @@
 """Ranks as threads of one process that compute on the host: for tests, and where there is no GPU."""
 
-import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from flashoverlap._core import (
@@ -16,7 +17,7 @@ from flashoverlap._core import (
     search,
 )
 from flashoverlap.arrays import concatenate
-from flashoverlap.operations import Matrix, Operator, communicators
+from flashoverlap.operations import Matrix, NamedCommunicator
 
 Result = TypeVar("Result")
 
@@ -84,12 +85,17 @@ class _Meeting:
 class _HostOperator:
     """One rank's part of a world that all of them share."""
 
-    def __init__(self, problem: Problem, rank: int, meeting: _Meeting, world: HostWorld, schedule: Schedule) -> None:
-        self._problem = problem
+    def __init__(self, rank: int, meeting: _Meeting, world: HostWorld, schedule: Schedule) -> None:
         self._rank = rank
         self._meeting = meeting
         self._world = world
         self._schedule = schedule
+        self.natural = partial(world.natural, rank)
+        self.rms_norm = partial(world.rms_norm, rank)
+
+    @property
+    def problem(self) -> Problem:
+        return self._world.problem
 
     @property
     def schedule(self) -> Schedule:
@@ -97,20 +103,31 @@ class _HostOperator:
 
     def run(self, a: Matrix, b: Matrix, out: Matrix | None) -> None:
         def run_all(given: list[Any]) -> None:
-            worlds = {id(world) for world, *_ in given}
-            if len(worlds) != 1:
-                raise CommunicationError("the ranks run different operators")
+            self._require_one_world([world for world, *_ in given])
             self._world.run(*(list(matrices) for matrices in zip(*(each[1:] for each in given))))
 
         self._meeting.meet(self._rank, "an operator", (self._world, a, b, out), run_all)
 
+    def route(self, expert_rows: Sequence[int]) -> None:
+        def route_all(given: list[Any]) -> None:
+            self._require_one_world([world for world, _ in given])
+            self._world.route([rows for _, rows in given])
+
+        self._meeting.meet(self._rank, "route", (self._world, expert_rows), route_all)
+
+    @staticmethod
+    def _require_one_world(worlds: list[HostWorld]) -> None:
+        if any(world is not worlds[0] for world in worlds):
+            raise CommunicationError("the ranks run different operators")
+
     def gathered(self, a: Matrix) -> Matrix:
-        if self._problem.operation == "all_gather_gemm":
+        problem = self.problem
+        if problem.operation == "all_gather_gemm":
             return self._meeting.meet(self._rank, "gathered", a, concatenate)
-        m = self._problem.m
 
         def exchange(given: list[Matrix]) -> list[Matrix]:
-            return [concatenate([each[rank * m : (rank + 1) * m] for each in given]) for rank in range(len(given))]
+            parts = [_parts_for_ranks(problem, rank, each) for rank, each in enumerate(given)]
+            return [concatenate(list(received)) for received in zip(*parts)]
 
         return self._meeting.meet(self._rank, "gathered", a, exchange)[self._rank]
 
@@ -118,35 +135,25 @@ class _HostOperator:
     def shape(self) -> tuple[int, int]:
         return self._world.shape(self._rank)
 
-    def natural(self, result: Matrix, out: Matrix) -> None:
-        self._world.natural(self._rank, result, out)
-
-    def rms_norm(
-        self,
-        result: Matrix,
-        weight: Matrix,
-        epsilon: float,
-        residual: Matrix | None,
-        normalized: Matrix,
-        sum: Matrix,
-    ) -> None:
-        self._world.rms_norm(self._rank, result, weight, epsilon, residual, normalized, sum)
-
     def wait(self) -> None:
         """Runs have ended when they return."""
 
 
-class HostCommunicator:
-    """One rank of a group of threads, as `run_ranks` makes them."""
+def _parts_for_ranks(problem: Problem, source: int, a: Matrix) -> list[Matrix]:
+    """The rows that one rank sends to each in an all_to_all_gemm."""
+    ranks = range(problem.ranks)
+    by_heads = problem.exchange == "heads"
+    ends = list(accumulate((problem.m if by_heads else problem.rows_between(source, to) for to in ranks), initial=0))
+    return [a[ends[to] : ends[to + 1]] for to in ranks]
 
-    _made = itertools.count()
+
+class HostCommunicator(NamedCommunicator):
+    """One rank of a group of threads, as `run_ranks` makes them."""
 
     def __init__(self, rank: int, meeting: _Meeting) -> None:
         self._rank = rank
         self._meeting = meeting
-        self._name = f"host-{next(self._made)}"
-        self._operators: dict[bytes, Operator] = {}
-        communicators[self._name] = self
+        self._register("host")
 
     @property
     def rank(self) -> int:
@@ -155,14 +162,6 @@ class HostCommunicator:
     @property
     def ranks(self) -> int:
         return self._meeting.ranks
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def operators(self) -> dict[bytes, Operator]:
-        return self._operators
 
     @property
     def machine(self) -> Machine:
@@ -188,15 +187,13 @@ class HostCommunicator:
         def make(problems: list[tuple[Problem, Schedule | None]]) -> tuple[HostWorld, Schedule]:
             for rank, each in enumerate(problems):
                 if each != problems[0]:
-                    raise InvalidArgument(f"problem of rank {rank} = {each[0]!r}: must be that of rank 0, {problems[0][0]!r}")
+                    first = problems[0][0]
+                    raise InvalidArgument(f"problem of rank {rank} = {each[0]!r}: must be that of rank 0, {first!r}")
             chosen = schedule or search(problem, self.machine)[0].schedule
             return HostWorld(Plans(problem, chosen), self._meeting.wait_limit), chosen
 
         world, chosen = self._meeting.meet(self._rank, "a new operator", (problem, schedule), make)
-        return _HostOperator(problem, self._rank, self._meeting, world, chosen)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "HostCommunicator":
-        return self  # a copied layer has the same group
+        return _HostOperator(self._rank, self._meeting, world, chosen)
 
     def __repr__(self) -> str:
         return f"<HostCommunicator {self._rank} of {self.ranks}>"

@@ -10,7 +10,9 @@ operation that is called for the first time with these shapes makes its operator
 rank takes part at the same time. Wrong arguments raise `InvalidArgument` before anything is enqueued.
 """
 
-from typing import Any, Literal, Protocol, TypeAlias
+import itertools
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, Self, TypeAlias
 from weakref import WeakValueDictionary
 
 from flashoverlap._core import InvalidArgument, Machine, Problem, Schedule, problem_of, search, signature
@@ -26,9 +28,15 @@ class BoundOperator(Protocol):
     """One rank's part of a problem, as a communicator makes it."""
 
     @property
+    def problem(self) -> Problem:
+        """With the routes that were taken last."""
+
+    @property
     def schedule(self) -> Schedule: ...
 
     def run(self, a: Matrix, b: Matrix, out: Matrix | None) -> None: ...
+
+    def route(self, expert_rows: Sequence[int]) -> None: ...
 
     def gathered(self, a: Matrix) -> Matrix: ...
 
@@ -79,6 +87,29 @@ communicators: "WeakValueDictionary[str, AnyCommunicator]" = WeakValueDictionary
 """All of this process, by name."""
 
 
+class NamedCommunicator(AnyCommunicator):
+    """What communicators on GPUs and on the host share."""
+
+    _made = itertools.count()
+
+    def _register(self, kind: str) -> None:
+        """Gives it a name. Called once, before anything else of this class."""
+        self._name = f"{kind}-{next(self._made)}"
+        self._operators: dict[bytes, Operator] = {}
+        communicators[self._name] = self
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def operators(self) -> "dict[bytes, Operator]":
+        return self._operators
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # a copied layer has the same group
+
+
 class Operator:
     """One rank's part of a problem, made once and run many times.
 
@@ -99,14 +130,18 @@ class Operator:
         pitches: tuple[int, int] = (0, 0),
     ) -> None:
         if problem.ranks != communicator.ranks:
-            raise InvalidArgument(f"problem.ranks = {problem.ranks}: must be {communicator.ranks}, as the communicator has")
+            ranks = communicator.ranks
+            raise InvalidArgument(f"problem.ranks = {problem.ranks}: must be {ranks}, as the communicator has")
         self._problem = problem
-        self._natural_shape = problem.out_shape(communicator.rank)
+        self._rank = communicator.rank
+        self._natural_shape = problem.out_shape(self._rank)
+        self._takes_routes = problem.capacity > 0
         self._bound = communicator.bind(problem, schedule, pitches)
         self._out_shape = self._bound.shape
 
     @property
     def problem(self) -> Problem:
+        """With the routes that were taken last."""
         return self._problem
 
     @property
@@ -118,23 +153,39 @@ class Operator:
 
         By a schedule of layout "tiled", `out` stays in the order in which it was communicated, and has a shape of its
         own: read it by `natural` or `rms_norm`.
+
+        Of a problem with a capacity, a has m rows and out as many as there may be with any routes: `capacity` of them.
+        What is returned are the first ones, those of the routes that were taken last.
         """
         if out is None:
             out = empty_like(a, self._out_shape)
         self._bound.run(a, b, out)
-        return out
+        return out[: self._natural_shape[0]] if self._takes_routes else out
+
+    def route(self, expert_rows: Sequence[int]) -> None:
+        """Takes other routes for the runs that follow: how many rows this rank has for each expert, rank 0's first.
+
+        The problem has a capacity. Collective; waits for all ranks, and until earlier runs have ended. Raises
+        InvalidArgument on every rank for routes that do not fit, which names rank and rows: the routes then stay as
+        they are.
+        """
+        if not self._takes_routes:
+            raise InvalidArgument(f"problem = {self._problem!r}: must have a capacity to take other routes")
+        self._bound.route(expert_rows)
+        self._problem = self._bound.problem
+        self._natural_shape = self._problem.out_shape(self._rank)
 
     def gathered(self, a: Matrix) -> Matrix:
         """The operand that the last run has received: `a` is what it was run with.
 
         Of an all_gather_gemm that gathers by rows, A[m, k]. Of an all_to_all_gemm by heads the ranks' columns of
-        A[m, k] one below the other, [ranks·m, k/ranks]. Valid until the next run of any operator of this communicator.
-        Collective.
+        A[m, k] one below the other, [ranks·m, k/ranks]; by rows those that this rank has received. Valid until the next
+        run of any operator of this communicator. Collective.
         """
         problem = self._problem
         gathers = (problem.operation, problem.gathered, problem.a_layout) == ("all_gather_gemm", "a", "k_contiguous")
-        if not gathers and (problem.operation, problem.exchange) != ("all_to_all_gemm", "heads"):
-            raise InvalidArgument(f"problem = {problem!r}: must gather a by rows, or exchange it by heads")
+        if not gathers and problem.operation != "all_to_all_gemm":
+            raise InvalidArgument(f"problem = {problem!r}: must gather a by rows, or exchange it")
         return self._bound.gathered(a)
 
     def natural(self, result: Matrix) -> Matrix:

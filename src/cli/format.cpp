@@ -55,4 +55,9 @@ std::string Table::text() const {
   return text;
 }
 
+std::string strategy_text(const Schedule& schedule) {
+  const std::string shots = schedule.shots == 1 ? ", 1 shot" : fmt::format(", {} shots", schedule.shots);
+  return fmt::format("{}{}", name(schedule.strategy), schedule.shots > 0 ? shots : "");
+}
+
 }  // namespace flashoverlap::cli

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "flashoverlap/schedule.hpp"
+
 namespace flashoverlap::cli {
 
 /// No line that the command prints is longer, but for the rows of tables.
@@ -33,5 +35,8 @@ class Table {
  private:
   std::vector<std::vector<std::string>> rows_;  ///< the first holds the headers
 };
+
+/// "store", "store, 1 shot".
+std::string strategy_text(const Schedule& schedule);
 
 }  // namespace flashoverlap::cli

@@ -70,9 +70,12 @@ std::vector<Problem> forms(const Problem& plain, const Problem& wanted, std::uin
   }
   if (is_all_to_all(plain.operation) || plain.operation == Operation::all_gather_gemm) {
     constexpr double some_without_rows = -0.3;
-    Problem& sorted = all.emplace_back(plain);
+    Problem sorted = plain;
     sorted.experts = 3;
     sorted.expert_rows = uneven_expert_rows(sorted, seed, some_without_rows);
+    add({sorted});
+    sorted.b_layout = row_contiguous;
+    add({sorted});
   }
   for (Problem& problem : all) {
     const std::int64_t rows = problem.m;
@@ -123,6 +126,10 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
               cases.push_back(cases.back());
               cases.back().pitched = true;
             }
+            for (int shots = 1; strategy == Strategy::store && shots <= most_shots_of(problem); ++shots) {
+              cases.push_back({problem, strategy, layout});
+              cases.back().shots = shots;
+            }
             if (sums && strategy == Strategy::signal)
               cases.push_back({problem, strategy, layout, /*rounds=*/1, /*own_result=*/true});
           }
@@ -137,9 +144,14 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
 std::vector<GpuCase> gpu_cases(const std::vector<Plan>& plans) {
   const Problem& problem = plans.front().problem;
   const Schedule& schedule = plans.front().schedule;
-  const GpuCase given{
-      problem, schedule.strategy, schedule.layout, schedule.rounds, /*own_result=*/false, /*pitched=*/false,
-      plans};
+  const GpuCase given{problem,
+                      schedule.strategy,
+                      schedule.layout,
+                      schedule.rounds,
+                      /*own_result=*/false,
+                      /*pitched=*/false,
+                      schedule.shots,
+                      plans};
   std::vector<GpuCase> cases{given, given};
   cases.back().pitched = true;
   if (sums_results(problem.operation) && schedule.strategy == Strategy::signal) {

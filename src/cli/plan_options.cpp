@@ -165,6 +165,11 @@ void PlanOptions::add_schedule(CLI::App& command) {
   add_integer(command, "--rounds", schedule_.rounds,
               "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, 1024)
       ->default_str("1");
+  add_integer(
+      command, "--shots", schedule_.shots,
+      "Without slices: all that a rank sends in one shot, or partial results in one and sums in another "
+      "(--strategy store)",
+      1, 2);
   command.add_flag("--search", searches_groups_,
                    "Use the groups that are predicted to be fastest (--strategy signal)");
 }

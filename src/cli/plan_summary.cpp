@@ -37,7 +37,9 @@ Span over_ranks(std::span<const Plan> plans, const Count& count) {
   return {least, most};
 }
 
-std::int64_t waves_of(const Plan& plan) { return wave_count(plan.schedule, std::ssize(plan.tiles)); }
+std::int64_t waves_of(const Plan& plan) {
+  return wave_count(plan.schedule, std::ranges::count(plan.tiles, false, &Tile::only_adds));
+}
 
 std::int64_t tile_count(const Plan& plan) { return std::ssize(plan.tiles); }
 
@@ -132,7 +134,7 @@ std::string describe(const Problem& problem) {
 
 std::string describe(const Schedule& schedule) {
   const int more = schedule.first_multiprocessors;
-  return fmt::format("{}, {}, tiles of {}x{}, {} multiprocessors{}", name(schedule.strategy),
+  return fmt::format("{}, {}, tiles of {}x{}, {} multiprocessors{}", strategy_text(schedule),
                      name(schedule.layout), entry_rows(schedule), schedule.tile_cols,
                      schedule.multiprocessors,
                      more > 0 ? fmt::format(" ({} for the first group)", more) : "");

@@ -4,12 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "epilogue/row_pieces.hpp"
 #include "flashoverlap/error.hpp"
 
 namespace flashoverlap {
+namespace {
+
+void require_like(const Output& output, DataType data_type, const Matrix& matrix,
+                  std::string_view matrix_name) {
+  require(matrix.rows() == output.rows && matrix.cols() == output.cols && matrix.data_type() == data_type,
+          matrix_name, fmt::format("{} x {} {}", matrix.rows(), matrix.cols(), name(matrix.data_type())),
+          fmt::format("must be {} x {} {}", output.rows, output.cols, name(data_type)));
+}
+
+}  // namespace
 
 void require_readable(const Output& output, const Shape& out) {
   const Reorder& reorder = output.reorder;
@@ -49,18 +60,27 @@ Matrix natural_result(const Output& output, const Matrix& out) {
   return result;
 }
 
-Matrix rms_norm(const Output& output, const Matrix& out, std::span<const float> weight, float eps) {
+Matrix rms_norm(const Output& output, const Matrix& out, std::span<const float> weight, float eps,
+                const Matrix* residual, Matrix* sum) {
   require_readable(output, {out.rows(), out.cols()});
   require(std::ssize(weight) == output.cols, "weight.size()", weight.size(),
           fmt::format("must be the {} columns of the result", output.cols));
   require(eps >= 0, "eps", eps, "must not be negative");
+  if (residual != nullptr) require_like(output, out.data_type(), *residual, "residual");
+  if (sum != nullptr) require_like(output, out.data_type(), *sum, "sum");
   Matrix result(out.data_type(), output.rows, output.cols);
   std::vector<float> values(weight.size());
+  std::vector<float> added(weight.size());
   for (std::int64_t row = 0; row < output.rows; ++row) {
     for_each_piece(output, row, [&](std::int64_t buffer_row, std::int64_t col, std::int64_t count) {
       out.read(buffer_row, 0,
                std::span(values).subspan(static_cast<std::size_t>(col), static_cast<std::size_t>(count)));
     });
+    if (residual != nullptr) {
+      residual->read(row, 0, added);
+      for (std::size_t col = 0; col < values.size(); ++col) values[col] += added[col];
+    }
+    if (sum != nullptr) sum->write(row, 0, values);
     float squares = 0;
     for (const float value : values) squares += value * value;
     const float scale = 1.0f / std::sqrt(squares / static_cast<float>(output.cols) + eps);

@@ -67,11 +67,10 @@ void require_one_mapped_buffer(const Plan& plan) {
 
 const KernelFamily& require_family(int compute_capability) {
   const KernelFamily* const family = kernel_family(compute_capability);
-  std::string known;
-  for (const KernelFamily& each : kernel_families())
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.compute_capability);
+  const int oldest = std::ranges::min(kernel_families(), {}, &KernelFamily::first_compute_capability)
+                         .first_compute_capability;
   require(family != nullptr, "compute_capability", compute_capability,
-          fmt::format("there are kernels for GPUs of {} only", known));
+          fmt::format("there are kernels for GPUs of {} and newer only", oldest));
   return *family;
 }
 
@@ -80,10 +79,12 @@ void require_kernel(const Plan& plan, const KernelFamily& family) {
   require_tile(plan.schedule, family);
   require_operand(plan, BufferRole::a);
   require_operand(plan, BufferRole::b);
-  require(blocks_of_b(plan.problem) == 1, "b_layout", name(plan.problem.b_layout),
-          "must be k_contiguous on GPUs where B holds the weights of several experts");
+  require(blocks_of_b(plan.problem) == 1 || plan.problem.a_layout == OperandLayout::k_contiguous, "a_layout",
+          name(plan.problem.a_layout),
+          "must be k_contiguous on GPUs where B is that of several experts with its rows contiguous");
   require_steps(plan, family);
   for (const Tile& tile : plan.tiles) {
+    if (tile.only_adds) continue;
     require_start("A", plan.problem.a_layout, tile.a_row);
     require_start("B", plan.problem.b_layout, tile.b_row);
   }

@@ -1,11 +1,29 @@
 #include "measure/current_gpu.hpp"
 
-#include <optional>
-#include <utility>
-
 #include "flashoverlap/error.hpp"
+#include "measure/nearest_preset.hpp"
 
 namespace flashoverlap {
+namespace {
+
+/// Whether the current GPU and the others that this process sees can count in each other's memory.
+bool see_peers() {
+  int own = 0;
+  FLASHOVERLAP_CUDA(cudaGetDevice(&own));
+  const auto supports = [own](cudaDeviceP2PAttr attribute, int other) {
+    int value = 0;
+    FLASHOVERLAP_CUDA(cudaDeviceGetP2PAttribute(&value, attribute, own, other));
+    return value != 0;
+  };
+  for (int other = 0; other < count_gpus(); ++other) {
+    if (other != own && !(supports(cudaDevP2PAttrAccessSupported, other) &&
+                          supports(cudaDevP2PAttrNativeAtomicSupported, other)))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 int count_gpus() {
   int present = 0;
@@ -14,17 +32,14 @@ int count_gpus() {
 }
 
 Machine current_machine(std::string_view fabric) {
-  const int compute_capability = current_compute_capability();
-  const bool peer_access = fabric == "nvlink";
-  std::optional<Machine> known;
-  for (const std::string& name : preset_names()) {
-    Machine machine = preset(name);
-    if (machine.compute_capability != compute_capability) continue;
-    if (!known || machine.peer_access == peer_access) known = std::move(machine);
-  }
-  require(known.has_value(), "GPU", compute_capability, "must be of a kind that a preset describes");
-  known->multiprocessors = current_attribute(cudaDevAttrMultiProcessorCount);
-  return *known;
+  int device = 0;
+  cudaDeviceProp properties{};
+  FLASHOVERLAP_CUDA(cudaGetDevice(&device));
+  FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, device));
+  return nearest_preset({.name = properties.name,
+                         .compute_capability = current_compute_capability(),
+                         .multiprocessors = properties.multiProcessorCount,
+                         .peer_access = fabric == "nvlink" && see_peers()});
 }
 
 }  // namespace flashoverlap

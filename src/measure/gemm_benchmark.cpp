@@ -2,24 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 
-#include "cuda/download.hpp"
 #include "cuda/properties.hpp"
 #include "cuda/random_fill.hpp"
 #include "cuda/timer.hpp"
-#include "flashoverlap/matrix.hpp"
+#include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
 #include "gemm/gemm_kernel.hpp"
 #include "measure/current_gpu.hpp"
+#include "measure/gpu_compare.hpp"
 #include "measure/interleave.hpp"
 
 namespace flashoverlap {
 namespace {
-
-using Element = std::uint16_t;  // bits of a 16-bit element
 
 constexpr int row_blocks_per_counter = 8;
 
@@ -36,20 +33,50 @@ Plan single_rank_plan(const Problem& problem, const Machine& machine, const Kern
   return plan;
 }
 
-struct OperandSet {
+struct Operands {
   DeviceArray<Element> a;
   DeviceArray<Element> b;
   DeviceArray<Element> c;
 };
 
-double difference(const Matrix& values, const Matrix& reference) {
-  std::vector<double> expected;
-  std::vector<float> row(static_cast<std::size_t>(reference.cols()));
-  for (std::int64_t index = 0; index < reference.rows(); ++index) {
-    reference.read(index, 0, row);
-    expected.insert(expected.end(), row.begin(), row.end());
+/// The sets take turns. Together they exceed the L2 cache several times.
+std::vector<Operands> random_operands(const Problem& problem, const Shape& c) {
+  constexpr std::int64_t rotated_bytes = std::int64_t{400} << 20;
+  const std::int64_t a_size = c.rows * problem.k;
+  const std::int64_t b_size = c.cols * problem.k;
+  const std::int64_t c_size = c.rows * c.cols;
+  const std::int64_t bytes = 2 * (a_size + b_size + c_size);
+  std::vector<Operands> sets(
+      static_cast<std::size_t>(std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 1, 8)));
+  std::uint64_t seed = 0;
+  for (auto& [a, b, product] : sets) {
+    a = DeviceArray<Element>(static_cast<std::size_t>(a_size));
+    b = DeviceArray<Element>(static_cast<std::size_t>(b_size));
+    product = DeviceArray<Element>(static_cast<std::size_t>(c_size));
+    fill_random(a.data(), a.size(), problem.data_type, seed++, nullptr);
+    fill_random(b.data(), b.size(), problem.data_type, seed++, nullptr);
   }
-  return relative_error(values, expected);
+  return sets;
+}
+
+/// Enqueues a GEMM of a set of operands.
+using Variant = std::function<void(std::size_t set)>;
+
+Variant kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::uint32_t* counters,
+                       bool raise_counters) {
+  auto kernels = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
+  for (Operands& set : operands) {
+    GemmMemory memory{.buffers = {{}}, .counters = {counters}};
+    const auto bind = [&](BufferRole role, void* base) {
+      const Buffer& buffer = plan.buffer(role);
+      memory.buffers[0][static_cast<std::size_t>(role)] = {base, buffer.rows, buffer.cols, buffer.cols};
+    };
+    bind(BufferRole::a, set.a.data());
+    bind(BufferRole::b, set.b.data());
+    bind(BufferRole::out, set.c.data());
+    kernels->push_back(make_gemm_kernel(plan, memory, {.raise_counters = raise_counters}));
+  }
+  return [kernels](std::size_t set) { (*kernels)[set]->launch(nullptr); };
 }
 
 double median_quotient(const std::vector<double>& of, const std::vector<double>& over) {
@@ -60,77 +87,77 @@ double median_quotient(const std::vector<double>& of, const std::vector<double>&
 
 }  // namespace
 
-GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, int repetitions) {
-  const DataType data_type = problem.data_type;
+GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   const Shape c = gemm_shape(problem, 0);
-  const std::int64_t k = problem.k;
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
   const Machine machine = current_machine("nvlink");
-  GemmTimes times{.tile = choose_kernel_tile(machine, c, k, problem.b_layout, all)};
-  const cudaStream_t stream = nullptr;
-  const std::int64_t set_bytes = (c.rows * k + c.cols * k + c.rows * c.cols) * 2;
-  constexpr std::int64_t rotated_bytes = std::int64_t{400} << 20;  // several times the L2 cache
-  const auto sets = static_cast<std::size_t>(std::clamp<std::int64_t>(rotated_bytes / set_bytes + 1, 1, 8));
-
-  std::vector<OperandSet> operands;
-  for (std::size_t set = 0; set < sets; ++set) {
-    operands.push_back({DeviceArray<Element>(static_cast<std::size_t>(c.rows * k)),
-                        DeviceArray<Element>(static_cast<std::size_t>(c.cols * k)),
-                        DeviceArray<Element>(static_cast<std::size_t>(c.rows * c.cols))});
-    fill_random(operands[set].a.data(), operands[set].a.size(), data_type, 2 * set, stream);
-    fill_random(operands[set].b.data(), operands[set].b.size(), data_type, 2 * set + 1, stream);
-  }
+  std::vector<KernelTile> tiles = benchmark.tiles;
+  if (tiles.empty()) tiles.push_back(choose_kernel_tile(machine, c, problem.k, problem.b_layout, all));
+  std::vector<Operands> operands = random_operands(problem, c);
   DeviceArray<std::uint32_t> counters(static_cast<std::size_t>(c.rows / 128) + 1);
   counters.set_bytes(0);
 
-  CublasGemm cublas(data_type, c, k, problem.a_layout, problem.b_layout);
-  cublas.choose_algorithm(operands[0].a.data(), operands[0].b.data(), operands[0].c.data(), stream);
-
-  std::vector<std::function<void(std::size_t)>> variants;
-  variants.emplace_back([&](std::size_t set) {
-    cublas.launch(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), stream);
-  });
-  const auto add_kernel = [&](int multiprocessors, bool raise_counters) {
-    const Plan plan = single_rank_plan(problem, machine, times.tile, multiprocessors);
-    auto bound = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
-    for (OperandSet& set : operands) {
-      GemmMemory memory{.buffers = {{}}, .counters = {counters.data()}};
-      const auto bind = [&](BufferRole role, void* base) {
-        const Buffer& buffer = plan.buffer(role);
-        memory.buffers[0][static_cast<std::size_t>(role)] = {base, buffer.rows, buffer.cols, buffer.cols};
-      };
-      bind(BufferRole::a, set.a.data());
-      bind(BufferRole::b, set.b.data());
-      bind(BufferRole::out, set.c.data());
-      bound->push_back(make_gemm_kernel(plan, memory, {.raise_counters = raise_counters}));
-    }
-    variants.emplace_back([bound, stream](std::size_t set) { (*bound)[set]->launch(stream); });
+  std::vector<Variant> variants;
+  CublasGemm cublas(problem.data_type, c, problem.k, problem.a_layout, problem.b_layout);
+  const Operands& first = operands.front();
+  cublas.choose_algorithm(first.a.data(), first.b.data(), first.c.data(), nullptr);
+  const auto add = [&](const GemmRival& gemm) {
+    variants.emplace_back([&, gemm](std::size_t set) {
+      gemm(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), nullptr);
+    });
+    return variants.size() - 1;
   };
-  for (const int limit : limits) add_kernel(limit, true);
-  add_kernel(all, false);
-  add_kernel(all, true);
-
-  CudaTimer timer;
-  const auto samples = interleave(variants.size(), repetitions, [&](std::size_t variant, std::size_t launch) {
-    // After one that does not count, so that every kernel finds its instructions in the cache.
-    variants[variant](2 * launch % sets);
-    return timer.microseconds(stream, [&] { variants[variant]((2 * launch + 1) % sets); });
+  const auto add_kernel = [&](const KernelTile& tile, int multiprocessors, bool raise_counters) {
+    const Plan plan = single_rank_plan(problem, machine, tile, multiprocessors);
+    variants.push_back(kernel_variant(plan, operands, counters.data(), raise_counters));
+    return variants.size() - 1;
+  };
+  const std::size_t reference = add([&](const void* a, const void* b, void* product, cudaStream_t stream) {
+    cublas.launch(a, b, product, stream);
   });
-  times.cublas_us = median(samples.front());
-  times.kernel_us = median(samples.back());
-  const std::vector<double>& silent = samples[samples.size() - 2];
-  times.silent_us = median(silent);
-  times.signal_cost = median_quotient(samples.back(), silent);
-  for (std::size_t limit = 0; limit < limits.size(); ++limit) {
-    times.limited_us.push_back(median(samples[1 + limit]));
-    times.limited_cost.push_back(median_quotient(samples[1 + limit], samples.back()));
+  std::vector<std::size_t> rivals;
+  for (const GemmRival& rival : benchmark.rivals) rivals.push_back(add(rival));
+  std::vector<std::size_t> limited;
+  for (const int limit : benchmark.limits) limited.push_back(add_kernel(tiles.front(), limit, true));
+  std::vector<std::size_t> kernels;  // each after the same without raises
+  for (const KernelTile& tile : tiles) {
+    add_kernel(tile, all, false);
+    kernels.push_back(add_kernel(tile, all, true));
   }
 
-  variants.front()(0);
-  const Matrix expected = download(data_type, c.rows, c.cols, operands[0].c.data());
-  operands[0].c.set_bytes(0xFF);  // NaN
-  variants.back()(0);
-  times.error = difference(download(data_type, c.rows, c.cols, operands[0].c.data()), expected);
+  CudaTimer timer;
+  const auto samples =
+      interleave(variants.size(), benchmark.repetitions, [&](std::size_t variant, std::size_t launch) {
+        // After one that does not count, so that every kernel finds its instructions in the cache.
+        variants[variant](2 * launch % operands.size());
+        return timer.microseconds(nullptr, [&] { variants[variant]((2 * launch + 1) % operands.size()); });
+      });
+  const auto time_of = [&](std::size_t variant) { return median(samples[variant]); };
+  const auto best = std::ranges::min_element(kernels, {}, time_of);
+  GemmTimes times{.tile = tiles[static_cast<std::size_t>(best - kernels.begin())],
+                  .cublas_us = time_of(reference),
+                  .kernel_us = time_of(*best),
+                  .silent_us = time_of(*best - 1),
+                  .signal_cost = median_quotient(samples[*best], samples[*best - 1])};
+  for (const std::size_t rival : rivals) times.rival_us.push_back(time_of(rival));
+  for (const std::size_t limit : limited) {
+    times.limited_us.push_back(time_of(limit));
+    times.limited_cost.push_back(median_quotient(samples[limit], samples[*best]));
+  }
+
+  DeviceArray<Element> expected(first.c.size());
+  cublas.launch(first.a.data(), first.b.data(), expected.data(), nullptr);
+  const GpuComparison compare(problem.data_type, c, c.cols);
+  const auto error_of = [&](std::size_t variant) {
+    operands.front().c.set_bytes(0xFF);  // NaN
+    variants[variant](0);
+    return compare(first.c.data(), expected.data(), nullptr).relative;
+  };
+  times.error = error_of(*best);
+  for (const std::size_t rival : rivals) {
+    const double error = error_of(rival);
+    require(error < 1e-2, "error of a rival", error, "must be less than 1e-2");
+  }
   return times;
 }
 

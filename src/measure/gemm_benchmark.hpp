@@ -1,6 +1,9 @@
-/// The GEMM kernel against cuBLASLt.
+/// The GEMM kernel against cuBLASLt and others.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
+#include <functional>
 #include <vector>
 
 #include "flashoverlap/problem.hpp"
@@ -8,12 +11,24 @@
 
 namespace flashoverlap {
 
+/// Another GEMM: enqueues C = A · Bᵀ of the problem, with operands as it lays them out.
+using GemmRival = std::function<void(const void* a, const void* b, void* c, cudaStream_t stream)>;
+
+struct GemmBenchmark {
+  int repetitions = 15;
+  /// Of the kernel, of which the fastest counts; empty: the one that `choose_kernel_tile` chooses.
+  std::vector<KernelTile> tiles;
+  std::vector<int> limits;  ///< numbers of multiprocessors to try in addition to all of them
+  std::vector<GemmRival> rivals;
+};
+
 struct GemmTimes {
-  KernelTile tile;                 ///< chosen by `choose_kernel_tile`
+  KernelTile tile;
   double cublas_us = 0;            ///< medians of interleaved launches
   double kernel_us = 0;            ///< with one counter per 8 row blocks
   double silent_us = 0;            ///< the same without raising counters
   std::vector<double> limited_us;  ///< with each number of multiprocessors in `limits`
+  std::vector<double> rival_us;    ///< of each rival
   /// Medians of the quotients within one repetition, which leave out that the clock drifts between them.
   double signal_cost = 0;            ///< kernel / silent
   std::vector<double> limited_cost;  ///< limited / kernel
@@ -21,9 +36,9 @@ struct GemmTimes {
 };
 
 /// `problem`: of one rank, on which nothing is communicated.
-/// Times the kernel and cuBLASLt alternately on the current GPU, by CUDA events. Operands are random and
-/// rotate among sets that together exceed the L2 cache. Every variant is timed once in each repetition, after
-/// a launch that does not count. `limits`: numbers of multiprocessors to try in addition to all of them.
-GemmTimes measure_gemm(const Problem& problem, const std::vector<int>& limits, int repetitions);
+/// Times the kernel, cuBLASLt and rivals alternately on the current GPU, by CUDA events. Operands are random
+/// and rotate among sets that together exceed the L2 cache. Every variant is timed once in each repetition,
+/// after a launch that does not count. Throws `Error` where a rival's result is not cuBLASLt's.
+GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark);
 
 }  // namespace flashoverlap

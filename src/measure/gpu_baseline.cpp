@@ -105,7 +105,7 @@ void GpuBaseline::gemm(const void* a, const void* b) {
   }
 }
 
-/// Of an operand whose rows do not begin at the first have k contiguous.
+/// Of A with k contiguous, or of the first row of an expert's B, which has n · k elements in any layout.
 const Element* GpuBaseline::row_of(const void* operand, std::int64_t row) const {
   return static_cast<const Element*>(operand) + row * problem_.k;
 }

@@ -11,6 +11,7 @@
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
 #include "comm/run_watch.hpp"
+#include "cuda/hold_stream.hpp"
 #include "cuda/properties.hpp"
 #include "gemm/requirements.hpp"
 #include "measure/current_gpu.hpp"
@@ -149,10 +150,12 @@ void GpuRank::barrier() const {
 
 double GpuRank::elapsed_us(const std::function<void()>& launch) const {
   barrier();
+  FLASHOVERLAP_CUDA(hold_stream(enqueued_.device(0), ++turn_, stream_));
   enqueue_barrier();
   FLASHOVERLAP_CUDA(cudaEventRecord(begin_, stream_));
   launch();
   FLASHOVERLAP_CUDA(cudaEventRecord(end_, stream_));
+  enqueued_.write(0, turn_);
   synchronize();
   return microseconds_between(begin_, end_);
 }

@@ -46,7 +46,7 @@ class GpuRank {
   void barrier() const;
 
   /// From begin to end of what `launch` enqueues, in µs. All ranks begin together: after a barrier on the
-  /// host and one on the stream.
+  /// host and one on the stream, which waits, at most a millisecond, until everything is enqueued.
   double elapsed_us(const std::function<void()>& launch) const;
 
   /// Every rank's values in rank order, as fp32; the same number on each, at most `most_gathered`.
@@ -61,6 +61,8 @@ class GpuRank {
   CudaStream stream_;
   CudaEvent begin_{cudaEventDefault};
   CudaEvent end_{cudaEventDefault};
+  mutable MappedWords enqueued_{1};
+  mutable std::uint32_t turn_ = 0;
   DeviceArray<float> sent_;
   DeviceArray<float> received_;
   int multiprocessors_;

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "flashoverlap/planner.hpp"
+#include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
 #include "measure/rising_curve.hpp"
+#include "measure/trials.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -31,10 +33,12 @@ Problem gemm_of(const Machine& machine, const KernelTile& tile, OperandLayout b_
           .b_layout = b_layout};
 }
 
-/// `least_us`: of measuring, so that clocks settle as far as they do between GEMMs of this length. The second
-/// half counts.
+/// At full clocks, or at those that the GPU can sustain: these settle during the first half of the samples,
+/// which does not count.
+enum class Clocks : std::uint8_t { full, sustained };
+
 double gemm_us(const GpuRank& gpu, const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-               std::int64_t k, int waves, double least_us = 0) {
+               std::int64_t k, int waves, Clocks clocks = Clocks::full) {
   const Problem problem = gemm_of(machine, tile, b_layout, k, waves);
   GpuOperands operands(problem);
   operands.fill(/*seed=*/1, gpu.rank(), gpu.stream());
@@ -43,14 +47,22 @@ double gemm_us(const GpuRank& gpu, const Machine& machine, const KernelTile& til
           problem,
           kernel_schedule(machine_kernels(machine), Strategy::sequential, tile, machine.multiprocessors), 0),
       gpu.stream());
-  const auto once_us = [&] { return gpu.elapsed_us([&] { kernel.launch(operands, gpu.stream()); }); };
-  once_us();
-  const double first_us = gpu.maximum(once_us());
-  const int counted = std::max(repetitions, static_cast<int>(least_us / first_us / 2));
+  const auto launch = [&] { kernel.launch(operands, gpu.stream()); };
+  gpu.elapsed_us(launch);
+  const double once_us = gpu.maximum(gpu.elapsed_us(launch));
+  constexpr double settling_us = 800e3;
+  const bool settles = clocks == Clocks::sustained;
+  const double least_us = settles ? sample_us : 200;
   std::vector<double> times;
-  for (int repetition = least_us > 0 ? -counted : 0; repetition < counted; ++repetition) {
-    const double us = once_us();
-    if (repetition >= 0) times.push_back(us);
+  {
+    const CapturedRuns runs(gpu, once_us, least_us, [&](int) { launch(); });
+    const int settling = settles ? static_cast<int>(settling_us / std::max(sample_us, once_us) / 2) : 1;
+    const int counted = std::max(repetitions, settles ? settling : 0);
+    for (int repetition = -settling; repetition < counted; ++repetition) {
+      const double us = runs.measure_us();
+      if (repetition >= 0) times.push_back(us);
+    }
+    gpu.barrier();
   }
   gpu.barrier();
   return gpu.maximum(median(times));
@@ -114,11 +126,10 @@ void measure_kernels(const GpuRank& gpu, Machine& machine) {
 
   machine.throttled = {};
   double least_ratio = 1;
-  constexpr double settling_us = 800e3;
   for (int waves = 2; waves <= 128; waves *= 2) {
     const double full_us = waves * wide[2].microseconds;
     const double taken_us =
-        gemm_us(gpu, machine, widest, OperandLayout::k_contiguous, depths[2], waves, settling_us) -
+        gemm_us(gpu, machine, widest, OperandLayout::k_contiguous, depths[2], waves, Clocks::sustained) -
         machine.gemm_launch_microseconds;
     least_ratio = std::max(least_ratio, taken_us / full_us);
     add_rising_point(machine.throttled, full_us, full_us * least_ratio);

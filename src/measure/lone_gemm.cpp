@@ -10,6 +10,7 @@ Plan without_communication(Plan plan) {
   plan.buffer(BufferRole::out) = {c.rows, c.cols};
   plan.addends = {};
   plan.row_map.clear();
+  std::erase_if(plan.tiles, [](const Tile& tile) { return tile.only_adds; });
   for (Tile& tile : plan.tiles) {
     tile.buffer = BufferRole::out;
     tile.rank = plan.rank;

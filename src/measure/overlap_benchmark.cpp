@@ -38,7 +38,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
 int fitting_repetitions(const std::vector<Samples>& trial) {
   constexpr double affordable_us = 500'000;
   double once_us = 0;
-  for (const Samples& each : trial) once_us += median(each.gpu_us);
+  for (const Samples& each : trial) once_us += std::max(sample_us, median(each.gpu_us));
   return std::clamp(static_cast<int>(affordable_us / once_us), 9, 51);
 }
 
@@ -194,8 +194,9 @@ void add_run(Simulation& measured, const Plan& plan, const std::vector<double>& 
 Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans) {
   const std::vector<GpuOperands> operands = rotated_operands(gpu, plans.front().problem);
   BoundOperator bound(gpu, plans, /*record_timeline=*/true);
-  constexpr int until_clocks_settle = 100;  // the last of them is drawn
-  measure_all(gpu, operands, {[&](const GpuOperands& set) { bound.run(set); }}, until_clocks_settle);
+  constexpr std::size_t until_clocks_settle = 100;  // the last of them is drawn
+  for (std::size_t run = 0; run < until_clocks_settle; ++run)
+    gpu.elapsed_us([&] { bound.run(operands[run % operands.size()]); });
   std::vector<double> own = numbers_of(bound.plan(), bound.timeline());
   own.resize(static_cast<std::size_t>(gpu.maximum(static_cast<double>(own.size()))));  // others have more
   Simulation measured;

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "cuda/graph.hpp"
 #include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/operator.hpp"
 #include "measure/gpu_baseline.hpp"
@@ -18,29 +19,6 @@ namespace {
 /// Of single elements, in root mean squares of the result: far above what rounding does to one, far below
 /// the difference between two unrelated results.
 constexpr double largest_difference = 0.25;
-
-/// A captured run.
-class Graph {
- public:
-  template <typename Launch>
-  Graph(cudaStream_t stream, const Launch& launch) {
-    FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    launch();
-    cudaGraph_t graph = nullptr;
-    FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
-    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
-    cudaGraphDestroy(graph);
-    FLASHOVERLAP_CUDA(status);
-  }
-  ~Graph() { cudaGraphExecDestroy(executable_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-
-  void launch(cudaStream_t stream) const { FLASHOVERLAP_CUDA(cudaGraphLaunch(executable_, stream)); }
-
- private:
-  cudaGraphExec_t executable_{};
-};
 
 /// Everything is allocated before the first run, as allocating while collectives run can block.
 class CheckedRuns {
@@ -163,7 +141,7 @@ class CheckedRuns {
   }
 
   int different_replays() {
-    const Graph graph(gpu_.stream(), [this] { launch(replayed_); });
+    const CudaGraph graph(gpu_.stream(), [this] { launch(replayed_); });
     int wrong = 0;
     for (int run = 0; run < check_.runs; ++run) {
       begin_run(check_.runs + run);

@@ -96,15 +96,15 @@ std::vector<Sample> samples_of(const Plan& plan, std::uint64_t seed) {
   return samples;
 }
 
-/// `count` elements of row `row` of an operand.
+/// `count` elements of row `row` of an operand, from column `first_k` of k on.
 std::vector<float> operand_row(const Matrix& matrix, OperandLayout layout, std::int64_t row,
-                               std::int64_t count) {
+                               std::int64_t count, std::int64_t first_k = 0) {
   std::vector<float> values(static_cast<std::size_t>(count));
   if (layout == OperandLayout::k_contiguous) {
-    matrix.read(row, 0, values);
+    matrix.read(row, first_k, values);
   } else {
     for (std::int64_t k = 0; k < count; ++k)
-      matrix.read(k, row, std::span(values).subspan(static_cast<std::size_t>(k), 1));
+      matrix.read(first_k + k, row, std::span(values).subspan(static_cast<std::size_t>(k), 1));
   }
   return values;
 }
@@ -132,17 +132,21 @@ void add_products(const Problem& problem, int rank, const GpuOperands& operands,
   const Shape shape = b_shape(problem, rank);
   const Matrix b = download(problem.data_type, shape.rows, shape.cols, operands.b.data());
   const bool transposed = problem.b_layout == OperandLayout::row_contiguous;
-  const std::int64_t rows = transposed ? shape.cols : shape.rows;
-  const std::int64_t count = transposed ? shape.rows : shape.cols;
+  const std::int64_t block = shape.rows / problem.experts;  // of an expert, in memory
+  const std::int64_t rows = transposed ? shape.cols : block;
+  const std::int64_t count = transposed ? block : shape.cols;
   const std::int64_t first_col = gathered && !part_of_k ? rank * rows : 0;
   const std::int64_t first_k = part_of_k ? rank * count : 0;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::vector<float> elements = operand_row(b, problem.b_layout, row, count);
+  for (std::int64_t index = 0; index < rows * problem.experts; ++index) {
+    const std::int64_t expert = index / rows;
+    const std::vector<float> elements =
+        transposed ? operand_row(b, problem.b_layout, index % rows, count, expert * block)
+                   : operand_row(b, problem.b_layout, index, count);
     for (Sample& sample : samples) {
-      const std::int64_t col = first_col + row % problem.n - sample.col;
+      const std::int64_t col = first_col + index % rows - sample.col;
       if (col < 0 || col >= std::ssize(sample.values)) continue;
       for (const Product& product : sample.products) {
-        if (!gathered && (product.rank != rank || product.expert != row / problem.n)) continue;
+        if (!gathered && (product.rank != rank || product.expert != expert)) continue;
         sample.values[static_cast<std::size_t>(col)] +=
             std::inner_product(elements.begin(), elements.end(), product.a.begin() + first_k, 0.0);
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "exec/cuda/stream_memory.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
 #include "measure/rising_curve.hpp"
@@ -24,8 +26,27 @@ constexpr int repetitions = 5;
 constexpr std::array collective_kinds{MessageKind::all_reduce, MessageKind::reduce_scatter,
                                       MessageKind::all_gather, MessageKind::exchange};
 
-double median_us(
-    const GpuRank& gpu, const std::function<void()>& launch, const std::function<void()>& prepare = [] {}) {
+/// From CUDA graphs, as what operators are made of.
+double median_us(const GpuRank& gpu, const std::function<void()>& launch) {
+  constexpr double least_us = 500;
+  gpu.elapsed_us(launch);
+  const double once_us = gpu.elapsed_us(launch);
+  std::vector<double> times;
+  {
+    const CapturedRuns runs(gpu, once_us, least_us, [&](int) { launch(); });
+    for (int repetition = -1; repetition < repetitions; ++repetition) {
+      const double us = runs.measure_us();
+      if (repetition >= 0) times.push_back(us);
+    }
+    gpu.barrier();
+  }
+  gpu.barrier();
+  return gpu.maximum(median(times));
+}
+
+/// Of single runs while what `prepare` enqueues on another stream goes on.
+double median_us_during(const GpuRank& gpu, const std::function<void()>& launch,
+                        const std::function<void()>& prepare) {
   std::vector<double> times;
   for (int repetition = -1; repetition < repetitions; ++repetition) {
     prepare();
@@ -51,7 +72,8 @@ class PartialGemm {
                           0),
                 gpu.stream()) {
     operands_.fill(/*seed=*/1, gpu.rank(), gpu.stream());
-    alone_us_ = median_us(gpu, [this] { launch(gpu_.stream()); });
+    alone_us_ = median_us_during(
+        gpu, [this] { launch(gpu_.stream()); }, [] {});
   }
   ~PartialGemm() { cudaStreamSynchronize(stream_); }
   PartialGemm(const PartialGemm&) = delete;
@@ -71,7 +93,7 @@ class PartialGemm {
 
   /// How many times as long it takes while what `send` enqueues on its own stream runs.
   double slowdown(const std::function<void(cudaStream_t)>& send) {
-    const double together_us = median_us(
+    const double together_us = median_us_during(
         gpu_, [&] { launch(gpu_.stream()); },
         [&] {
           wait();
@@ -137,7 +159,7 @@ class MeasuredCollectives {
     constexpr double meeting_us = 300;  // until all ranks have begun
     constexpr double worst_slowdown = 4;
     const double at_least_us = alone_us(kind, bytes);
-    const double us = median_us(
+    const double us = median_us_during(
         gpu_, [&] { launch(kind, bytes, gpu_.stream()); },
         [&] {
           gemm.wait();
@@ -278,17 +300,17 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
 }
 
 void measure_signals(const GpuRank& gpu, Machine& machine) {
-  const DeviceArray<std::uint32_t> word(1);
-  word.set_bytes(0);
+  const DeviceArray<std::uint32_t> words(2);
+  words.set_bytes(0);
   const DeviceArray<std::byte> memory(2 * mebibyte);
   const auto copy = [&] {
     FLASHOVERLAP_CUDA(cudaMemcpyAsync(memory.data() + mebibyte, memory.data(), 4096, cudaMemcpyDeviceToDevice,
                                       gpu.stream()));
   };
   const auto signal = [&] {
-    StreamMemoryBatch batch;
-    batch.write(word.data(), 1);
-    batch.wait_until_reached(word.data(), 1);
+    StreamMemoryBatch batch({.limit = std::chrono::seconds(1), .expired = words.data() + 1});
+    batch.write(words.data(), 1);
+    batch.wait_until_reached(words.data(), 1);
     batch.enqueue(gpu.stream());
   };
   constexpr int times = 16;

@@ -4,9 +4,33 @@
 #include <chrono>
 
 #include "flashoverlap/planner.hpp"
+#include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
 
 namespace flashoverlap {
+namespace {
+
+/// A few runs. The first, which loads kernels and connects ranks, does not count.
+std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void(int n)>& run,
+                                    std::vector<double>& host_us) {
+  constexpr int runs = 5;
+  std::vector<double> gpu_us;
+  for (int n = -1; n < runs; ++n) {
+    double launching_us = 0;
+    const double us = gpu.elapsed_us([&] {
+      const auto begin = std::chrono::steady_clock::now();
+      run(n + 1);
+      launching_us =
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    });
+    if (n < 0) continue;
+    gpu_us.push_back(us);
+    host_us.push_back(launching_us);
+  }
+  return gpu_us;
+}
+
+}  // namespace
 
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
   constexpr std::int64_t rotated_bytes = std::int64_t{200} << 20;
@@ -48,29 +72,25 @@ double BoundOperator::error(const GpuOperands& operands, GpuBaseline& baseline) 
 
 std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
                                  const std::vector<Variant>& variants, int repetitions) {
-  struct Sample {
-    double gpu_us;
-    double host_us;
-  };
-  const auto measure = [&](std::size_t variant, std::size_t launch) {
-    Sample sample{};
-    sample.gpu_us = gpu.elapsed_us([&] {
-      const auto begin = std::chrono::steady_clock::now();
-      variants[variant](operands[launch % operands.size()]);
-      sample.host_us =
-          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-    });
-    return sample;
-  };
-  std::vector<Samples> all;
-  for (const auto& samples : interleave(variants.size(), repetitions, measure)) {
-    Samples& each = all.emplace_back();
-    for (const Sample& sample : samples) {
-      each.gpu_us.push_back(sample.gpu_us);
-      each.host_us.push_back(sample.host_us);
+  std::vector<Samples> all(variants.size());
+  {
+    std::vector<std::unique_ptr<CapturedRuns>> captured;
+    for (std::size_t variant = 0; variant < variants.size(); ++variant) {
+      const auto run = [&](int n) {
+        variants[variant](operands[(variant + static_cast<std::size_t>(n)) % operands.size()]);
+      };
+      const std::vector<double> eager_us = measure_eagerly(gpu, run, all[variant].host_us);
+      captured.push_back(std::make_unique<CapturedRuns>(gpu, median(eager_us), sample_us, run));
     }
-    each.gpu_us = gpu.maxima(each.gpu_us);
+    gpu.barrier();
+    const auto samples = interleave(variants.size(), repetitions, [&](std::size_t variant, std::size_t) {
+      return captured[variant]->measure_us();
+    });
+    for (std::size_t variant = 0; variant < variants.size(); ++variant)
+      all[variant].gpu_us = gpu.maxima(samples[variant]);
+    gpu.barrier();
   }
+  gpu.barrier();
   return all;
 }
 

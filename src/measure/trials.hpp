@@ -12,6 +12,8 @@
 namespace flashoverlap {
 
 inline constexpr int trial_repetitions = 5;
+/// A sample is a graph of runs that last at least this long together.
+inline constexpr double sample_us = 2000;
 
 /// Random operands: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem);
@@ -47,7 +49,8 @@ struct Samples {
   std::vector<double> host_us;  ///< by repetition, of this rank
 };
 
-/// Interleaved, every repetition in an order of its own.
+/// Of runs from CUDA graphs (`CapturedRuns`), interleaved, every repetition in an order of its own; what the
+/// host needs, of eager runs before.
 std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
                                  const std::vector<Variant>& variants, int repetitions);
 

@@ -43,6 +43,15 @@ double tile_entry_microseconds(const Problem& problem, const Schedule& schedule,
   return wave_us * throttling(machine, static_cast<double>(waves) * wave_us);
 }
 
+double adding_microseconds(const Plan& plan, const Machine& machine) {
+  const Schedule& schedule = plan.schedule;
+  const double tile_bytes =
+      static_cast<double>(entry_rows(schedule)) * schedule.tile_cols * size_of(plan.problem.data_type);
+  const double bytes = tile_bytes * (plan.addends.count + 1) / schedule.cluster_rows;
+  return machine.tile_microseconds +
+         bytes * machine.multiprocessors / (machine.memory_gigabytes_per_second * 1e3);
+}
+
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine) {
   const int cap = schedule.comm_multiprocessors;
   return cap > 0 ? std::min(cap, machine.comm_multiprocessors) : machine.comm_multiprocessors;

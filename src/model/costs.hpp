@@ -18,6 +18,10 @@ double throttling(const Machine& machine, double microseconds);
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                std::int64_t waves);
 
+/// The time of a tile that only adds: what it reads and writes, at its multiprocessors' part of the memory's
+/// rate.
+double adding_microseconds(const Plan& plan, const Machine& machine);
+
 /// Multiprocessors that collectives occupy: the machine's, or the schedule's cap where that is lower.
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine);
 

@@ -72,8 +72,9 @@ struct RankProgress {
   std::vector<MessageProgress> messages;
   int free_multiprocessors = 0;  ///< that the GEMM leaves to messages
   std::vector<TileRun> runs;
-  double tile_us = 0;  ///< of one tile, while nothing slows it
-  int workers = 0;     ///< of the GEMM that have not exited
+  double tile_us = 0;    ///< of one tile, while nothing slows it
+  double adding_us = 0;  ///< of one that only adds
+  int workers = 0;       ///< of the GEMM that have not exited
   std::size_t next_run = 0;
   std::int32_t claimed = 0;            ///< tiles of that run
   std::map<double, int> free_workers;  ///< from when on

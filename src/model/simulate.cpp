@@ -66,12 +66,13 @@ class Simulator {
     rank.counters.resize(plan.counters.size());
     rank.messages.resize(plan.messages.size());
     add_runs(rank);
-    const std::int64_t tiles = std::ssize(plan.tiles);
+    const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
     const std::int64_t first = std::min(first_entries_, tiles);
     const std::int64_t waves = divide_up(first, present(first_workers(schedule_))) +
                                divide_up(tiles - first, present(workers(schedule_)));
     rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_, waves);
-    rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, tiles);
+    rank.adding_us = adding_microseconds(plan, machine_);
+    rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
   }
 
   void add_runs(RankProgress& rank) const {
@@ -88,7 +89,8 @@ class Simulator {
 
   static bool are_alike(const Tile& one, const Tile& other) {
     return one.start_wait == other.start_wait && one.store_wait == other.store_wait &&
-           one.raise == other.raise && one.group == other.group && only_peer(one) == only_peer(other);
+           one.raise == other.raise && one.group == other.group && one.only_adds == other.only_adds &&
+           only_peer(one) == only_peer(other);
   }
 
   void find_partners(std::span<const Plan> plans) {
@@ -238,6 +240,8 @@ class Simulator {
                                        .label = fmt::format("group {}", run.first->group),
                                        .start_us = event.time_us};
     }
+    if (run.first->only_adds)
+      return push({event.time_us, event.rank, Step::computed, event.index, event.count});
     const std::int32_t parts =
         std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
     const double end_us = slowed_end(rank, event.time_us, rank.tile_us / parts);
@@ -263,11 +267,12 @@ class Simulator {
     const TileRun& run = run_of(rank, event);
     SimulationEvent stored = event;
     stored.step = Step::stored;
-    double free_us = event.time_us;
+    if (run.first->only_adds) stored.time_us += rank.adding_us;
+    double free_us = stored.time_us;
     if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
       require_peer_access();
       const double link_us = stored_microseconds(machine_, rank.plan->problem.ranks, bytes);
-      const double start_us = std::max(rank.link_free_us, event.time_us);
+      const double start_us = std::max(rank.link_free_us, stored.time_us);
       rank.link_free_us = start_us + link_us;
       rank.stores_end_us = rank.link_free_us;
       record_store(rank, *run.first, bytes, start_us);
@@ -295,7 +300,9 @@ class Simulator {
     rank.groups.at(tile.group).end_us = event.time_us;
     rank.gemm_end_us = event.time_us;
     rank.tiles_done += static_cast<std::size_t>(event.count);
-    raise(tile.raise, event.count * schedule_.cluster_rows, event.time_us);
+    for_each_raise(*rank.plan, tile, [&](const Raise& each) {
+      raise(each, event.count * schedule_.cluster_rows, event.time_us);
+    });
     if (rank.all_tiles_done() && rank.message_waits_for_tiles)
       push({event.time_us, event.rank, Step::message});
   }

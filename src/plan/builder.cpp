@@ -212,7 +212,7 @@ void PlanBuilder::reset_counters() {
 }
 
 void PlanBuilder::count_raise(const Raise& raise, int times) {
-  if (raise.rank == rank()) at(plan_.counters, raise.counter).target += times;
+  if (raise.rank == rank() || raise.rank == every_rank) at(plan_.counters, raise.counter).target += times;
 }
 
 }  // namespace flashoverlap

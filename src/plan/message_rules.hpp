@@ -16,6 +16,14 @@ void for_each_awaited(const Plan& plan, const Tile& tile, Visit&& visit) {
   if (tile.store_wait != none) visit(tile.store_wait);
 }
 
+/// Calls visit(Raise) for the counter of each rank that a tile raises.
+template <typename Visit>
+void for_each_raise(const Plan& plan, const Tile& tile, Visit&& visit) {
+  if (tile.raise.rank == none) return;
+  if (tile.raise.rank != every_rank) return visit(tile.raise);
+  for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) visit(Raise{rank, tile.raise.counter});
+}
+
 /// Blocks of k rows of memory that B consists of: one for each expert, if its rows are contiguous.
 inline int blocks_of_b(const Problem& problem) {
   return problem.b_layout == OperandLayout::row_contiguous ? problem.experts : 1;

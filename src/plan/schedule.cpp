@@ -27,6 +27,7 @@ void validate(const Schedule& schedule) {
   within(schedule.raster, 1, 1 << 20, "raster");
   within(schedule.waves_per_group, 1, 1 << 20, "waves_per_group");
   within(schedule.rounds, 1, 1024, "rounds");
+  within(schedule.shots, 0, 2, "shots");
   for (std::size_t group = 0; group < schedule.groups.size(); ++group)
     within(schedule.groups[group], 1, 1 << 20, fmt::format("groups[{}]", group));
 }

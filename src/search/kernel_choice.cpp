@@ -73,14 +73,19 @@ const KernelFamily& machine_kernels(const Machine& machine) {
 
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelTile& tile,
                          int multiprocessors) {
-  constexpr int row_blocks_together = 16;  // so that what a wave reads stays in L2
+  constexpr int rows_together = 2048;  // so that what a wave reads stays in L2
   return {.strategy = strategy,
           .tile_rows = tile.rows,
           .tile_cols = tile.cols,
           .cluster_rows = tile.cluster_rows,
           .step_depth = family.step_depth,
           .multiprocessors = multiprocessors,
-          .raster = row_blocks_together / tile.cluster_rows};
+          .raster = rows_together / (tile.rows * tile.cluster_rows)};
+}
+
+bool stores_whole_lines(const Schedule& schedule) {
+  constexpr int line_elements = 64;
+  return schedule.tile_cols % line_elements == 0;
 }
 
 double expected_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,

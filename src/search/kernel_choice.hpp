@@ -18,6 +18,10 @@ const KernelFamily& machine_kernels(const Machine& machine);
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelTile& tile,
                          int multiprocessors);
 
+/// Whether every tile begins where a line of 128 bytes does. What tiles store to peers travels in such lines,
+/// and one that begins between two takes a quarter more of the link.
+bool stores_whole_lines(const Schedule& schedule);
+
 /// Microseconds that a GEMM is expected to take with a kernel, at full clocks. Only the layout of B matters:
 /// where its rows are contiguous, more of them may be loaded.
 double expected_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,

@@ -51,6 +51,7 @@ Prediction predict(std::span<const Plan> plans, const Machine& machine) {
   schedule.layout = Layout::natural;
   schedule.groups.clear();
   schedule.rounds = 1;
+  schedule.shots = 0;
   schedule.first_multiprocessors = 0;
   share_multiprocessors(schedule, problem, machine);
   const Simulation sequential = simulate(make_plans(problem, schedule), machine);

@@ -10,6 +10,7 @@
 #include "plan/grouping.hpp"
 #include "plan/strategies.hpp"
 #include "search/kernel_choice.hpp"
+#include "search/shot_schedules.hpp"
 #include "search/signalled_schedules.hpp"
 #include "search/sliced_schedules.hpp"
 #include "search/traffic.hpp"
@@ -69,8 +70,13 @@ class Search {
   std::vector<Candidate> candidates_by(Strategy strategy, Layout layout) const {
     if (strategy == Strategy::signal && !communicates_first(problem_.operation))
       return signalled_schedules(problem_, machine_, layout, comm_multiprocessors_);
-    if (strategy != Strategy::sequential)
-      return with_expected_time(sliced_schedules(problem_, machine_, strategy, comm_multiprocessors_));
+    if (strategy != Strategy::sequential) {
+      std::vector<Schedule> schedules = sliced_schedules(problem_, machine_, strategy, comm_multiprocessors_);
+      if (strategy == Strategy::store)
+        std::ranges::move(shot_schedules(problem_, machine_, comm_multiprocessors_),
+                          std::back_inserter(schedules));
+      return with_expected_time(std::move(schedules));
+    }
     constexpr double near = 1.15;  // the simulator may prefer another kernel than the choice of kernels does
     return with_expected_time(
         kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near));
@@ -86,6 +92,7 @@ class Search {
     std::vector<Schedule> schedules;
     for (const Candidate& each : candidates) {
       if (each.predicted_us > near * candidates.front().predicted_us) break;
+      if (each.schedule.shots > 0) continue;
       if (varied.insert(each.schedule.strategy).second)
         std::ranges::move(variants(problem_, machine_, each.schedule), std::back_inserter(schedules));
     }
@@ -122,6 +129,7 @@ class Search {
 
   double expected_messages(const Schedule& schedule, const Shape& gemm) const {
     if (schedule.strategy == Strategy::sequential) return 1;
+    if (schedule.shots > 0) return schedule.shots;
     const double slices = schedule.strategy == Strategy::signal ? 1 : problem_.ranks * schedule.rounds;
     const double waves = wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols));
     const double groups = std::max(1.0, waves / slices / schedule.waves_per_group);

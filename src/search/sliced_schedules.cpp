@@ -61,11 +61,8 @@ std::vector<Schedule> suitable_kernels(const Problem& problem, const Machine& ma
                                        int multiprocessors, int comm_multiprocessors, double near) {
   std::vector<Schedule> all = kernel_schedules(machine, problem, strategy, Layout::natural, multiprocessors,
                                                comm_multiprocessors, near);
-  // What tiles store to peers travels in lines of 128 bytes, so a tile that begins between two takes a
-  // quarter more of the link.
-  constexpr int line_elements = 64;
   if (strategy == Strategy::store && !communicates_first(problem.operation))
-    std::erase_if(all, [](const Schedule& each) { return each.tile_cols % line_elements != 0; });
+    std::erase_if(all, [](const Schedule& each) { return !stores_whole_lines(each); });
   return all;
 }
 

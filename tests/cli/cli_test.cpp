@@ -206,6 +206,21 @@ TEST_F(Cli, SaysWhenItCannotWrite) {
   EXPECT_THAT(full.err, HasSubstr("--save = /dev/full: cannot be written: No space left"));
 }
 
+TEST_F(Cli, AnotherFamilyOfKernelsCanBeAskedFor) {
+  const auto plan_with = [&](const char* kernels) {
+    const std::vector<std::string> words =
+        words_of("plan gemm_reduce_scatter --m 1024 --n 1024 --k 256 --ranks 4 --tile 128x224");
+    return finish(start(words, "", [=] { setenv("FLASHOVERLAP_KERNELS", kernels, 1); }));
+  };
+  EXPECT_THAT(plan_with("sm90").out, HasSubstr("GPUs       of h200-nvlink can run this"));
+  EXPECT_THAT(plan_with("sm86").out, HasSubstr("has no sm80 kernel; there are 128x256, 256x128, 128x128"));
+  for (const char* kernels : {"sm75", "80", "sm80x", ""}) {
+    const Outcome outcome = plan_with(kernels);
+    EXPECT_EQ(outcome.status, 2) << kernels;
+    EXPECT_THAT(outcome.err, HasSubstr(std::string("FLASHOVERLAP_KERNELS = ") + kernels + ": must be"));
+  }
+}
+
 TEST_F(Cli, PlansSayWhetherGpusCanRunThem) {
   const std::string problem = "plan gemm_reduce_scatter --m 1024 --n 1024 --k 256 --ranks 4";
   const std::vector<std::pair<std::string, std::string>> lines{
@@ -214,8 +229,9 @@ TEST_F(Cli, PlansSayWhetherGpusCanRunThem) {
       {" --tile 77x33", "GPUs       of h200-nvlink cannot run this: tile = 77x33"},
       {" --tile 128x128", "GPUs       of h200-nvlink cannot run this: tile = 128x128 in clusters of 1"},
       {" --dtype fp32", "GPUs       of h200-nvlink cannot run this: data_type = fp32"},
-      {" --machine a800", "GPUs       of a800 cannot run this: compute_capability = 80"},
-      {" --machine rtx4090", "GPUs       of rtx4090 cannot run this: compute_capability = 89"},
+      {" --machine a800", "GPUs       of a800 can run this"},
+      {" --machine rtx4090", "GPUs       of rtx4090 can run this"},
+      {" --machine a800 --tile 128x224", "GPUs       of a800 cannot run this: tile = 128x224"},
   };
   for (const auto& [options, expected] : lines) {
     const Outcome outcome = run(words_of(problem + options));

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cuda/device_array.hpp"
+#include "cuda/graph.hpp"
 #include "data_type/elements.hpp"
 #include "flashoverlap/matrix.hpp"
 #include "support/gpu_threads.hpp"
@@ -272,16 +273,10 @@ TEST(Communicator, IsReplayedFromAGraph) {
     communicator.all_reduce(data.at(0), count, DataType::fp32, stream);  // connects the ranks
     stream.wait();
 
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t instance = nullptr;
-    FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    communicator.all_reduce(data.at(0), count, DataType::fp32, stream);
-    FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
-    FLASHOVERLAP_CUDA(cudaGraphInstantiate(&instance, graph, 0));
-    for (int replay = 0; replay < 3; ++replay) FLASHOVERLAP_CUDA(cudaGraphLaunch(instance, stream));
+    const CudaGraph graph(stream,
+                          [&] { communicator.all_reduce(data.at(0), count, DataType::fp32, stream); });
+    for (int replay = 0; replay < 3; ++replay) graph.launch(stream);
     stream.wait();
-    FLASHOVERLAP_CUDA(cudaGraphExecDestroy(instance));
-    FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
 
     const auto expected = static_cast<float>(ranks * ranks * ranks * ranks);
     EXPECT_EQ(data.values(), Values(count, expected));

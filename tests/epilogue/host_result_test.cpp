@@ -121,6 +121,30 @@ TEST_P(ReorderTest, RmsNormIsThatOfTheDefinition) {
   EXPECT_LT(relative_error(actual, expected), actual.data_type() == DataType::fp32 ? 1e-6 : 5e-3);
 }
 
+TEST(RmsNorm, AddsTheResidualBeforeItRounds) {
+  const Output output{.rows = 3, .cols = 5};
+  const Matrix out = random_matrix(DataType::bf16, 3, 5, 1);
+  const Matrix residual = random_matrix(DataType::bf16, 3, 5, 2);
+  Matrix exact(DataType::fp32, 3, 5);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    std::vector<float> values = row_values(out, row);
+    const std::vector<float> added = row_values(residual, row);
+    for (std::size_t col = 0; col < values.size(); ++col) values[col] += added[col];
+    exact.write(row, 0, values);
+  }
+  const std::vector<float> weights = row_values(random_matrix(DataType::fp32, 1, 5, 3), 0);
+  const Matrix expected = rms_norm(output, exact, weights, 1e-3f);
+  Matrix sum(DataType::bf16, 3, 5);
+  const Matrix actual = rms_norm(output, out, weights, 1e-3f, &residual, &sum);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    Matrix rounded(DataType::bf16, 2, 5);
+    rounded.write(0, 0, row_values(expected, row));
+    rounded.write(1, 0, row_values(exact, row));
+    EXPECT_EQ(row_values(actual, row), row_values(rounded, 0));
+    EXPECT_EQ(row_values(sum, row), row_values(rounded, 1));
+  }
+}
+
 TEST(RmsNorm, OfAZeroRowIsZero) {
   const Output output{.rows = 2, .cols = 3};
   const Matrix zero(DataType::bf16, 2, 3);
@@ -134,6 +158,10 @@ TEST(RmsNorm, RefusesWrongOperands) {
   EXPECT_THROW(rms_norm(output, out, std::vector<float>(3), -1.0f), InvalidArgument);
   EXPECT_THROW(rms_norm(output, out, std::vector<float>(3), std::nanf("")), InvalidArgument);
   EXPECT_THROW(rms_norm(output, Matrix(DataType::bf16, 1, 3), std::vector<float>(3), 0.0f), InvalidArgument);
+  const Matrix fp32(DataType::fp32, 2, 3);
+  EXPECT_THROW(rms_norm(output, out, std::vector<float>(3), 0.0f, &fp32), InvalidArgument);
+  Matrix narrow(DataType::bf16, 2, 2);
+  EXPECT_THROW(rms_norm(output, out, std::vector<float>(3), 0.0f, nullptr, &narrow), InvalidArgument);
 }
 
 TEST(NaturalResult, OfNoRowsIsEmptyInEitherLayout) {

@@ -17,6 +17,7 @@ for strategy in sequential signal copy store p2p; do
 done
 seed all_reduce-tiled gemm_all_reduce --m 8 --n 8 --layout tiled
 seed all_reduce-rounds gemm_all_reduce --m 16 --n 4 --strategy store --rounds 2
+seed all_reduce-shots gemm_all_reduce --m 4 --n 8 --strategy store --shots 2
 seed all_to_all-tiled gemm_all_to_all --m 8 --n 8 --layout tiled --random-destinations 1
 seed all_to_all-heads gemm_all_to_all --m 8 --n 8 --exchange heads --strategy copy
 seed all_gather-b all_gather_gemm --m 4 --n 8 --gather b --strategy store

@@ -44,8 +44,16 @@ TEST(Requirements, ATileWithoutAKernelIsRefusedWithThoseThatThereAre) {
 }
 
 TEST(Requirements, GpusWithoutKernelsAreRefused) {
-  EXPECT_EQ(kernel_family(80), nullptr);
-  EXPECT_THROW(require_family(80), InvalidArgument);
+  EXPECT_EQ(kernel_family(75), nullptr);
+  EXPECT_THAT([] { require_family(75); },
+              ::testing::ThrowsMessage<InvalidArgument>(
+                  HasSubstr("compute_capability = 75: there are kernels for GPUs of 80 and newer only")));
+}
+
+TEST(Requirements, HopperHasAFamilyOfItsOwnAndAllOthersSinceAmpereShareOne) {
+  EXPECT_EQ(require_family(90).name, "sm90");
+  for (const int compute_capability : {80, 86, 87, 89, 100, 120})
+    EXPECT_EQ(require_family(compute_capability).name, "sm80") << compute_capability;
 }
 
 TEST(Requirements, Fp32IsForTheHost) {
@@ -76,7 +84,7 @@ TEST(Requirements, TilesBeginAtMultiplesOf16BytesWhereRowsAreContiguous) {
               HasSubstr("first row of a tile's A"));
 }
 
-TEST(Requirements, SeveralExpertsWeightsHaveKContiguous) {
+TEST(Requirements, KIsContiguousInAWhereSeveralExpertsWeightsHaveTheirRowsContiguous) {
   Problem experts{.operation = Operation::all_gather_gemm,
                   .m = 256,
                   .n = 256,
@@ -86,8 +94,15 @@ TEST(Requirements, SeveralExpertsWeightsHaveKContiguous) {
                   .expert_rows = {{100, 28}, {0, 128}}};
   EXPECT_EQ(refusal(make_plan(experts, {}, 0)), "");
   experts.b_layout = OperandLayout::row_contiguous;
+  EXPECT_EQ(refusal(make_plan(experts, {}, 0)), "");
+  experts.operation = Operation::gemm_all_to_all;
+  experts.expert_rows = {{128, 24, 64, 40}, {8, 0, 128, 0}};
+  EXPECT_EQ(refusal(make_plan(experts, {}, 0)), "");
+  experts.a_layout = OperandLayout::row_contiguous;
   EXPECT_THAT(refusal(make_plan(experts, {}, 0)),
-              HasSubstr("b_layout = row_contiguous: must be k_contiguous on GPUs"));
+              HasSubstr("a_layout = row_contiguous: must be k_contiguous on GPUs"));
+  experts.b_layout = OperandLayout::k_contiguous;
+  EXPECT_EQ(refusal(make_plan(experts, {}, 0)), "");
 }
 
 TEST(Requirements, PartsOfKAreWholeSteps) {

@@ -37,5 +37,5 @@ expect "--cache --clear" tune --c
 expect "--list" tune --cache cache --l
 expect "" tune --export ""
 expect "" timeline --svg ""
-expect "--search --strategy --svg" timeline --json --s
+expect "--search --shots --strategy --svg" timeline --json --s
 exit $((failures > 0))

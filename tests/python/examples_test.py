@@ -72,16 +72,40 @@ def test_the_notebook_plans_predicts_and_draws(monkeypatch, capsys):
     expect_curves(notebook.displayed["picture"]._repr_svg_(), notebook.names["speed_ups"])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+needs_pytorch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+
+
+def printed_losses(printed):
+    """Of some steps: divided among ranks, and whole."""
+    return [tuple(map(float, row)) for row in re.findall(r"^ +\d+ +(\S+) +(\S+)$", printed, re.MULTILINE)]
+
+
+def largest_difference(printed):
+    return float(re.search(r"largest difference: (\S+)", printed).group(1))
+
+
+@needs_pytorch
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_training_is_that_of_plain_pytorch(ranks, tmp_path):
     picture = tmp_path / "loss.svg"
     printed = run("train.py", "--ranks", str(ranks), "--steps", "50", "--plot", str(picture))
-    losses = [tuple(map(float, row)) for row in re.findall(r"^ +\d+ +(\S+) +(\S+)$", printed, re.MULTILINE)]
+    losses = printed_losses(printed)
     assert len(losses) == 2
     for divided, whole in losses:
         assert divided == pytest.approx(whole, abs=1.5e-4)
     assert losses[1][0] < losses[0][0] < 3.4  # log(TOKENS) = 3.47 without learning
-    assert float(re.search(r"largest difference: (\S+)", printed).group(1)) < 1e-5
+    assert largest_difference(printed) < 1e-5
     names = ["plain PyTorch, one process", f"flashoverlap.torch, {ranks} ranks"]
     expect_curves(picture.read_text(encoding="utf-8"), names)
+
+
+@needs_pytorch
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_experts_on_ranks_learn_what_all_on_one_do(ranks):
+    printed = run("experts.py", "--ranks", str(ranks), "--steps", "30")
+    losses = printed_losses(printed)
+    assert len(losses) == 3
+    for divided, whole in losses:
+        assert divided == pytest.approx(whole, abs=1.5e-4)
+    assert losses[2][0] < 0.7 * losses[0][0]
+    assert largest_difference(printed) < 1e-5

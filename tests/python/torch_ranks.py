@@ -18,6 +18,6 @@ def run(ranks, function):
     return flashoverlap.run_ranks(ranks, lambda communicator: function(communicator.rank, communicator))
 
 
-def expect_equal(results, expected):
+def expect_equal(results, expected, atol=1e-4):
     for result, reference in zip(results, expected, strict=True):
-        torch.testing.assert_close(result, reference, rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(result, reference, rtol=1e-4, atol=atol)

@@ -3,7 +3,7 @@
 cmake_minimum_required(VERSION 3.25)
 set(files src/data_type/data_type.cpp src/data_type/elements.cpp src/data_type/matrix.cpp)
 if(CUDA_INCLUDE_DIRS)
-  list(APPEND files src/gemm/cublas/cublas_gemm.cpp src/gemm/sm90/sm90_gemm.cpp src/comm/nccl_communicator.cpp)
+  list(APPEND files src/gemm/cublas/cublas_gemm.cpp src/gemm/sm90/tensor_map.cpp src/comm/nccl_communicator.cpp)
 endif()
 
 file(READ ${ROOT}/include/flashoverlap/data_type.hpp header)

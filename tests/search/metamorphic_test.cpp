@@ -141,7 +141,7 @@ TEST(MetamorphicTest, MoreRanksAreNotFaster) {
 double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   double slowest_us = 0;
   for (const Plan& plan : make_plans(problem, schedule)) {
-    const int waves = wave_count(schedule, std::ssize(plan.tiles));
+    const int waves = wave_count(schedule, std::ranges::count(plan.tiles, false, &Tile::only_adds));
     slowest_us = std::max(slowest_us, waves * tile_entry_microseconds(problem, schedule, machine, waves));
   }
   return machine.gemm_launch_microseconds + slowest_us;
@@ -171,13 +171,13 @@ TEST(MetamorphicTest, WithoutCostsOfCommunicationTheGemmRemains) {
     for (const auto& [schedule, us] : candidates) {
       SCOPED_TRACE(describe(problem, machine) + " " + describe({problem, schedule}));
       const double alone_us = gemm_us(problem, schedule, machine);
-      least_us = std::min(least_us, alone_us);
+      if (schedule.shots == 0) least_us = std::min(least_us, alone_us);  // adding up is work too
       EXPECT_GE(us, alone_us - 1e-3);
       if (schedule.strategy == Strategy::sequential || schedule.strategy == Strategy::signal) {
         EXPECT_NEAR(us, alone_us, 1e-3);
       }
     }
-    EXPECT_NEAR(candidates.front().predicted_us, least_us, 1e-3) << describe(problem, machine);
+    EXPECT_LE(candidates.front().predicted_us, least_us + 1e-3) << describe(problem, machine);
   }
 }
 

@@ -380,7 +380,7 @@ class PlanInterpreter : private InterpretedMemory {
                                   0);
       const bool in_parts = plan.own_k_first || (tile.start_wait != none && plan.wait_depth != none);
       const std::int64_t depth = in_parts ? plan.wait_depth : plan.problem.k;
-      const std::int64_t parts = (plan.problem.k + depth - 1) / depth;
+      const std::int64_t parts = tile.only_adds ? 0 : (plan.problem.k + depth - 1) / depth;
       std::int32_t wait = tile.start_wait;
       for (std::int64_t turns = 0; turns < parts; ++turns) {
         co_yield turn;
@@ -407,8 +407,11 @@ class PlanInterpreter : private InterpretedMemory {
                                                static_cast<std::size_t>(tile.cols)));
       });
       for (int raised = 0; tile.raise.rank != none && raised < plan.schedule.cluster_rows; ++raised) {
-        co_yield turn;
-        raise(tile.raise, actor);
+        for (const Rank& owner : ranks_) {
+          if (tile.raise.rank != every_rank && tile.raise.rank != owner.id()) continue;
+          co_yield turn;
+          raise({owner.id(), tile.raise.counter}, actor);
+        }
       }
       rank.tiles.merge(actor.known);
       rank.tiles.add(actor.event);

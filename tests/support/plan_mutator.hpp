@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "plan/message_rules.hpp"
 #include "support/message_mutations.hpp"
 
 namespace flashoverlap::testing {
@@ -88,8 +89,11 @@ class PlanMutator : private MessageMutations {
   void match_targets() {
     std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> raised;
     for (const Plan& plan : *plans_) {
-      for (const Tile& tile : plan.tiles)
-        raised[{tile.raise.rank, tile.raise.counter}] += plan.schedule.cluster_rows;
+      for (const Tile& tile : plan.tiles) {
+        for_each_raise(plan, tile, [&](const Raise& raise) {
+          raised[{raise.rank, raise.counter}] += plan.schedule.cluster_rows;
+        });
+      }
       for (const Message& message : plan.messages) {
         for (const Raise& raise : message.raises) ++raised[{raise.rank, raise.counter}];
       }
@@ -171,7 +175,7 @@ class PlanMutator : private MessageMutations {
     switch (below(5)) {
       case 0: nudge(plan.a_blocks.row_stride); break;
       case 1: nudge(plan.addends.row_stride); break;
-      case 2: plan.addends.count = chance(2) ? 0 : plan.problem.ranks - 1; break;
+      case 2: plan.addends.count = chance(2) ? 0 : plan.problem.ranks - below(2); break;
       case 3: plan.own_k_first ^= true; break;
       default:
         if (chance(3)) plan.wait_depth = none;
@@ -184,11 +188,12 @@ class PlanMutator : private MessageMutations {
   }
 
   using Change = void (PlanMutator::*)(Plan&);
-  static constexpr std::array<Change, 40> changes_of_plans{&PlanMutator::reorder_tiles,
+  static constexpr std::array<Change, 41> changes_of_plans{&PlanMutator::reorder_tiles,
                                                            &PlanMutator::change_tile,
                                                            &PlanMutator::exchange_fields_of_tiles,
                                                            &PlanMutator::change_waits_of_tile,
                                                            &PlanMutator::change_raise_of_tile,
+                                                           &PlanMutator::change_what_tile_adds,
                                                            &PlanMutator::change_buffer_of_tile,
                                                            &PlanMutator::change_rank_of_tile,
                                                            &PlanMutator::split_tile,

@@ -33,7 +33,7 @@ inline std::string describe(const Case& drawn) {
       "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} a={} b={} destinations={} experts={} "
       "capacity={} tile={}x{} "
       "cluster={} "
-      "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={} "
+      "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={} shots={} "
       "step_depth={}",
       name(p.operation), name(s.strategy), name(s.layout), p.m, p.n, p.k, p.ranks, name(p.data_type),
       name(p.gathered), name(p.exchange), name(p.a_layout), name(p.b_layout),
@@ -41,7 +41,7 @@ inline std::string describe(const Case& drawn) {
       : !p.destinations.empty() ? "routed"
                                 : "equal",
       p.experts, p.capacity, s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors, s.raster,
-      s.waves_per_group, groups, s.rounds, s.step_depth);
+      s.waves_per_group, groups, s.rounds, s.shots, s.step_depth);
 }
 
 class RandomCases {
@@ -152,6 +152,10 @@ class RandomCases {
     if (gathers_along_k(problem) && between(0, 1) == 0)  // then tiles begin with their own part
       schedule.step_depth = static_cast<int>(problem.k / problem.ranks);
     if (works_in_rounds(problem, schedule.strategy)) schedule.rounds = between(1, 4);
+    if (most_shots_of(problem) > 0 && schedule.strategy == Strategy::store && between(0, 1) == 0) {
+      schedule.shots = between(1, most_shots_of(problem));
+      schedule.rounds = 1;
+    }
     if (schedule.strategy == Strategy::signal && !communicates_first(problem.operation) && between(0, 1) == 0)
       schedule.first_multiprocessors = schedule.multiprocessors + between(0, 4);
     if (schedule.strategy == Strategy::signal && between(0, 1) == 0)

@@ -41,8 +41,12 @@ class TileMutations : protected Mutation {
   }
   void change_raise_of_tile(Plan& plan) {
     const std::int32_t rank = chance(2) ? plan.rank : any_rank();
-    const Raise raise = chance(3) ? Raise{} : Raise{rank, any_counter(at(*plans_, rank))};
+    const std::int32_t counter = any_counter(at(*plans_, rank));
+    const Raise raise = chance(3) ? Raise{} : Raise{chance(6) ? every_rank : rank, counter};
     change_some_tiles(plan, [&](Tile& tile) { tile.raise = raise; });
+  }
+  void change_what_tile_adds(Plan& plan) {
+    change_some_tiles(plan, [](Tile& tile) { tile.only_adds = !tile.only_adds; });
   }
   void change_buffer_of_tile(Plan& plan) {
     const BufferRole role = pick(std::array{BufferRole::a, BufferRole::b, BufferRole::out,

@@ -5,6 +5,7 @@ layers work under `torch.compile(fullgraph=True)` and in CUDA graphs. `flashover
 operations with PyTorch's own schema for fused matrix products.
 """
 
+from flashoverlap.torch.experts import ExpertParallelMoE, ExpertRoutes, dispatch_matmul, matmul_combine
 from flashoverlap.torch.feed_forward import GatedFeedForward, NormedFeedForward
 from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
@@ -30,6 +31,8 @@ from flashoverlap.torch.ulysses import UlyssesAttention
 
 __all__ = [
     "ColumnParallelLinear",
+    "ExpertParallelMoE",
+    "ExpertRoutes",
     "GatedFeedForward",
     "Group",
     "NormedFeedForward",
@@ -43,9 +46,11 @@ __all__ = [
     "all_to_all_matmul",
     "communicator",
     "copy_matmul",
+    "dispatch_matmul",
     "matmul_all_reduce",
     "matmul_all_reduce_rms_norm",
     "matmul_all_to_all",
+    "matmul_combine",
     "matmul_reduce_scatter",
     "matmul_reduce_scatter_rms_norm",
     "parallelize",

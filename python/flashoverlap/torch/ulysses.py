@@ -153,7 +153,9 @@ class _Exchange:
         self._results: list[Tensor] = []
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda" and not torch.compiler.is_compiling():
-            self._stream = self._streams.setdefault(device, torch.cuda.Stream(device))
+            if device not in self._streams:
+                self._streams[device] = torch.cuda.Stream(device)
+            self._stream = self._streams[device]
 
     def enqueue(self, call: Callable[[Tensor], Tensor], operand: Tensor) -> None:
         if self._stream is None:

@@ -5,51 +5,15 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <tuple>
-#include <utility>
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu/commands.hpp"
+#include "cli/linear_layers.hpp"
 #include "measure/gemm_benchmark.hpp"
 #include "measure/gpu_record.hpp"
 
 namespace flashoverlap::cli {
-namespace {
-
-/// A GEMM of one of the ranks that share a layer.
-struct Layer {
-  int ranks;
-  Problem problem;
-};
-
-/// Of the linear layers of Llama-3 8B, 70B and 405B, for each number of tokens.
-std::vector<Layer> layers(LayerPass pass, const GemmBench& bench) {
-  struct Weights {
-    std::int64_t n;
-    std::int64_t k;
-  };
-  std::vector<Layer> layers;
-  for (const int ranks : bench.ranks) {
-    const std::int64_t w = ranks;
-    for (const std::int64_t tokens : bench.m) {
-      for (const auto& [n, k] : {Weights{4096, 14336 / w},
-                                 {8192, 28672 / w},
-                                 {8192, 8192 / w},
-                                 {16384, 53248 / w},
-                                 {14336 / w, 4096},
-                                 {28672 / w, 8192},
-                                 {53248 / w, 16384}}) {
-        Problem& problem = layers.emplace_back(Layer{ranks, {.m = tokens, .n = n, .k = k}}).problem;
-        if (pass == LayerPass::input_gradient) std::swap(problem.n, problem.k);
-        if (pass == LayerPass::weight_gradient) problem = {.m = n, .n = k, .k = tokens};
-        set_layouts(problem, pass);
-      }
-    }
-  }
-  return layers;
-}
-
-}  // namespace
 
 int bench_gemm(const GemmBench& bench) {
   nlohmann::ordered_json document{
@@ -66,9 +30,9 @@ int bench_gemm(const GemmBench& bench) {
     double log_sum = 0;
     double least = 1e9;
     int count = 0;
-    for (const Layer& layer : layers(pass, bench)) {
-      const auto& [m, n, k] = std::tie(layer.problem.m, layer.problem.n, layer.problem.k);
-      const GemmTimes times = measure_gemm(layer.problem, limits, bench.repetitions);
+    const auto measure = [&](const Problem& problem, int ranks) {
+      const auto& [m, n, k] = std::tie(problem.m, problem.n, problem.k);
+      const GemmTimes times = measure_gemm(problem, {.repetitions = bench.repetitions, .limits = limits});
       const double speed = times.cublas_us / times.kernel_us;
       log_sum += std::log(speed);
       least = std::min(least, speed);
@@ -85,7 +49,7 @@ int bench_gemm(const GemmBench& bench) {
                                   {"m", m},
                                   {"n", n},
                                   {"k", k},
-                                  {"ranks", layer.ranks},
+                                  {"ranks", ranks},
                                   {"dtype", "bf16"},
                                   {"tile_rows", times.tile.rows},
                                   {"tile_cols", times.tile.cols},
@@ -99,6 +63,11 @@ int bench_gemm(const GemmBench& bench) {
                                   {"limited_cost", times.limited_cost},
                                   {"speed", speed},
                                   {"error", times.error}});
+    };
+    for (const int ranks : bench.ranks) {
+      for (const std::int64_t tokens : bench.m) {
+        for (const Problem& problem : linear_layers(pass, ranks, tokens)) measure(problem, ranks);
+      }
     }
     fmt::print("{}: speed against cuBLASLt over {} shapes: geometric mean {:.4f}, least {:.3f}\n", name(pass),
                count, std::exp(log_sum / count), least);

@@ -139,6 +139,7 @@ class Report {
                        {"groups", schedule.groups},
                        {"waves_per_group", schedule.waves_per_group},
                        {"rounds", schedule.rounds},
+                       {"shots", schedule.shots},
                        {"comm_sms", schedule.comm_multiprocessors},
                        {"gemm_us", shape.gemm_us},
                        {"comm_us", shape.comm_us},

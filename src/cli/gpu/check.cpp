@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/command.hpp"
+#include "cli/format.hpp"
 #include "cli/gpu/commands.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/current_gpu.hpp"
@@ -26,6 +27,7 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   Schedule schedule = kernel_schedule(current_machine(fabric()), wanted.problem, wanted.strategy,
                                       wanted.layout, left, reserved);
   schedule.rounds = wanted.rounds;
+  schedule.shots = wanted.shots;
   if (reserved == 0) return schedule;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
@@ -43,16 +45,17 @@ std::string described(const GpuCase& wanted) {
   if (problem.exchange == Exchange::heads) operands += " heads";
   if (problem.experts > 1) operands += " experts";
   if (wanted.pitched) operands += " pitched";
-  return fmt::format("{:<20} {:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
-                     operands, name(wanted.strategy), name(wanted.layout), wanted.own_result ? "own" : "",
-                     problem.m, problem.n, problem.k, wanted.rounds);
+  return fmt::format("{:<20} {:<20} {:<14} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}", name(problem.operation),
+                     operands, strategy_text({.strategy = wanted.strategy, .shots = wanted.shots}),
+                     name(wanted.layout), wanted.own_result ? "own" : "", problem.m, problem.n, problem.k,
+                     wanted.rounds);
 }
 
 void print_headers(const GpuCheck& check) {
   const DataType data_type = check.cases.front().problem.data_type;
   fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(data_type),
              error_limit(data_type));
-  fmt::print("{:<20} {:<20} {:<10} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
+  fmt::print("{:<20} {:<20} {:<14} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
              "operation", "operands", "strategy", "layout", "result", "m", "n", "k", "rounds", "groups",
              "runs", "error", "fp64", "element");
 }

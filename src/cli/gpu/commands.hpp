@@ -19,6 +19,7 @@ struct GpuCase {
   int rounds = 1;
   bool own_result = false;  ///< see OperatorOptions
   bool pitched = false;     ///< see PlanCheck
+  int shots = 0;
   std::vector<Plan> plans;  ///< of all ranks; empty: made for the GPUs
 };
 

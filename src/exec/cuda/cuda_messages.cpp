@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/run_watch.hpp"
+#include "cuda/graph.hpp"
 #include "exec/cuda/message_kernels.hpp"
 #include "exec/cuda/plan_needs.hpp"
 #include "plan/message_needs.hpp"
@@ -26,7 +27,8 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       pitches_(pitches),
       counters_(memory.counters(alone.rank())),
       raises_(resolve_raises(messages_, memory,
-                             [&](const Raise& raise) { return raised_in_order(plans, plan_.rank, raise); })) {
+                             [&](const Raise& raise) { return raised_in_order(plans, plan_.rank, raise); })),
+      pending_({after_the_watch(alone_.options().wait_limit), words_.device(expired_word)}) {
   gather_stores();
   if (plan_.problem.capacity > 0 || std::ranges::any_of(messages_, [&](const Message& message) {
         return runs_concurrently(plan_, message);
@@ -67,18 +69,20 @@ void CudaMessages::gather_stores() {
   }
 }
 
-void CudaMessages::begin() {
+void CudaMessages::begin(cudaStream_t stream) {
   if (++runs_ == 0) runs_ = 1;
-  pending_ = {};
+  pending_.clear();
   if (concurrent_copies_)
     concurrent_copies_->unraised.clear();  // of a run that could not be enqueued to its end
   pending_.write(words_.device(done_word), 0);
   pending_.write(words_.device(running_word), runs_);
+  if (is_captured(stream)) flush_aside(stream);
 }
 
 void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
                            cudaEvent_t computed) {
   for (std::size_t index = first; index < last;) {
+    if (index > 0) pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));
     const Message& message = messages_[index];
     if (message.after_tiles && computed != nullptr) {
       flush(stream);
@@ -92,7 +96,6 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
                                         : enqueue_in_stream(index, own, stream);
       ++index;
     }
-    pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));
   }
 }
 
@@ -188,7 +191,7 @@ void CudaMessages::reset_and_raise(std::size_t index, StreamMemoryBatch& batch, 
   }
   if (shared.empty()) return;
   batch.enqueue(stream);
-  batch = {};
+  batch.clear();
   for (std::size_t first = 0; first < shared.size(); first += most_raises) {
     RaisedCounters raised{};
     raised.count = static_cast<int>(std::min<std::size_t>(most_raises, shared.size() - first));
@@ -199,10 +202,16 @@ void CudaMessages::reset_and_raise(std::size_t index, StreamMemoryBatch& batch, 
 
 void CudaMessages::flush(cudaStream_t stream) {
   pending_.enqueue(stream);
-  pending_ = {};
+  pending_.clear();
+}
+
+void CudaMessages::flush_aside(cudaStream_t stream) {
+  pending_.enqueue_aside(stream, last_aside_);
+  pending_.clear();
 }
 
 void CudaMessages::join(cudaStream_t stream) {
+  pending_.write(words_.device(done_word), static_cast<std::uint32_t>(messages_.size()));
   flush(stream);
   if (concurrent_copies_) {
     FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->raised, memory_.workspace().raises));
@@ -211,8 +220,9 @@ void CudaMessages::join(cudaStream_t stream) {
 }
 
 void CudaMessages::end(cudaStream_t stream) {
-  pending_.write(words_.device(running_word), 0);
   flush(stream);
+  pending_.write(words_.device(running_word), 0);
+  flush_aside(stream);
 }
 
 void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
@@ -295,9 +305,9 @@ void CudaMessages::copy(const Message& message, const Buffers& own, cudaStream_t
 
 void CudaMessages::check_waits() const {
   if (words_.read(expired_word) == 0) return;
-  throw WaitExpired(fmt::format("rank {} of {}: stores waited for credits of their peers for more than {} ms",
-                                plan_.rank, plan_.problem.ranks,
-                                after_the_watch(alone_.options().wait_limit).count()));
+  throw WaitExpired(
+      fmt::format("rank {} of {}: messages waited on multiprocessors for their counters for more than {} ms",
+                  plan_.rank, plan_.problem.ranks, after_the_watch(alone_.options().wait_limit).count()));
 }
 
 std::exception_ptr CudaMessages::report() const {

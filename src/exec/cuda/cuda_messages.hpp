@@ -23,8 +23,8 @@ namespace flashoverlap {
 /// Stores that follow each other are one kernel (`StoreRun`).
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
 /// copy waits for neither; all is joined at the end. Words of host memory say which run the stream is at, how
-/// many of its messages are done, or have passed their waits if they are such copies, and whether stores have
-/// waited in vain.
+/// many of its messages are done, or have passed their waits if they are such copies, and whether a kernel
+/// has waited in vain.
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
@@ -40,8 +40,8 @@ class CudaMessages {
   /// this rank's messages raises. No run is under way.
   void replace(std::vector<Message> messages);
 
-  /// Begins a run, which `end` must end on the same stream.
-  void begin();
+  /// Begins a run, which `end` must end. Nothing in a captured run waits until either is written down.
+  void begin(cudaStream_t stream);
   /// Messages from `first` to before `last`. `own`: this rank's buffers. `computed`: recorded when every tile
   /// is done; null where the stream itself has computed them by the first message that needs them all.
   void enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
@@ -57,7 +57,7 @@ class CudaMessages {
 
   /// The number of the run that is under way; 0: none.
   std::uint32_t running() const noexcept { return words_.read(running_word); }
-  /// Throws `WaitExpired` if stores have waited in vain in any run.
+  /// Throws `WaitExpired` if a kernel has waited in vain in any run.
   void check_waits() const;
   /// What the run that is under way waits for, as the error to throw. Reads the counters.
   std::exception_ptr report() const;
@@ -103,6 +103,7 @@ class CudaMessages {
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
+  void flush_aside(cudaStream_t stream);
   std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
 
   const Plan& plan_;
@@ -116,8 +117,9 @@ class CudaMessages {
   std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
   std::map<std::size_t, StoreRun> stores_;          // by the first message
   std::vector<bool> awaited_by_tiles_;              // [counter]
-  StreamMemoryBatch pending_;
   MappedWords words_{3};
+  StreamMemoryBatch pending_;
+  StreamMemoryBatch::LastAside last_aside_;
   std::uint32_t runs_ = 0;
   std::vector<std::shared_ptr<Times>> times_;
   std::unique_ptr<ConcurrentCopies> concurrent_copies_;  // null where nothing is copied to peers

@@ -11,6 +11,7 @@
 #include "comm/process_environment.hpp"
 #include "comm/run_watch.hpp"
 #include "cuda/device_array.hpp"
+#include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
 #include "cuda/properties.hpp"
 #include "exec/cuda/cuda_messages.hpp"
@@ -19,6 +20,7 @@
 #include "exec/cuda/plan_needs.hpp"
 #include "exec/cuda/route_exchange.hpp"
 #include "exec/cuda/row_pitches.hpp"
+#include "exec/cuda/stream_memory.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/validate.hpp"
@@ -265,7 +267,7 @@ struct Operator::State {
     bind(a, b, out);
     if (routes_are_new) await_routes(stream);
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
-    messages.begin();
+    messages.begin(stream);
     order ? run_in_order(stream) : run_overlapped(stream);
     if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
     // Of a captured run nothing is enqueued here, and its replays would not record the event.
@@ -277,12 +279,6 @@ struct Operator::State {
     FLASHOVERLAP_CUDA(is_captured(stream) ? cudaEventSynchronize(routed)
                                           : cudaStreamWaitEvent(stream, routed));
     routes_are_new = false;
-  }
-
-  static bool is_captured(cudaStream_t stream) {
-    cudaStreamCaptureStatus capture{};
-    FLASHOVERLAP_CUDA(cudaStreamIsCapturing(stream, &capture));
-    return capture != cudaStreamCaptureStatusNone;
   }
 
   void run_in_order(cudaStream_t stream) {
@@ -301,18 +297,13 @@ struct Operator::State {
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
     messages.enqueue(0, messages.size(), buffers, communication, computed);
     messages.join(communication);
-    // The caller need not wait until it is written down that the run has ended; but a capture ends where it
-    // began, on one stream.
-    const bool captured = is_captured(stream);
-    if (!captured) join_caller(stream);
-    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, computed));
-    messages.end(communication);
-    if (captured) join_caller(stream);
-  }
-
-  void join_caller(cudaStream_t stream) const {
     FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
+    // The caller need not wait until it is written down that the run has ended; but a capture may only go on
+    // on the stream where it began.
+    if (is_captured(stream)) return messages.end(stream);
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, computed));
+    messages.end(communication);
   }
 
   void compute(cudaStream_t stream) {
@@ -415,7 +406,8 @@ Operator::Operator(const std::vector<Plan>& plans, const Communicator& communica
   require_routes(plans, options);
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
-  require_gpu_support(plans, current_compute_capability(), current_attribute(cudaDevAttrMultiProcessorCount));
+  require_gpu_support(plans, current_compute_capability(), current_attribute(cudaDevAttrMultiProcessorCount),
+                      stream_means());
   state_ = std::make_unique<State>(plans, communicator, options);
 }
 

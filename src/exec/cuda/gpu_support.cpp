@@ -13,8 +13,10 @@ namespace {
 
 /// Tiles that wait for what messages bring occupy their multiprocessors meanwhile, so the messages must find
 /// others.
-void require_room(std::span<const Plan> plans, const Plan& plan, int multiprocessors) {
-  if (!tiles_wait(plan) || multiprocessor_use(plans, plan.rank) == MultiprocessorUse::nothing) return;
+void require_room(std::span<const Plan> plans, const Plan& plan, int multiprocessors, StreamMeans means) {
+  if (!tiles_wait(plan)) return;
+  if (means == StreamMeans::operations && multiprocessor_use(plans, plan.rank) == MultiprocessorUse::nothing)
+    return;
   require(
       plan.schedule.multiprocessors < multiprocessors, "multiprocessors", plan.schedule.multiprocessors,
       fmt::format("must leave some of the GPU's {} to the communication, which tiles of {} by {} wait for",
@@ -35,13 +37,14 @@ void require_aligned_stores(const Plan& plan) {
 
 }  // namespace
 
-void require_gpu_support(std::span<const Plan> plans, int compute_capability, int multiprocessors) {
+void require_gpu_support(std::span<const Plan> plans, int compute_capability, int multiprocessors,
+                         StreamMeans means) {
   const KernelFamily& family = require_family(compute_capability);
   for (const Plan& plan : plans) {
     if (!runs_on_gpus(plan.problem.data_type)) refuse_on_gpus(plan.problem.data_type);
     const auto order = in_order(plan);
     if (!order || !order->gemm) require_kernel(plan, family);
-    if (!order) require_room(plans, plan, multiprocessors);
+    if (!order) require_room(plans, plan, multiprocessors, means);
     require_aligned_stores(plan);
   }
 }
@@ -51,7 +54,7 @@ std::optional<std::string> gpu_obstacle(std::span<const Plan> plans, const Machi
     require(machine.peer_access || !needs_peer_memory(plans), "strategy",
             name(plans.front().schedule.strategy),
             fmt::format("needs peer access between GPUs, which {} has not", machine.name));
-    require_gpu_support(plans, machine.compute_capability, machine.multiprocessors);
+    require_gpu_support(plans, machine.compute_capability, machine.multiprocessors, StreamMeans::operations);
   } catch (const InvalidArgument& refusal) {
     return refusal.what();
   }

@@ -1,5 +1,6 @@
 #include "cuda/ptx.cuh"
 #include "exec/cuda/message_kernels.hpp"
+#include "exec/cuda/stream_operations.cuh"
 
 namespace flashoverlap {
 namespace {
@@ -12,6 +13,10 @@ constexpr int unit = 32 * batch;  ///< stores of a warp at a time, of `stored_by
 __global__ void __launch_bounds__(most_raises) raise_all(RaisedCounters raised) {
   const int index = static_cast<int>(threadIdx.x);
   if (index < raised.count) raise_everywhere(raised.counters[index]);
+}
+
+__global__ void __launch_bounds__(1) operate_all(const __grid_constant__ StreamOperations list) {
+  work_off(list);
 }
 
 /// A block that works off a list with the others. Units are counted through all rectangles: number i is the
@@ -179,7 +184,8 @@ __global__ void __launch_bounds__(threads, 1) store(const __grid_constant__ Stor
 cudaError_t load_message_kernels() {
   cudaFuncAttributes attributes{};
   for (const void* kernel :
-       {reinterpret_cast<const void*>(&raise_all), reinterpret_cast<const void*>(&store)}) {
+       {reinterpret_cast<const void*>(&raise_all), reinterpret_cast<const void*>(&operate_all),
+        reinterpret_cast<const void*>(&store)}) {
     if (const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel); status != cudaSuccess)
       return status;
   }
@@ -195,6 +201,22 @@ cudaError_t store_all(const StoreList& list, int blocks, cudaStream_t stream) {
   const cudaLaunchConfig_t config{
       .gridDim = static_cast<unsigned>(blocks), .blockDim = threads, .stream = stream};
   return cudaLaunchKernelEx(&config, store, list);
+}
+
+cudaError_t operate(const StreamOperations& list, cudaStream_t stream) {
+  const cudaLaunchConfig_t config{.gridDim = 1, .blockDim = 1, .stream = stream};
+  return cudaLaunchKernelEx(&config, operate_all, list);
+}
+
+cudaError_t add_operations(const StreamOperations& list, cudaGraph_t graph, const cudaGraphNode_t* after,
+                           std::size_t after_count, cudaGraphNode_t& node) {
+  void* arguments[] = {const_cast<StreamOperations*>(&list)};
+  cudaKernelNodeParams parameters{};
+  parameters.func = reinterpret_cast<void*>(&operate_all);
+  parameters.gridDim = 1;
+  parameters.blockDim = 1;
+  parameters.kernelParams = arguments;
+  return cudaGraphAddKernelNode(&node, graph, after, after_count, &parameters);
 }
 
 }  // namespace flashoverlap

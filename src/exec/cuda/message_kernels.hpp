@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "exec/cuda/plan_needs.hpp"
+#include "exec/cuda/stream_operations.hpp"
 #include "flashoverlap/plan.hpp"
 
 /// What messages do on multiprocessors.
@@ -75,5 +76,10 @@ cudaError_t raise_counters(const RaisedCounters& raised, cudaStream_t stream);
 /// Works off the list by `blocks` thread blocks without a pause between rectangles, and raises in the order
 /// of the list.
 cudaError_t store_all(const StoreList& list, int blocks, cudaStream_t stream);
+
+cudaError_t operate(const StreamOperations& list, cudaStream_t stream);
+/// The same as a node of a graph, which is then in `node`.
+cudaError_t add_operations(const StreamOperations& list, cudaGraph_t graph, const cudaGraphNode_t* after,
+                           std::size_t after_count, cudaGraphNode_t& node);
 
 }  // namespace flashoverlap

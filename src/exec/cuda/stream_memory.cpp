@@ -1,40 +1,146 @@
 #include "exec/cuda/stream_memory.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
 
 #include "cuda/driver.hpp"
 
 namespace flashoverlap {
+namespace {
+
+void check(std::string_view function, CUresult result) {
+  if (result != CUDA_SUCCESS)
+    throw CudaError(fmt::format("{}: error {}", function, static_cast<int>(result)));
+}
+
+/// Older drivers answer for the first form of the operations, newer ones only for those of 64 bits, which
+/// come with those of 32.
+bool has_operations(int ordinal) {
+  static const auto get_device = driver_function<PFN_cuDeviceGet_v2000>("cuDeviceGet", 2000);
+  static const auto get_attribute =
+      driver_function<PFN_cuDeviceGetAttribute_v2000>("cuDeviceGetAttribute", 2000);
+  CUdevice device = 0;
+  check("cuDeviceGet", get_device(&device, ordinal));
+  return std::ranges::any_of(std::array{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
+                                        CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS},
+                             [&](CUdevice_attribute attribute) {
+                               int value = 0;
+                               check("cuDeviceGetAttribute", get_attribute(&value, attribute, device));
+                               return value != 0;
+                             });
+}
+
+/// For the driver.
+std::vector<CUstreamBatchMemOpParams> described(std::span<const StreamOperation> operations) {
+  std::vector<CUstreamBatchMemOpParams> described;
+  described.reserve(operations.size());
+  for (const StreamOperation& each : operations) {
+    CUstreamBatchMemOpParams& operation = described.emplace_back();
+    const auto address = reinterpret_cast<CUdeviceptr>(each.word);
+    if (each.waits != 0) {
+      operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+      operation.waitValue.address = address;
+      operation.waitValue.value = each.value;
+      operation.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    } else {
+      operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+      operation.writeValue.address = address;
+      operation.writeValue.value = each.value;
+      operation.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    }
+  }
+  return described;
+}
+
+/// For the kernel.
+StreamOperations listed(std::span<const StreamOperation> operations, const WaitBound& bound) {
+  StreamOperations list{};
+  list.count = static_cast<int>(operations.size());
+  std::ranges::copy(operations, list.operations);
+  list.expired = bound.expired;
+  list.wait_limit_ns = static_cast<std::uint64_t>(bound.limit.count());
+  return list;
+}
+
+}  // namespace
+
+StreamMeans stream_means() {
+  static const StreamMeans means = [] {
+    int count = 0;
+    FLASHOVERLAP_CUDA(cudaGetDeviceCount(&count));
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      if (!has_operations(ordinal)) return StreamMeans::kernels;
+    }
+    return StreamMeans::operations;
+  }();
+  return means;
+}
 
 void StreamMemoryBatch::wait_until_reached(const std::uint32_t* word, std::uint32_t target) {
-  CUstreamBatchMemOpParams operation{};
-  operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-  operation.waitValue.address = reinterpret_cast<CUdeviceptr>(word);
-  operation.waitValue.value = target;
-  operation.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-  operations_.push_back(operation);
+  operations_.push_back({const_cast<std::uint32_t*>(word), target, 1});
 }
 
 void StreamMemoryBatch::write(std::uint32_t* word, std::uint32_t value) {
-  CUstreamBatchMemOpParams operation{};
-  operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-  operation.writeValue.address = reinterpret_cast<CUdeviceptr>(word);
-  operation.writeValue.value = value;
-  operation.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
-  operations_.push_back(operation);
+  operations_.push_back({word, value, 0});
+}
+
+/// Calls visit(part) for parts of at most as many operations as one call takes.
+template <typename Visit>
+void StreamMemoryBatch::for_each_call(const Visit& visit) const {
+  constexpr std::size_t most_of_driver = 255;  // by its documentation
+  const std::size_t most = means_ == StreamMeans::kernels ? most_stream_operations : most_of_driver;
+  const std::span<const StreamOperation> all = operations_;
+  for (std::size_t first = 0; first < all.size(); first += most)
+    visit(all.subspan(first, std::min(most, all.size() - first)));
 }
 
 void StreamMemoryBatch::enqueue(cudaStream_t stream) const {
   static const auto batch = driver_function<PFN_cuStreamBatchMemOp_v11070>("cuStreamBatchMemOp", 11070);
-  constexpr std::size_t most_at_once = 255;  // by its documentation
-  for (std::size_t first = 0; first < operations_.size(); first += most_at_once) {
-    const std::size_t count = std::min(most_at_once, operations_.size() - first);
-    // The driver takes the list as not constant, but does not change it.
-    const CUresult result = batch(stream, static_cast<unsigned>(count),
-                                  const_cast<CUstreamBatchMemOpParams*>(operations_.data() + first), 0);
-    if (result != CUDA_SUCCESS)
-      throw CudaError(fmt::format("cuStreamBatchMemOp: error {}", static_cast<int>(result)));
-  }
+  for_each_call([&](std::span<const StreamOperation> part) {
+    if (means_ == StreamMeans::kernels) {
+      FLASHOVERLAP_CUDA(operate(listed(part, bound_), stream));
+      return;
+    }
+    std::vector<CUstreamBatchMemOpParams> operations = described(part);
+    check("cuStreamBatchMemOp",
+          batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0));
+  });
+}
+
+void StreamMemoryBatch::enqueue_aside(cudaStream_t stream, LastAside& last) const {
+  static const auto capture_info =
+      driver_function<PFN_cuStreamGetCaptureInfo_v12030>("cuStreamGetCaptureInfo", 12030);
+  static const auto add_node =
+      driver_function<PFN_cuGraphAddBatchMemOpNode_v11070>("cuGraphAddBatchMemOpNode", 11070);
+  static const auto current_context = driver_function<PFN_cuCtxGetCurrent_v4000>("cuCtxGetCurrent", 4000);
+  CUstreamCaptureStatus status{};
+  cuuint64_t capture = 0;
+  CUgraph graph = nullptr;
+  const CUgraphNode* before = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  check("cuStreamGetCaptureInfo", capture_info(stream, &status, &capture, &graph, &before, &edges, &count));
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return enqueue(stream);
+  std::vector<CUgraphNode> dependencies(before, before + count);
+  if (last.capture == capture) dependencies.push_back(last.node);
+  last.capture = capture;
+  for_each_call([&](std::span<const StreamOperation> part) {
+    if (means_ == StreamMeans::kernels) {
+      FLASHOVERLAP_CUDA(
+          add_operations(listed(part, bound_), graph, dependencies.data(), dependencies.size(), last.node));
+    } else {
+      std::vector<CUstreamBatchMemOpParams> operations = described(part);
+      CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{};
+      check("cuCtxGetCurrent", current_context(&parameters.ctx));
+      parameters.count = static_cast<unsigned>(operations.size());
+      parameters.paramArray = operations.data();
+      check("cuGraphAddBatchMemOpNode",
+            add_node(&last.node, graph, dependencies.data(), dependencies.size(), &parameters));
+    }
+    dependencies = {last.node};
+  });
 }
 
 }  // namespace flashoverlap

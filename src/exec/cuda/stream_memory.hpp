@@ -3,15 +3,33 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "exec/cuda/gpu_support.hpp"
+#include "exec/cuda/message_kernels.hpp"
+
 namespace flashoverlap {
 
-/// Waits for and writes of words that a stream makes by itself, without a multiprocessor (CUDA driver API,
-/// "Stream Memory Operations"), gathered into one call.
+/// What all GPUs that this process sees offer.
+StreamMeans stream_means();
+
+/// How long a kernel waits, and the word that it sets if that was not enough. Operations of the driver wait
+/// for ever.
+struct WaitBound {
+  std::chrono::nanoseconds limit{};
+  std::uint32_t* expired = nullptr;
+};
+
+/// Waits for and writes of words by a stream, gathered into one call: by operations of the driver, which take
+/// no multiprocessor (CUDA driver API, "Stream Memory Operations"), or by a kernel of one thread.
 class StreamMemoryBatch {
  public:
+  /// Without `bound` only for writes.
+  explicit StreamMemoryBatch(const WaitBound& bound = {}, StreamMeans means = stream_means())
+      : bound_(bound), means_(means) {}
+
   /// The stream goes on when the word is at least `target`; then it sees what was written before the word was
   /// raised.
   void wait_until_reached(const std::uint32_t* word, std::uint32_t target);
@@ -20,8 +38,24 @@ class StreamMemoryBatch {
   /// Enqueues what was gathered; captured where the stream is.
   void enqueue(cudaStream_t stream) const;
 
+  /// The last of what was added aside to a graph.
+  struct LastAside {
+    cuuint64_t capture = 0;
+    CUgraphNode node = nullptr;
+  };
+  /// Where the stream is captured, what was gathered comes after what the stream has done so far, and after
+  /// `last`; but what follows does not wait for it. Otherwise as `enqueue`.
+  void enqueue_aside(cudaStream_t stream, LastAside& last) const;
+
+  void clear() { operations_.clear(); }
+
  private:
-  std::vector<CUstreamBatchMemOpParams> operations_;
+  template <typename Visit>
+  void for_each_call(const Visit& visit) const;
+
+  WaitBound bound_;
+  StreamMeans means_;
+  std::vector<StreamOperation> operations_;
 };
 
 }  // namespace flashoverlap

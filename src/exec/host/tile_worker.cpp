@@ -29,20 +29,26 @@ void TileWorker::run(std::size_t index) {
   for (std::int32_t part = 0; part < start_waits(plan, tile); ++part)
     ranks_.wait(rank_, tile.start_wait + part, step);
   gemm_.begin(tile.rows, tile.cols);
-  for_each_part_of_k(plan, tile, [&](const PartOfK& part) {
-    gemm_.add({own.readable(part.a_buffer), plan.problem.a_layout, part.a_row, part.a_k},
-              {own.readable(part.b_buffer), plan.problem.b_layout, part.b_row, part.b_k}, part.depth);
-  });
+  if (!tile.only_adds) multiply(tile);
   const std::span<float> accumulator = gemm_.tile();
   if (tile.store_wait != none) ranks_.wait(rank_, tile.store_wait, step);
   if (tile.addend_row != none) add_partials(tile, accumulator);
   store(tile, accumulator);
   ranks_.sleep(rank_, DelayPoint::tile_raise, index);
-  if (tile.raise.rank != none) ranks_.raise(tile.raise, plan.schedule.cluster_rows);
+  for_each_raise(plan, tile, [&](const Raise& raise) { ranks_.raise(raise, plan.schedule.cluster_rows); });
   ranks_.at(rank_).tiles_done().raise(0, 1);
   // Relaxed, so that it orders nothing: see HostCounters::raise.
   if (std::atomic<std::int64_t>* const done = ranks_.options().tiles_done)
     done->fetch_add(1, std::memory_order_relaxed);
+}
+
+void TileWorker::multiply(const Tile& tile) {
+  const HostRank& own = ranks_.at(rank_);
+  const Problem& problem = own.plan().problem;
+  for_each_part_of_k(own.plan(), tile, [&](const PartOfK& part) {
+    gemm_.add({own.readable(part.a_buffer), problem.a_layout, part.a_row, part.a_k},
+              {own.readable(part.b_buffer), problem.b_layout, part.b_row, part.b_k}, part.depth);
+  });
 }
 
 void TileWorker::add_partials(const Tile& tile, std::span<float> accumulator) {
@@ -58,7 +64,7 @@ void TileWorker::add_partials(const Tile& tile, std::span<float> accumulator) {
     };
     std::ranges::fill(sum, 0.0f);
     for (std::int32_t partial = 0; partial < addends.count; ++partial) {
-      if (partial == rank_) add(own_values);
+      if (partial == rank_ && !tile.only_adds) add(own_values);
       inbox.read(tile.addend_row + partial * addends.row_stride + row, tile.col, partial_);
       add(partial_);
     }

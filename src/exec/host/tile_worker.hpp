@@ -18,6 +18,7 @@ class TileWorker {
   void run(std::size_t index);
 
  private:
+  void multiply(const Tile& tile);
   void add_partials(const Tile& tile, std::span<float> accumulator);
   void store(const Tile& tile, std::span<const float> accumulator);
 

@@ -2,9 +2,8 @@
 
 #include <cuda.h>
 
-#include <cstdint>
+#include "gemm/device/device_tiles.hpp"
 
-/// A plan's tile list as the kernel reads it: indices resolved to pointers, nothing left to decide.
 namespace flashoverlap::sm90 {
 
 /// A matrix that tiles are stored to: on this GPU or a peer.
@@ -14,88 +13,18 @@ struct Destination {
   std::int64_t pitch;  ///< elements from row to row
 };
 
-/// A counter and the value to wait for.
-struct CounterWait {
-  const std::uint32_t* counter = nullptr;  ///< null: nothing to wait for
-  std::uint32_t target = 0;
-};
-
-/// One entry, in the parts that the kernel's roles read: each reads its own ahead of time, so that no role
-/// waits for it.
-struct DeviceTile {
-  struct alignas(16) Load {
-    CounterWait start_wait;  ///< for the first columns of k after `GemmArguments::own_depth`
-    std::int32_t a_row;
-    std::int32_t b_row;
-    std::int32_t gathered;    ///< bit 0: A comes from the gathered operand; bit 1: B does
-    std::int32_t addend_row;  ///< of partial results that are loaded by TMA; -1: none are
-  } load;
-  struct alignas(16) Finish {
-    CounterWait store_wait;
-    std::int32_t addend_row;      ///< -1: nothing is added
-    std::int16_t addends_by_tma;  ///< as stages after those of the operands
-    std::int16_t stored_by_tma;   ///< see Sm90Gemm
-  } finish;
-  struct alignas(16) Store {
-    std::uint32_t* raise;     ///< or null
-    std::int32_t leaves_gpu;  ///< the tile or its raise goes to another one
-    std::int32_t raise_late;  ///< when the next tile's stores have begun, so that the link does not run dry
-    std::int32_t rows;
-    std::int32_t cols;
-    std::int32_t store_row;
-    std::int32_t store_col;
-    std::int32_t destination;   ///< index of the first destination
-    std::int32_t destinations;  ///< how many in a row get the tile
-    std::int32_t row_map;       ///< index of the first row's place, or -1
-    std::int32_t part_rows;     ///< see Tile::part_rows; -1 where uncut
-    std::int32_t part_stride;
-    std::int32_t addend_col;
-  } store;
-};
-
-/// Where a row of a tile is stored.
-struct DeviceRow {
-  std::int32_t destination;
-  std::int32_t row;
-};
-
-/// The first wait that expired: everything after it passes without waiting, in later launches too.
-struct ExpiredWait {
-  std::uint32_t happened;
-  std::uint32_t tile;
-  std::uint32_t actual;
-};
-
-struct GemmArguments {
-  CUtensorMap a[2];  ///< operand and gathered operand: boxes of a block's rows × 64 elements of k
-  CUtensorMap b[2];
-  CUtensorMap addends_map;  ///< boxes of a block's rows × 64 columns; valid where `addends_by_tma` may be set
+struct Matrices {
+  CUtensorMap a[2];         ///< operand and gathered operand: boxes of `Boxes::a_rows` × 64 elements of k
+  CUtensorMap b[2];         ///< where B is a matrix for each expert, the first has all of them
+  CUtensorMap addends_map;  ///< boxes of as many rows × 64 columns; valid where `addends_by_tma` may be set
   Destination out;          ///< of this rank, which moves between launches
   const Destination* destinations;  ///< in memory, as a launch takes longer the more it brings along
-  std::int32_t out_index;           ///< of the destination for which `out` stands
-  const DeviceTile* tiles;
-  const DeviceRow* row_map;
-  const void* addends;
-  std::int64_t addend_pitch;
-  std::int32_t addend_count;
-  std::int32_t addend_stride;  ///< rows from one rank's partial result to the next one's
-  std::int32_t rank;
-  std::int32_t tile_count;
-  std::int32_t first_group_end;  ///< tiles until which all clusters work
-  std::int32_t workers;          ///< clusters that work from there on
-  std::int32_t store_rows;       ///< rows that one TMA store takes
-  std::int32_t steps_per_box;    ///< of the main loop after which a box of a finished tile is stored
-  std::int32_t k_parts;          ///< blocks of A, or the ranks' parts of k: see ABlocks, Plan::own_k_first
-  std::int32_t part_depth;       ///< columns of k
-  std::int32_t a_block_stride;
-  std::int32_t own_depth;        ///< columns of k that come first, from this rank's own operands
-  std::int32_t wait_depth;       ///< columns of k after which a tile waits for the next counter
-  std::uint32_t* const* resets;  ///< counters that are zero when the launch ends
-  std::int32_t reset_count;
-  std::uint32_t* finished;  ///< blocks that wait for nothing any more; zero between launches
-  std::uint64_t wait_limit_ns;
-  ExpiredWait* expired;
-  std::uint64_t* tile_times;  ///< by tile, when its stores were issued, in ns; null: not recorded
+};
+
+struct GemmArguments : Matrices, TileListArguments {
+  std::int32_t a_box_bytes;    ///< of A's part of a stage, and of a box of partial results
+  std::int32_t store_rows;     ///< rows that one TMA store takes
+  std::int32_t steps_per_box;  ///< of the main loop after which a box of a finished tile is stored
 };
 
 }  // namespace flashoverlap::sm90

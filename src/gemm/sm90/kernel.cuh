@@ -46,9 +46,9 @@ __global__ void __launch_bounds__(Shape::threads, 1)
 }
 
 template <int Rows, int Cols, int ClusterRows>
-Kernel find_kernel(DataType data_type, OperandLayout a, OperandLayout b) {
-  const auto kernel = []<typename Element, OperandLayout A, OperandLayout B>() {
-    using Shape = KernelShape<Element, Cols, ClusterRows, A, B>;
+Kernel find_kernel(DataType data_type, const Layouts& layouts) {
+  const auto kernel = []<typename Element, OperandLayout A, OperandLayout B, bool BByExpert = false>() {
+    using Shape = KernelShape<Element, Cols, ClusterRows, A, B, BByExpert>;
     static_assert(Shape::rows == Rows);
     return Kernel{reinterpret_cast<const void*>(&gemm_kernel<Shape>), Shape::group_rows, Shape::threads,
                   Shape::shared_bytes};
@@ -56,12 +56,13 @@ Kernel find_kernel(DataType data_type, OperandLayout a, OperandLayout b) {
   constexpr OperandLayout k = OperandLayout::k_contiguous;
   constexpr OperandLayout row = OperandLayout::row_contiguous;
   return with_element(data_type, [&]<typename Element>() {
-    if (a == k) {
-      return b == k ? kernel.template operator()<Element, k, k>()
-                    : kernel.template operator()<Element, k, row>();
+    if (layouts.b_by_expert) return kernel.template operator()<Element, k, row, true>();
+    if (layouts.a == k) {
+      return layouts.b == k ? kernel.template operator()<Element, k, k>()
+                            : kernel.template operator()<Element, k, row>();
     }
-    return b == k ? kernel.template operator()<Element, row, k>()
-                  : kernel.template operator()<Element, row, row>();
+    return layouts.b == k ? kernel.template operator()<Element, row, k>()
+                          : kernel.template operator()<Element, row, row>();
   });
 }
 

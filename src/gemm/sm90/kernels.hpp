@@ -13,8 +13,15 @@ struct Kernel {
   int shared_bytes = 0;
 };
 
-/// The kernel of a tile for a data type and a pair of layouts. Compiled for each tile of tiles.inc.
+/// How operands lie in memory.
+struct Layouts {
+  OperandLayout a = OperandLayout::k_contiguous;
+  OperandLayout b = OperandLayout::k_contiguous;
+  bool b_by_expert = false;  ///< then k is contiguous in A, and B's rows are
+};
+
+/// The kernel of a tile for a data type and layouts. Compiled for each tile of tiles.inc.
 template <int Rows, int Cols, int ClusterRows>
-Kernel find_kernel(DataType data_type, OperandLayout a, OperandLayout b);
+Kernel find_kernel(DataType data_type, const Layouts& layouts);
 
 }  // namespace flashoverlap::sm90

@@ -25,9 +25,10 @@ class Loader {
   /// Every stage at once, before anything else: until the operands have come the block can only wait.
   __device__ void load_first() {
     if (next_.start_wait.counter != nullptr && arguments_.own_depth == 0) return;
+    if (tiles_.first() >= arguments_.product_count) return;
     const int a_row = uniform(next_.a_row) + tiles_.first_row();
     const int b_row = uniform(next_.b_row);
-    const PartOfK part = part_of_k(0, uniform(next_.gathered));
+    const DevicePartOfK part = part_of_k(arguments_, 0, uniform(next_.gathered));
     first_depth_ = min(arguments_.part_depth, Shape::stages * Shape::depth);
 #pragma unroll 1
     for (int k = 0; k < first_depth_; k += Shape::depth) {
@@ -43,11 +44,12 @@ class Loader {
       const int gathered = uniform(next_.gathered);
       const int addend_row = uniform(next_.addend_row);
       if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
+      const int k_parts = index < arguments_.product_count ? arguments_.k_parts : 0;
       constexpr int never = -1;
       int awaited_k = wait.counter != nullptr ? arguments_.own_depth : never;  // from the part's first on
 #pragma unroll 1  // so that the first load waits for few instructions to come from memory
-      for (int index_of_part = 0; index_of_part < arguments_.k_parts; ++index_of_part) {
-        const PartOfK part = part_of_k(index_of_part, gathered);
+      for (int index_of_part = 0; index_of_part < k_parts; ++index_of_part) {
+        const DevicePartOfK part = part_of_k(arguments_, index_of_part, gathered);
         const int a_row = first_a_row + index_of_part * arguments_.a_block_stride;
 #pragma unroll 1
         for (int k = 0; k < arguments_.part_depth; k += Shape::depth) {
@@ -77,21 +79,6 @@ class Loader {
  private:
   static constexpr int box_cols = Shape::box_cols;
 
-  /// Where a part of k lies: which operands are read from the gathered one, and the first column in each.
-  struct PartOfK {
-    int gathered;
-    int a_k;
-    int b_k;
-  };
-
-  __device__ PartOfK part_of_k(int part, int gathered) const {
-    if (arguments_.own_depth == 0) return {gathered, 0, part * arguments_.part_depth};
-    const int place = arguments_.rank + part;
-    const int k = (place < arguments_.k_parts ? place : place - arguments_.k_parts) * arguments_.part_depth;
-    if (part > 0) return {gathered, k, k};
-    return {0, (gathered & 1) != 0 ? 0 : k, (gathered & 2) != 0 ? 0 : k};
-  }
-
   __device__ void await(const CounterWait& wait, int index) {
     wait_for(wait, arguments_, index);
     fence_global_for_async();
@@ -99,9 +86,10 @@ class Loader {
   }
 
   __device__ void load(int stage, int gathered, int a_row, int a_k, int b_row, int b_k) {
-    barrier_expect(shared_.loaded(stage), Shape::a_bytes + Shape::b_bytes);
+    barrier_expect(shared_.loaded(stage), arguments_.a_box_bytes + Shape::b_bytes);
     load_a(&arguments_.a[gathered & 1], stage, a_row, a_k);
-    load_b(&arguments_.b[gathered >> 1], stage, b_row, b_k);
+    const int source = gathered >> 1;
+    load_b(&arguments_.b[Shape::b_by_expert ? 0 : source], stage, b_row, b_k, source);
   }
 
   __device__ void load_a(const CUtensorMap* map, int stage, int row, int k) {
@@ -115,7 +103,8 @@ class Loader {
     }
   }
 
-  /// A stage for each box of 64 columns of each rank's partial result, in the place of A, which has its size.
+  /// A stage for each box of 64 columns of each rank's partial result, in the place of A, which has as many
+  /// rows.
   __device__ void load_partials(int index, int addend_row) {
     const CounterWait arrival = arguments_.tiles[index].finish.store_wait;
     const int first_col = uniform(arguments_.tiles[index].store.addend_col);
@@ -126,7 +115,7 @@ class Loader {
         const std::uint32_t barrier = shared_.loaded(stage_.index);
         barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
         if (elect()) {
-          barrier_expect(barrier, Shape::a_bytes);
+          barrier_expect(barrier, arguments_.a_box_bytes);
           tma_load(shared_.a(stage_.index), &arguments_.addends_map, barrier, first_col + box * box_cols,
                    first_row + source * arguments_.addend_stride);
         }
@@ -136,21 +125,27 @@ class Loader {
   }
 
   // Blocks of a cluster load B for each other: a part of its rows each, or every second box.
-  __device__ void load_b(const CUtensorMap* map, int stage, int row, int k) {
+  __device__ void load_b(const CUtensorMap* map, int stage, int row, int k, int expert) {
     const std::uint32_t to = shared_.b(stage);
     const std::uint32_t barrier = shared_.loaded(stage);
     constexpr bool in_rows = Shape::b_layout == OperandLayout::k_contiguous;
     constexpr int step = in_rows ? Shape::cols / Shape::cluster_rows : box_cols;
     for (int at = tiles_.cluster_block() * step; at < Shape::b_cols; at += Shape::cluster_rows * step) {
-      load_b_box(to + at * swizzle_bytes, map, barrier, in_rows ? k : row + at, in_rows ? row + at : k);
+      if constexpr (Shape::b_by_expert) {
+        load_b_box(to + at * swizzle_bytes, map, barrier, row + at, k, expert);
+      } else {
+        load_b_box(to + at * swizzle_bytes, map, barrier, in_rows ? k : row + at, in_rows ? row + at : k);
+      }
     }
   }
 
-  __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x, int y) {
+  template <typename... Place>
+  __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
+                             Place... place) {
     if constexpr (Shape::cluster_rows == 1) {
-      tma_load(to, map, barrier, x, y);
+      tma_load(to, map, barrier, place...);
     } else {
-      tma_load_multicast(to, map, barrier, x, y, (1 << Shape::cluster_rows) - 1);
+      tma_load_multicast(to, map, barrier, (1 << Shape::cluster_rows) - 1, place...);
     }
   }
 

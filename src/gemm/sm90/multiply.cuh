@@ -30,15 +30,18 @@ class Multiplier {
     const int part_steps = (arguments_.part_depth + Shape::depth - 1) / Shape::depth;
     const int steps = arguments_.k_parts * part_steps;
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
-      const DeviceTile::Finish finish = multiply(arguments_.tiles[index], steps, sum, result, finished);
+      const bool only_adds = index >= arguments_.product_count;
+      const DeviceTile::Finish finish =
+          multiply(arguments_.tiles[index], only_adds ? 0 : steps, sum, result, finished);
+      const int own = only_adds ? none : arguments_.rank;
       if (finish.addends_by_tma != 0) {
-        add_loaded_partials(sum);  // the loader has waited
+        add_loaded_partials(own, sum);  // the loader has waited
       } else {
         if (finish.store_wait.counter != nullptr) {
           if (thread_ % 32 == 0) wait_for(finish.store_wait, arguments_, index);
           __syncwarp();
         }
-        if (finish.addend_row >= 0) add_partials(finish.addend_row, arguments_.tiles[index].store, sum);
+        if (finish.addend_row >= 0) add_partials(own, finish.addend_row, arguments_.tiles[index].store, sum);
       }
 #pragma unroll
       for (int pair = 0; pair < Shape::cols / 4; ++pair)
@@ -55,6 +58,8 @@ class Multiplier {
   using Packed = std::uint32_t[Shape::cols / 4];
   using Instruction = Wgmma<Element, Shape::cols, Shape::a_layout == OperandLayout::row_contiguous,
                             Shape::b_layout == OperandLayout::row_contiguous>;
+
+  static constexpr int none = -1;
 
   /// The low half of what the tensor cores need to know of an operand in shared memory, 128-byte swizzled
   /// (PTX ISA, "Matrix descriptor format"); `descriptor_high` is the other. With k contiguous, 8 rows of 128
@@ -93,7 +98,7 @@ class Multiplier {
       release_previous();
     }
     wgmma_wait<0>();
-    release();
+    if (steps > 0) release();
     return finish;
   }
 
@@ -127,21 +132,24 @@ class Multiplier {
     read_.advance();
   }
 
-  // Partial results of the other ranks are added in rank order, with this rank's own in its place.
+  // Partial results of the other ranks are added in rank order, with this rank's own in its place, unless it
+  // is among them: then `own` is `none`, and `sum` says nothing.
 
   /// From the stages that the loader fills with them, box by box.
-  __device__ void add_loaded_partials(Accumulator& sum) {
+  __device__ void add_loaded_partials(int own, Accumulator& sum) {
 #pragma unroll
     for (int box = 0; box < Shape::boxes; ++box) {
       constexpr int box_pairs = Shape::box_cols / 4;
       const int first = box * box_pairs;
       const int end = min(first + box_pairs, Shape::cols / 4);
       float2 totals[box_pairs] = {};
-      for (int source = 0; source < arguments_.rank; ++source) add_stage(totals);
+      for (int source = 0; source < own; ++source) add_stage(totals);
+      if (own != none) {
 #pragma unroll
-      for (int pair = first; pair < end; ++pair)
-        add(totals[pair - first], {sum[2 * pair], sum[2 * pair + 1]});
-      for (int source = arguments_.rank; source < arguments_.addend_count; ++source) add_stage(totals);
+        for (int pair = first; pair < end; ++pair)
+          add(totals[pair - first], {sum[2 * pair], sum[2 * pair + 1]});
+      }
+      for (int source = max(own, 0); source < arguments_.addend_count; ++source) add_stage(totals);
 #pragma unroll
       for (int pair = first; pair < end; ++pair) {
         sum[2 * pair] = totals[pair - first].x;
@@ -169,7 +177,7 @@ class Multiplier {
 
   /// From memory, one element after the other: where rows of partial results are not multiples of 16 bytes.
   /// Loads go past the L1 cache, as peers write what they load.
-  __device__ void add_partials(int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
+  __device__ void add_partials(int own, int addend_row, const DeviceTile::Store& tile, Accumulator& sum) {
     const int first_row =
         tiles_.first_row() + group_ * Shape::group_rows + thread_ / 32 * 16 + thread_ % 32 / 4;
     const int first_col = thread_ % 4 * 2;
@@ -184,11 +192,12 @@ class Multiplier {
       if (row >= tile.rows - first_row || col >= tile.cols - first_col) continue;
       const Element* from = first + row * arguments_.addend_pitch + col;
       float total = 0;
+#pragma unroll 1
       for (int source = 0; source < arguments_.addend_count; ++source) {
-        if (source == arguments_.rank) total += sum[element];
+        if (source == own) total += sum[element];
         total += static_cast<float>(__ldcg(from + source * stride));
       }
-      if (arguments_.rank == arguments_.addend_count) total += sum[element];
+      if (own == arguments_.addend_count) total += sum[element];
       sum[element] = total;
     }
   }

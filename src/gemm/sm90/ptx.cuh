@@ -37,6 +37,12 @@ __device__ inline uint4 load_shared_128(std::uint32_t address) {
   return value;
 }
 
+/// An ordinary store.
+template <typename Value>
+__device__ void store_global(Value* to, const Value& value) {
+  *to = value;
+}
+
 /// One thread of a converged warp, which the compiler then knows to be one.
 __device__ inline bool elect() {
   std::uint32_t elected;
@@ -103,14 +109,33 @@ __device__ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::u
       : "memory");
 }
 
+/// From one of several matrices.
+__device__ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int col,
+                                int row, int matrix) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(to),
+      "l"(map), "r"(col), "r"(row), "r"(matrix), "r"(barrier)
+      : "memory");
+}
+
 /// To the same place in every block of the cluster whose bit is set in `blocks`, counted at each one's
 /// barrier.
 __device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
-                                          int col, int row, std::uint16_t blocks) {
+                                          std::uint16_t blocks, int col, int row) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
       "l"(map), "r"(col), "r"(row), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+
+__device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
+                                          std::uint16_t blocks, int col, int row, int matrix) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(map), "r"(col), "r"(row), "r"(matrix), "r"(barrier), "h"(blocks)
       : "memory");
 }
 

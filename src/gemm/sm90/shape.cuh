@@ -1,19 +1,21 @@
 #pragma once
 
 #include "cuda/elements.cuh"
-#include "cuda/ptx.cuh"
 #include "flashoverlap/problem.hpp"
+#include "gemm/device/tile_list.cuh"
 #include "gemm/sm90/device_tiles.hpp"
 #include "gemm/sm90/ptx.cuh"
 
-/// What the kernel's roles agree on: sizes, shared memory, barriers, and which tiles a block computes.
+/// What the kernel's roles agree on: sizes, shared memory, barriers.
 namespace flashoverlap::sm90 {
 
 inline constexpr int max_shared_bytes = 227 * 1024;
 inline constexpr int swizzle_bytes = 128;
 inline constexpr int swizzle_pattern_bytes = 8 * swizzle_bytes;
 
-template <typename ElementType, int Cols, int ClusterRows, OperandLayout ALayout, OperandLayout BLayout>
+/// `BByExpert`: B is a matrix [k, cols] for each expert; its rows are contiguous.
+template <typename ElementType, int Cols, int ClusterRows, OperandLayout ALayout, OperandLayout BLayout,
+          bool BByExpert>
 struct KernelShape {
   using Element = ElementType;
   static constexpr int groups = 2;  ///< consumer warpgroups
@@ -24,6 +26,7 @@ struct KernelShape {
   static constexpr int cluster_rows = ClusterRows;
   static constexpr OperandLayout a_layout = ALayout;
   static constexpr OperandLayout b_layout = BLayout;
+  static constexpr bool b_by_expert = BByExpert;
   static constexpr int storers = 3;  ///< warps
   static constexpr int threads = (groups + 1) * 128;
   static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes
@@ -43,7 +46,7 @@ struct KernelShape {
       (a_bytes + b_bytes);
   static constexpr int shared_bytes = swizzle_pattern_bytes + stages * (a_bytes + b_bytes) + staging_bytes +
                                       row_address_bytes + barrier_bytes;
-  static_assert(cols % 16 == 0 && cols > box_cols);  // a late raise comes after the next tile's first box
+  static_assert(cols % 16 == 0 && cols >= box_cols);
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
   static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);
@@ -144,49 +147,5 @@ struct Ring {
     parity ^= 1;
   }
 };
-
-/// A block's share of the tile list: entries at a fixed distance, one row of blocks of each. Nothing is kept
-/// in registers, of which the multipliers have none to spare.
-template <typename Shape>
-class BlockTiles {
- public:
-  __device__ explicit BlockTiles(const GemmArguments& arguments) : arguments_(arguments) {}
-
-  __device__ int first() const { return static_cast<int>(blockIdx.x) / Shape::cluster_rows; }
-  __device__ bool contains(int index) const { return index < arguments_.tile_count; }
-  /// The entry after `index`.
-  __device__ int next(int index) const {
-    if (index >= arguments_.first_group_end) return index + arguments_.workers;
-    const int next = index + static_cast<int>(gridDim.x) / Shape::cluster_rows;
-    const bool leaves = next >= arguments_.first_group_end && first() >= arguments_.workers;
-    return leaves ? arguments_.tile_count : next;
-  }
-  /// Rows of an entry before those of this block.
-  __device__ int first_row() const { return cluster_block() * Shape::rows; }
-  __device__ int cluster_block() const { return static_cast<int>(blockIdx.x) % Shape::cluster_rows; }
-
- private:
-  const GemmArguments& arguments_;
-};
-
-/// Waits for a plan's counter, but not for ever: the first wait to expire is recorded, and all later ones
-/// pass.
-__device__ inline void wait_for(const CounterWait& wait, const GemmArguments& arguments, int tile) {
-  if (wait.counter == nullptr || read_counter(wait.counter) >= wait.target) return;
-  const std::uint64_t begin = nanoseconds();
-  for (;;) {
-    const std::uint32_t value = read_counter(wait.counter);
-    if (value >= wait.target || *reinterpret_cast<volatile std::uint32_t*>(&arguments.expired->happened))
-      return;
-    if (nanoseconds() - begin > arguments.wait_limit_ns) {
-      if (atomicExch(&arguments.expired->happened, 1u) == 0) {
-        arguments.expired->tile = static_cast<std::uint32_t>(tile);
-        arguments.expired->actual = value;
-      }
-      return;
-    }
-    __nanosleep(64);
-  }
-}
 
 }  // namespace flashoverlap::sm90

@@ -1,9 +1,8 @@
 #pragma once
 
-#include "cuda/device_array.hpp"
-#include "cuda/pinned_array.hpp"
+#include "gemm/device/tile_lists.hpp"
 #include "gemm/gemm_kernel.hpp"
-#include "gemm/sm90/device_tiles.hpp"
+#include "gemm/sm90/resolve_arguments.hpp"
 
 namespace flashoverlap {
 
@@ -25,34 +24,19 @@ class Sm90Gemm final : public GemmKernel {
   DeviceMatrix& own(BufferRole role) {
     return memory_.buffers[static_cast<std::size_t>(arguments_.rank)][static_cast<std::size_t>(role)];
   }
-  void bind_operand(BufferRole role, const DeviceMatrix& matrix);
-  sm90::Destination destination(const DeviceMatrix& matrix) const;
-  void resolve_tiles(const Plan& plan, std::span<sm90::DeviceTile> tiles);
-  void resolve_row_map(const Plan& plan);
-  sm90::CounterWait wait_for(const Plan& plan, std::int32_t counter) const;
-  bool stored_by_tma(const Plan& plan, const Tile& tile) const;
+  void resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles);
 
   sm90::GemmArguments arguments_{};
-  DataType data_type_;
-  OperandLayout a_layout_;
-  OperandLayout b_layout_;
-  int block_rows_;
-  int b_box_rows_;
+  sm90::Boxes boxes_{};
   GemmMemory memory_;
-  bool raise_counters_;
+  GemmOptions options_;
   const void* kernel_ = nullptr;
   int blocks_ = 0;
-  int cluster_rows_ = 1;
+  int cluster_rows_;
   int threads_ = 0;
   int shared_bytes_ = 0;
   DeviceArray<sm90::Destination> destinations_;
-  DeviceArray<sm90::DeviceTile> tiles_;
-  PinnedArray<sm90::DeviceTile> resolved_tiles_;  // where other routes may come
-  DeviceArray<sm90::DeviceRow> row_map_;
-  DeviceArray<sm90::ExpiredWait> expired_;
-  DeviceArray<std::uint32_t*> resets_;
-  DeviceArray<std::uint32_t> finished_;
-  DeviceArray<std::uint64_t> tile_times_;
+  TileLists lists_;
 };
 
 }  // namespace flashoverlap

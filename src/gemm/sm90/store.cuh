@@ -36,10 +36,11 @@ class Storer {
       if (arguments_.tile_times != nullptr && issues_) arguments_.tile_times[index] = nanoseconds();
       if (tile.raise == nullptr || !issues_) continue;
       unraised_ = {tile.raise, tile.leaves_gpu};
-      if (tile.raise_late == 0) raise_after<0>();
+      // A late raise comes after the next tile's first box.
+      if (tile.raise_late == 0 || Shape::boxes == 1) raise_after<0>();
     }
     tma_store_wait_visible<0>();
-    if (issues_ && arguments_.reset_count > 0) finish();
+    if (issues_ && arguments_.reset_count > 0) reset_counters(arguments_);
   }
 
  private:
@@ -50,24 +51,12 @@ class Storer {
     std::int32_t leaves_gpu;
   };
 
-  /// A block whose last tile is stored has made all its waits; the last such block resets what was waited
-  /// for.
-  __device__ void finish() const {
-    if (atomicAdd(arguments_.finished, 1) != gridDim.x - 1) return;
-    for (int each = 0; each < arguments_.reset_count; ++each) *arguments_.resets[each] = 0;
-    *arguments_.finished = 0;
-  }
-
   /// Raises the counter of the tile that was stored before the last `Pending` groups of stores.
   template <int Pending>
   __device__ void raise_after() {
     if (unraised_.counter == nullptr) return;
     tma_store_wait_visible<Pending>();
-    if (unraised_.leaves_gpu != 0) {
-      raise_everywhere(unraised_.counter);
-    } else {
-      raise_on_gpu(unraised_.counter);
-    }
+    raise_counter(unraised_.counter, unraised_.leaves_gpu, arguments_);
     unraised_ = {};
   }
 
@@ -149,24 +138,11 @@ class Storer {
     return index == arguments_.out_index ? arguments_.out : arguments_.destinations[index];
   }
 
-  /// Where a row of this block goes.
-  __device__ DeviceRow place_of(const DeviceTile::Store& tile, int block_row) {
-    const int row = tiles_.first_row() + block_row;
-    if (tile.row_map >= 0) return arguments_.row_map[tile.row_map + row];
-    return {tile.destination, row_in_parts(tile, row)};
-  }
-
-  static __device__ int row_in_parts(const DeviceTile::Store& tile, int row) {
-    if (tile.part_rows <= 0) return tile.store_row + row;
-    const int part = row / tile.part_rows;
-    return tile.store_row + row + part * (tile.part_stride - tile.part_rows);
-  }
-
   /// Addresses of the block's rows, for `store_rows`.
   __device__ void find_rows(const DeviceTile::Store& tile) {
     for (int row = warp_ * 32 + lane_; row < Shape::rows; row += Shape::storers * 32) {
       if (tiles_.first_row() + row >= tile.rows) break;
-      const DeviceRow place = place_of(tile, row);
+      const DeviceRow place = place_of(arguments_, tile, tiles_.first_row() + row);
       const Destination& to = destination(place.destination);
       Element* start = static_cast<Element*>(to.base) + place.row * to.pitch + tile.store_col;
       store_shared(shared_.row_address(row), reinterpret_cast<std::uint64_t>(start));
@@ -211,13 +187,13 @@ class Storer {
 
   static __device__ void store_elements(Element* to, const uint4& packed, int count) {
     if (count == 8 && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
-      *reinterpret_cast<uint4*>(to) = packed;
+      store_global(reinterpret_cast<uint4*>(to), packed);
       return;
     }
     const auto* elements = reinterpret_cast<const Element*>(&packed);
 #pragma unroll
     for (int element = 0; element < 8; ++element) {
-      if (element < count) to[element] = elements[element];
+      if (element < count) store_global(&to[element], elements[element]);
     }
   }
 

@@ -71,6 +71,7 @@ struct Wgmma;
   FLASHOVERLAP_WGMMA_OF(__half, "f16", N, COUNT, A, B, SCALE, A_MAJOR, B_MAJOR, HIGH)
 
 // Columns, accumulators (half as many), and the numbers of the operands that follow the accumulators.
+FLASHOVERLAP_WGMMA(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 FLASHOVERLAP_WGMMA(80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 FLASHOVERLAP_WGMMA(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 FLASHOVERLAP_WGMMA(112, 56, "%56", "%57", "%58", "%59", "%60", "%61")

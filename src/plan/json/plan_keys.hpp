@@ -50,6 +50,7 @@ void visit_keys(auto& visit, Maybe<Schedule> auto& schedule) {
   visit("waves_per_group", schedule.waves_per_group);
   visit("groups", schedule.groups);
   visit("rounds", schedule.rounds);
+  visit.unless_none("shots", schedule.shots, 0);
 }
 
 void visit_keys(auto& visit, Maybe<Buffer> auto& buffer) {
@@ -82,7 +83,7 @@ void visit_keys(auto& visit, Maybe<Counter> auto& counter) {
 }
 
 void visit_keys(auto& visit, Maybe<Raise> auto& raise) {
-  visit("rank", raise.rank);
+  visit("rank", raise.rank, every_rank);
   visit("counter", raise.counter);
 }
 
@@ -103,6 +104,7 @@ void visit_keys(auto& visit, Maybe<Tile> auto& tile) {
   visit.unless_none("part_rows", tile.part_rows);
   visit.unless_none("part_stride", tile.part_stride, 0);
   visit.unless_none("addend_row", tile.addend_row);
+  visit.unless_none("only_adds", tile.only_adds, 0);
   visit.unless_none("start_wait", tile.start_wait);
   visit.unless_none("store_wait", tile.store_wait);
   visit.unless_none("raise", tile.raise);

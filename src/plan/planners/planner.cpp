@@ -25,6 +25,8 @@ struct Planners {
   Planner by_collectives;                                        ///< sequential and signal
   Planner by_slices;                                             ///< copy, store and p2p
   Planner tiled{};                                               ///< signal in layout tiled
+  Planner in_shots{};                                            ///< store with `Schedule::shots`
+  int most_shots = 1;                                            ///< where there is a planner for them
   bool (*in_rounds)(Strategy) = [](Strategy) { return false; };  ///< strategies that may have several rounds
 };
 
@@ -37,11 +39,14 @@ Planners planners_of(const Problem& problem) {
       return {.by_collectives = {plan_reduce_groups},
               .by_slices = {plan_reduce_slices},
               .tiled = {plan_reduce_tiles},
+              .in_shots = {plan_reduce_shots},
+              .most_shots = 2,
               .in_rounds = works_by_slices};
     case Operation::gemm_reduce_scatter:
       return {.by_collectives = {plan_reduce_groups, Parts::of_rows},
               .by_slices = {plan_reduce_slices},
               .tiled = {plan_reduce_tiles},
+              .in_shots = {plan_reduce_shots},
               .in_rounds = works_by_slices};
     case Operation::gemm_all_to_all:
       return {.by_collectives = {plan_send_pieces, heads},
@@ -52,6 +57,7 @@ Planners planners_of(const Problem& problem) {
         return {.by_collectives = {plan_gather_along_k}, .by_slices = {plan_gather_along_k_slices}};
       return {.by_collectives = {plan_gather_groups, shards},
               .by_slices = {plan_gather_slices},
+              .in_shots = {problem.gathered == Operand::a ? plan_gather_shot : nullptr},
               .in_rounds = pushes_to_peers};
     case Operation::all_to_all_gemm:
       if (problem.exchange == Exchange::heads)
@@ -76,6 +82,18 @@ Planner planner_for(const Problem& problem, Strategy strategy, Layout layout) {
   return calls_collectives(strategy) ? planners.by_collectives : planners.by_slices;
 }
 
+void check_shots(const Problem& problem, const Schedule& schedule) {
+  const int most = most_shots_of(problem);
+  require(
+      most > 0 && schedule.strategy == Strategy::store && schedule.layout == Layout::natural, "shots",
+      schedule.shots,
+      "must be 0; only gemm_all_reduce, gemm_reduce_scatter and all_gather_gemm of rows of A work in shots, "
+      "by store and in layout natural");
+  require(schedule.shots <= most, "shots", schedule.shots, "must be 1; only gemm_all_reduce sends sums");
+  require(schedule.rounds == 1, "rounds", schedule.rounds, "must be 1 with shots");
+  require(schedule.groups.empty(), "groups", readable_list(schedule.groups), "must be empty with shots");
+}
+
 void check_together(const Problem& problem, const Schedule& schedule) {
   require(!gathers_along_k(problem) || moves_columns(schedule.strategy), "strategy", name(schedule.strategy),
           "must be sequential, copy or store to gather an operand whose rows are contiguous: what NCCL sends "
@@ -88,6 +106,7 @@ void check_together(const Problem& problem, const Schedule& schedule) {
       schedule.rounds == 1 || works_in_rounds(problem, schedule.strategy), "rounds", schedule.rounds,
       "must be 1; only gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p, and all_gather_gemm "
       "and all_to_all_gemm by rows by copy or store work in rounds");
+  if (schedule.shots > 0) check_shots(problem, schedule);
   require(schedule.groups.empty() || schedule.strategy != Strategy::sequential, "groups",
           readable_list(schedule.groups), "strategy sequential has a single group");
   require(schedule.groups.empty() || problem.capacity == 0 || schedule.strategy == Strategy::signal, "groups",
@@ -113,7 +132,8 @@ void check_together(const Problem& problem, const Schedule& schedule) {
 
 Plan plan_checked(Plan begun, const RowRoutes& routes) {
   const Schedule& schedule = begun.schedule;
-  const Planner planner = planner_for(begun.problem, schedule.strategy, schedule.layout);
+  const Planner planner = schedule.shots > 0 ? planners_of(begun.problem).in_shots
+                                             : planner_for(begun.problem, schedule.strategy, schedule.layout);
   PlanBuilder builder(std::move(begun), routes);
   planner.plan(builder);
   return builder.finish();
@@ -143,6 +163,11 @@ bool supports(const Problem& problem, Strategy strategy, Layout layout) {
 
 bool works_in_rounds(const Problem& problem, Strategy strategy) {
   return planners_of(problem).in_rounds(strategy);
+}
+
+int most_shots_of(const Problem& problem) {
+  const Planners planners = planners_of(problem);
+  return planners.in_shots.plan == nullptr ? 0 : planners.most_shots;
 }
 
 std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {

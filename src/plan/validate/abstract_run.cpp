@@ -150,7 +150,9 @@ class AbstractRun {
       const std::vector<TileArea>& areas = at(areas_, rank);
       if (areas[mine.next_area].last == static_cast<std::int32_t>(mine.next_tile))
         memory_.run_tiles(rank, areas[mine.next_area++], known.operands, known.knowledge);
-      if (tile.raise.rank != none) raise_by_tile(rank, tile.raise, plan.schedule.cluster_rows, known);
+      for_each_raise(plan, tile, [&](const Raise& raise) {
+        raise_by_tile(rank, raise, plan.schedule.cluster_rows, known);
+      });
     }
     return mine.next_tile > first;
   }

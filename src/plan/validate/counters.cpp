@@ -12,8 +12,9 @@ void find_counter_violations(std::span<const Plan> plans, Findings& findings) {
   std::vector<bool> awaited(numbers.count(), false);
   for (const Plan& plan : plans) {
     for (const Tile& tile : plan.tiles) {
-      if (tile.raise.rank != none)
-        raised[numbers.of(tile.raise.rank, tile.raise.counter)] += plan.schedule.cluster_rows;
+      for_each_raise(plan, tile, [&](const Raise& raise) {
+        raised[numbers.of(raise.rank, raise.counter)] += plan.schedule.cluster_rows;
+      });
       for_each_awaited(plan, tile,
                        [&](std::int32_t counter) { awaited[numbers.of(plan.rank, counter)] = true; });
     }

@@ -18,6 +18,7 @@ const Tile* find_overlap(const std::vector<TileArea>& tiles, const Tile*& other)
   std::vector<Edge> edges;
   edges.reserve(tiles.size() * 2);
   for (const Tile& tile : tiles) {
+    if (tile.only_adds) continue;
     edges.push_back({tile.row, true, &tile});
     edges.push_back({tile.row + tile.rows, false, &tile});
   }
@@ -56,7 +57,7 @@ void find_coverage_violations(std::span<const Plan> plans, const Areas& areas, F
       continue;
     }
     std::int64_t computed = 0;
-    for (const Tile& tile : tiles) computed += std::int64_t{tile.rows} * tile.cols;
+    for (const Tile& tile : tiles) computed += tile.only_adds ? 0 : std::int64_t{tile.rows} * tile.cols;
     const Shape gemm = gemm_shape(plan.problem, plan.rank);
     if (computed != gemm.rows * gemm.cols) {
       findings.add(Violation::coverage, "rank {}: the tiles compute {} elements of C, which has {}",

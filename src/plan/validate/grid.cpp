@@ -108,6 +108,15 @@ class Cuts {
                             cut_rows(target.rank, tile.buffer, row, count);
                             cut_columns(target.buffer(tile.buffer).cols, tile.store_col, tile.cols);
                           });
+    if (!tile.only_adds) cut_operands(plan, tile);
+    if (tile.addend_row == none) return;
+    for (std::int32_t partial = 0; partial < plan.addends.count; ++partial) {
+      cut_rows(plan.rank, BufferRole::inbox, tile.addend_row + partial * plan.addends.row_stride, tile.rows);
+    }
+    cut_columns(plan.buffer(BufferRole::inbox).cols, tile.col, tile.cols);
+  }
+
+  void cut_operands(const Plan& plan, const Tile& tile) {
     for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
       cut_operand(plan, tile.a_buffer, plan.problem.a_layout, tile.a_row + block * plan.a_blocks.row_stride,
                   tile.rows);
@@ -118,11 +127,6 @@ class Cuts {
       const auto k = static_cast<std::int32_t>(plan.problem.k);
       cut_rows(plan.rank, tile.b_buffer, b.block * k, k);
     }
-    if (tile.addend_row == none) return;
-    for (std::int32_t partial = 0; partial < plan.addends.count; ++partial) {
-      cut_rows(plan.rank, BufferRole::inbox, tile.addend_row + partial * plan.addends.row_stride, tile.rows);
-    }
-    cut_columns(plan.buffer(BufferRole::inbox).cols, tile.col, tile.cols);
   }
 
   /// Where a tile waits for the next part of k, or where a message's columns begin or end.

@@ -19,9 +19,10 @@ CounterNumbers::CounterNumbers(std::span<const Plan> plans) {
   among_tiles_.assign(next, none);
   for (const Plan& plan : plans) {
     for (const Tile& tile : plan.tiles) {
-      if (tile.raise.rank == none) continue;
-      std::int32_t& number = among_tiles_[of(tile.raise.rank, tile.raise.counter)];
-      if (number == none) number = static_cast<std::int32_t>(count_among_tiles_++);
+      for_each_raise(plan, tile, [&](const Raise& raise) {
+        std::int32_t& number = among_tiles_[of(raise.rank, raise.counter)];
+        if (number == none) number = static_cast<std::int32_t>(count_among_tiles_++);
+      });
     }
   }
 }
@@ -54,9 +55,11 @@ bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Pl
   if (!event.is_tile)
     return knowledge.message_done(event.rank, runs_concurrently(plan, plan.messages[index]), event.index);
   if (knowledge.all_tiles_done(event.rank)) return true;
-  const Raise& raise = plan.tiles[index].raise;
-  return raise.rank != none &&
-         knowledge.counter_reached(numbers.among_tiles(numbers.of(raise.rank, raise.counter)));
+  bool known = false;
+  for_each_raise(plan, plan.tiles[index], [&](const Raise& raise) {
+    known |= knowledge.counter_reached(numbers.among_tiles(numbers.of(raise.rank, raise.counter)));
+  });
+  return known;
 }
 
 std::string describe(const Event& event, std::span<const Plan> plans) {

@@ -95,9 +95,9 @@ class StructureCheck {
     if (plan_.a_blocks.count != blocks) report("a_blocks: count {} must be {}", plan_.a_blocks.count, blocks);
     if (plan_.a_blocks.row_stride < 0)
       report("a_blocks: row_stride {} is negative", plan_.a_blocks.row_stride);
-    if (plan_.addends.count != 0 && plan_.addends.count != plan_.problem.ranks - 1) {
-      report("addends: count {} must be 0 or ranks - 1 = {}", plan_.addends.count, plan_.problem.ranks - 1);
-    }
+    const std::int32_t ranks = plan_.problem.ranks;
+    if (plan_.addends.count != 0 && plan_.addends.count != ranks - 1 && plan_.addends.count != ranks)
+      report("addends: count {} must be 0, ranks - 1 = {}, or ranks", plan_.addends.count, ranks - 1);
     if (plan_.wait_depth != none && (plan_.wait_depth < 1 || plan_.a_blocks.count != 1))
       report("wait_depth: {} must be at least 1, and none where A is in blocks", plan_.wait_depth);
     if (plan_.own_k_first) check_own_k();
@@ -148,6 +148,37 @@ class StructureCheck {
     }
     if (!within(tile.row, tile.rows, gemm_.rows) || !within(tile.col, tile.cols, gemm_.cols))
       return fail("it lies outside C");
+    if (tile.only_adds) {
+      if (tile.start_wait != none) return fail("it only adds, and so has no operands to wait for");
+      if (tile.addend_row == none) return fail("it only adds, and has no partial results");
+    } else {
+      if (index > 0 && plan_.tiles[index - 1].only_adds)
+        return fail("it multiplies after tiles that only add");
+      if (!check_operands(tile, fail)) return;
+    }
+    if (tile.store_wait != none && !is_counter(plan_, tile.store_wait))
+      return fail(fmt::format("it waits for counter {}, which does not exist", tile.store_wait));
+    if (!is_raise(tile.raise) && tile.raise.rank != none && !is_raise_everywhere(tile.raise))
+      return fail("it raises a counter that does not exist");
+    if (tile.addend_row != none) {
+      if (tile.only_adds != (plan_.addends.count == plan_.problem.ranks))
+        return fail("it only adds exactly if this rank's own partial result is among the addends");
+      const std::int64_t last_partial = std::int64_t{plan_.addends.count - 1} * plan_.addends.row_stride;
+      if (plan_.addends.count == 0 || tile.addend_row < 0 ||
+          !is_readable(BufferRole::inbox, tile.addend_row + last_partial, tile.rows, gemm_.cols)) {
+        return fail("its partial results lie outside the inbox");
+      }
+    }
+    check_store(index, tile);
+  }
+
+  /// Of a tile that multiplies, and its waits for them.
+  template <typename Fail>
+  bool check_operands(const Tile& tile, const Fail& report_fault) {
+    const auto fail = [&](std::string_view rule) {
+      report_fault(rule);
+      return false;
+    };
     if (tile.a_buffer != BufferRole::a && tile.a_buffer != BufferRole::gathered)
       return fail("A is read from buffer a or gathered");
     if (tile.b_buffer != BufferRole::b && tile.b_buffer != BufferRole::gathered)
@@ -172,18 +203,7 @@ class StructureCheck {
     for (std::int32_t part = 1; part < starts; ++part) {
       if (target(part) != target(0)) return fail("the counters that it starts with have different targets");
     }
-    if (tile.store_wait != none && !is_counter(plan_, tile.store_wait))
-      return fail(fmt::format("it waits for counter {}, which does not exist", tile.store_wait));
-    if (!is_raise(tile.raise) && tile.raise.rank != none)
-      return fail("it raises a counter that does not exist");
-    if (tile.addend_row != none) {
-      const std::int64_t last_partial = std::int64_t{plan_.addends.count - 1} * plan_.addends.row_stride;
-      if (plan_.addends.count == 0 || tile.addend_row < 0 ||
-          !is_readable(BufferRole::inbox, tile.addend_row + last_partial, tile.rows, gemm_.cols)) {
-        return fail("its partial results lie outside the inbox");
-      }
-    }
-    check_store(index, tile);
+    return true;
   }
 
   void check_store(std::size_t index, const Tile& tile) {
@@ -219,6 +239,11 @@ class StructureCheck {
 
   bool is_raise(const Raise& raise) const {
     return is_rank(raise.rank) && is_counter(plan_of(raise.rank), raise.counter);
+  }
+
+  bool is_raise_everywhere(const Raise& raise) const {
+    return raise.rank == every_rank &&
+           std::ranges::all_of(plans_, [&](const Plan& plan) { return is_counter(plan, raise.counter); });
   }
 
   bool is_region(const Plan& owner, const Region& region) const {

@@ -192,28 +192,8 @@ void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::spa
                                const Knowledge& knowledge) {
   const Plan& plan = plan_of(rank);
   const Access access{{rank, tile.first, true}, knowledge};
-  for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
-    const std::int32_t row = tile.a_row + block * plan.a_blocks.row_stride;
-    check_operand(
-        access.event,
-        {Content::operand_a, tile.a_buffer, row, {tile.row, tile.rows}, at(at(a_runs_, rank), block)},
-        operands);
-  }
-  const std::vector<ExpertParts::Part> parts = experts_.within(rank, {tile.row, tile.rows});
-  if (parts.size() > 1) {
-    findings_.add(Violation::wrong_value, "{} computes rows of experts {} and {} with the same weights",
-                  describe(access.event, plans_), parts[0].expert, parts[1].expert);
-  }
-  const RowsOfB b = rows_of_b(plan.problem, tile);
-  check_operand(access.event,
-                {Content::operand_b,
-                 tile.b_buffer,
-                 b.row,
-                 {tile.col, tile.cols},
-                 at(at(b_runs_, rank), parts[0].expert),
-                 -b.block * static_cast<std::int32_t>(plan.problem.k)},
-                operands);
-  const std::uint64_t ranks = tile.addend_row == none ? bit(rank) : add_partials(tile, access);
+  if (!tile.only_adds) check_operands(access.event, tile, operands);
+  const std::uint64_t ranks = (tile.only_adds ? 0 : bit(rank)) | add_partials(tile, access);
   for_each_stored_piece(
       plans_, plan, tile, [&](std::int32_t first, const Plan& target, std::int32_t row, std::int32_t rows) {
         const Area stored{target.rank, tile.buffer, {row, rows}, {tile.store_col, tile.cols}};
@@ -223,6 +203,32 @@ void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::spa
                  tile.col + (place.cols.first - tile.store_col), Content::partial});
         });
       });
+}
+
+void SymbolicMemory::check_operands(const Event& event, const Tile& tile,
+                                    std::span<const Knowledge> operands) {
+  const Plan& plan = plan_of(event.rank);
+  for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
+    const std::int32_t row = tile.a_row + block * plan.a_blocks.row_stride;
+    check_operand(
+        event,
+        {Content::operand_a, tile.a_buffer, row, {tile.row, tile.rows}, at(at(a_runs_, event.rank), block)},
+        operands);
+  }
+  const std::vector<ExpertParts::Part> parts = experts_.within(event.rank, {tile.row, tile.rows});
+  if (parts.size() > 1) {
+    findings_.add(Violation::wrong_value, "{} computes rows of experts {} and {} with the same weights",
+                  describe(event, plans_), parts[0].expert, parts[1].expert);
+  }
+  const RowsOfB b = rows_of_b(plan.problem, tile);
+  check_operand(event,
+                {Content::operand_b,
+                 tile.b_buffer,
+                 b.row,
+                 {tile.col, tile.cols},
+                 at(at(b_runs_, event.rank), parts[0].expert),
+                 -b.block * static_cast<std::int32_t>(plan.problem.k)},
+                operands);
 }
 
 void SymbolicMemory::check_operand(const Event& tile, TileOperand operand,
@@ -286,9 +292,10 @@ void SymbolicMemory::check_stored_k(const Event& tile, const TileOperand& operan
 std::uint64_t SymbolicMemory::add_partials(const Tile& tile, const Access& access) {
   const std::int32_t rank = access.event.rank;
   const Addends& addends = plan_of(rank).addends;
-  std::uint64_t ranks = bit(rank);
+  std::uint64_t ranks = 0;
+  if (tile.addend_row == none) return ranks;
   for (std::int32_t partial = 0; partial < addends.count; ++partial) {
-    const std::int32_t source = partial < rank ? partial : partial + 1;
+    const std::int32_t source = tile.only_adds || partial < rank ? partial : partial + 1;
     const std::int32_t row = tile.addend_row + partial * addends.row_stride;
     const Area added{rank, BufferRole::inbox, {row, tile.rows}, {tile.col, tile.cols}};
     for_each_cell(added, [&](Cell& cell, const Area& place) {

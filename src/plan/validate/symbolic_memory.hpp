@@ -96,9 +96,10 @@ class SymbolicMemory {
   void fill_operands();
   void find_operand_runs();
 
+  void check_operands(const Event& event, const Tile& tile, std::span<const Knowledge> operands);
   void check_operand(const Event& tile, TileOperand operand, std::span<const Knowledge> knowledge);
   void check_stored_k(const Event& tile, const TileOperand& operand, std::span<const Knowledge> knowledge);
-  /// Reads the partial results that a tile adds. Returns a bit for each rank whose result it then has.
+  /// Reads the partial results that a tile adds, if any. Returns a bit for each rank whose result it adds.
   std::uint64_t add_partials(const Tile& tile, const Access& access);
 
   /// Calls visit(cell, the area that is this cell), until there are enough findings.

@@ -10,7 +10,7 @@ namespace flashoverlap {
 namespace {
 
 /// What all tiles of an area have in common.
-using Kind = std::array<std::int32_t, 13>;
+using Kind = std::array<std::int32_t, 14>;
 
 Kind kind_of(const Problem& problem, const Tile& tile) {
   return {rows_of_b(problem, tile).block,
@@ -25,7 +25,8 @@ Kind kind_of(const Problem& problem, const Tile& tile) {
           tile.part_rows,
           tile.part_stride,
           tile.row_map == none ? 0 : 1,
-          tile.addend_row == none ? 0 : 1};
+          tile.addend_row == none ? 0 : 1,
+          tile.only_adds ? 1 : 0};
 }
 
 /// Whether `next`, which begins `rows` rows and `cols` columns after `tile`, reads and stores where a larger

@@ -1,8 +1,9 @@
-#include "flashoverlap/gpu_support.hpp"
+#include "exec/cuda/gpu_support.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 
 namespace flashoverlap {
@@ -44,8 +45,22 @@ TEST(GpuSupport, Fp32IsForTheHostByAnyStrategy) {
 }
 
 TEST(GpuSupport, GpusWithoutKernelsAreNamed) {
-  EXPECT_THAT(obstacle(problem, {}, "a800"), Optional(HasSubstr("compute_capability = 80")));
-  EXPECT_THAT(obstacle(problem, {}, "rtx4090"), Optional(HasSubstr("compute_capability = 89")));
+  Machine older = preset("rtx4090");
+  older.compute_capability = 75;
+  EXPECT_THAT(gpu_obstacle(make_plans(problem, {}), older), Optional(HasSubstr("compute_capability = 75")));
+}
+
+TEST(GpuSupport, GpusSinceAmpereRunTilesOfTheirOwnFamily) {
+  for (const std::string machine : {"a800", "rtx4090"}) {
+    EXPECT_EQ(obstacle(problem, {.multiprocessors = 100}, machine), std::nullopt);
+    EXPECT_THAT(obstacle(problem, {.tile_cols = 224, .multiprocessors = 100}, machine),
+                Optional(HasSubstr("tile = 128x224 in clusters of 1: has no sm80 kernel")));
+  }
+}
+
+TEST(GpuSupport, CopiesToPeersNeedPeerAccessOnConsumerGpusToo) {
+  EXPECT_THAT(obstacle(problem, {.strategy = Strategy::copy, .multiprocessors = 100}, "rtx4090"),
+              Optional(HasSubstr("peer access")));
 }
 
 TEST(GpuSupport, CopiesToPeersNeedPeerAccess) {
@@ -60,6 +75,18 @@ TEST(GpuSupport, TilesThatWaitLeaveRoomForWhatTheyWaitFor) {
   EXPECT_EQ(obstacle(gather, {.multiprocessors = 131}), std::nullopt);
   EXPECT_EQ(obstacle(gather, {.strategy = Strategy::copy, .multiprocessors = 132}), std::nullopt)
       << "copy engines take no multiprocessor";
+}
+
+TEST(GpuSupport, TilesThatWaitLeaveRoomForKernelsThatWaitInPlaceOfStreams) {
+  Problem gather = problem;
+  gather.operation = Operation::all_gather_gemm;
+  const auto supported = [&](int multiprocessors, StreamMeans means) {
+    const auto plans = make_plans(gather, {.strategy = Strategy::copy, .multiprocessors = multiprocessors});
+    require_gpu_support(plans, 80, 108, means);
+  };
+  EXPECT_NO_THROW(supported(108, StreamMeans::operations));
+  EXPECT_NO_THROW(supported(107, StreamMeans::kernels));
+  EXPECT_THROW(supported(108, StreamMeans::kernels), InvalidArgument);
 }
 
 TEST(GpuSupport, CopyBlocksMoveMultiplesOf16Bytes) {

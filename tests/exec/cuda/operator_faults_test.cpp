@@ -4,6 +4,7 @@
 #include <barrier>
 #include <thread>
 
+#include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
 #include "exec/cuda/operator_runs.hpp"
 #include "search/kernel_choice.hpp"
@@ -108,6 +109,41 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
         EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank))) << describe({operation, strategy});
       }
       EXPECT_THAT(errors[1], AnyOf(HasSubstr("expected 1, is 0"), HasSubstr("has given up")));
+    }
+  }
+}
+
+/// A graph of two runs by all ranks, then by all but rank 0.
+void replay_without_rank_0(const std::vector<Plan>& plans, const Communicator& communicator) {
+  const CudaStream stream;
+  Operator op(plans, communicator);
+  Operands operands(op, 1);
+  {
+    const CudaGraph graph(stream, [&] {
+      operands.run(op, stream);
+      operands.run(op, stream);
+    });
+    graph.launch(stream);
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+    if (communicator.rank() == 0) return std::this_thread::sleep_for(6s);
+    graph.launch(stream);
+    while (cudaStreamQuery(stream) == cudaErrorNotReady) std::this_thread::sleep_for(10ms);
+  }
+  op.throw_if_failed();
+}
+
+TEST(Operator, AReplayWithoutOneRankEndsWithAnErrorInTime) {
+  const int ranks = gpu_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  for (const Strategy strategy : {Strategy::sequential, Strategy::signal, Strategy::store}) {
+    const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce, strategy}, ranks);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = on_ranks(
+        ranks, 2s, [&](const Communicator& communicator) { replay_without_rank_0(plans, communicator); });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s) << name(strategy);
+    for (int rank = 1; rank < ranks; ++rank) {
+      EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr(fmt::format("rank {}", rank)))
+          << name(strategy);
     }
   }
 }

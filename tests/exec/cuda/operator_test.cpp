@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "comm/process_environment.hpp"
+#include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
 #include "exec/cuda/operator_runs.hpp"
 #include "exec/cuda/row_pitches.hpp"
@@ -196,12 +197,7 @@ TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
       const std::vector<Plan> plans = plans_of(setting, ranks);
       Operator op(plans, communicator, {.own_result = setting.own_result});
       Operands operands(op, 1);
-      cudaGraph_t graph{};
-      cudaGraphExec_t replay{};
-      FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-      operands.run(op, stream);
-      FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
-      FLASHOVERLAP_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+      const CudaGraph graph(stream, [&] { operands.run(op, stream); });
       for (std::uint64_t seed : {7, 8}) {
         operands.fill(seed);
         operands.run(op, stream);
@@ -219,14 +215,12 @@ TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
         };
         for (int run = 0; run < replays; ++run) {
           if (run % 10 == 0) operands.poison();
-          FLASHOVERLAP_CUDA(cudaGraphLaunch(replay, stream));
+          graph.launch(stream);
           FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
           if (run % 10 == 0) expect_same(run);
         }
         expect_same(replays - 1);
       }
-      FLASHOVERLAP_CUDA(cudaGraphExecDestroy(replay));
-      FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
     }
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
@@ -299,11 +293,7 @@ TEST(Operator, WaitsForRunsBeforeOneThatIsBeingCaptured) {
     Operands operands(op, 1);
     const CudaStream stream;
     for (int run = 0; run < 50; ++run) operands.run(op, stream);
-    FLASHOVERLAP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    operands.run(op, stream);
-    cudaGraph_t graph = nullptr;
-    FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));
-    FLASHOVERLAP_CUDA(cudaGraphDestroy(graph));
+    const CudaGraph graph(stream, [&] { operands.run(op, stream); });
     op.wait();
     if (cudaStreamQuery(stream) != cudaSuccess) throw Error("runs go on after wait()");
   });

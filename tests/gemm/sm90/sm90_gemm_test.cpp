@@ -14,26 +14,19 @@
 #include "support/gpu_ranks.hpp"
 #include "support/padding.hpp"
 #include "support/random_problems.hpp"
+#include "support/tile_reference.hpp"
 
 namespace flashoverlap {
 namespace {
 
+using testing::compare_tile;
+using testing::Difference;
+using testing::expect_raises;
 using testing::GpuRanks;
+using testing::operand_row;
 
 constexpr OperandLayout k_major = OperandLayout::k_contiguous;
 constexpr OperandLayout row_major = OperandLayout::row_contiguous;
-
-/// Row `row` of an operand, `k` elements.
-std::vector<float> operand_row(const Matrix& matrix, OperandLayout layout, std::int64_t row, std::int64_t k) {
-  std::vector<float> values(static_cast<std::size_t>(k));
-  if (layout == k_major) {
-    matrix.read(row, 0, values);
-  } else {
-    for (std::int64_t depth = 0; depth < k; ++depth)
-      matrix.read(depth, row, std::span(values).subspan(static_cast<std::size_t>(depth), 1));
-  }
-  return values;
-}
 
 std::vector<double> operand(const Matrix& matrix, OperandLayout layout, std::int64_t rows, std::int64_t k) {
   std::vector<double> values;
@@ -42,6 +35,20 @@ std::vector<double> operand(const Matrix& matrix, OperandLayout layout, std::int
     values.insert(values.end(), elements.begin(), elements.end());
   }
   return values;
+}
+
+/// Of the family that runs here: the first and the last one, and some that differ.
+std::vector<KernelTile> various_tiles() {
+  const std::span<const KernelTile> tiles = kernel_family(90)->tiles;
+  std::vector<KernelTile> chosen{tiles.front(), tiles.back()};
+  const auto add_first = [&](const auto& wanted) {
+    const auto found = std::ranges::find_if(tiles, wanted);
+    if (found != tiles.end()) chosen.push_back(*found);
+  };
+  add_first([](const KernelTile& tile) { return tile.cluster_rows > 1; });
+  add_first([](const KernelTile& tile) { return tile.cols % 32 != 0; });
+  add_first([](const KernelTile& tile) { return tile.rows > 128; });
+  return chosen;
 }
 
 void run(const Plan& plan, GpuRanks& ranks, const GemmOptions& options = {}) {
@@ -109,8 +116,7 @@ TEST(Sm90Gemm, EveryKernelIsRightForEveryLayoutAndType) {
 
 TEST(Sm90Gemm, RaggedShapesAreWrittenInFullAndNowhereElse) {
   std::uint64_t seed = testing::base_seed();
-  for (const KernelTile& tile :
-       {KernelTile{128, 256, 1}, KernelTile{128, 208, 1}, KernelTile{128, 112, 1}, KernelTile{128, 128, 2}}) {
+  for (const KernelTile& tile : various_tiles()) {
     for (const std::int64_t m : {1, 7, 127, 129, 255, 257, 1000, 4095}) {
       for (const std::int64_t n : {1, 7, 127, 129, 255, 257, 1000, 4095})
         expect_right({m, n}, 72, DataType::bf16, tile, k_major, k_major, ++seed);
@@ -142,121 +148,12 @@ TEST(Sm90Gemm, RowsWithPaddingGiveTheBitsOfRowsWithout) {
   }
 }
 
-/// What a tile should hold, as the plan says and nothing else: operands where they are read, partial results
-/// added.
-std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const GpuRanks& ranks) {
-  const auto read = [&](BufferRole role, OperandLayout layout, std::int64_t row, std::int64_t k) {
-    std::vector<float> values = operand_row(ranks.input(plan.rank, role), layout, row, k);
-    if (plan.own_k_first && role == BufferRole::gathered) {
-      const BufferRole own = plan.problem.gathered == Operand::a ? BufferRole::a : BufferRole::b;
-      const std::int64_t part = k / plan.problem.ranks;
-      std::ranges::copy(operand_row(ranks.input(plan.rank, own), layout, row, part),
-                        values.begin() + plan.rank * part);
-    }
-    return values;
-  };
-  const std::int64_t block_depth = plan.problem.k / plan.a_blocks.count;
-  std::vector<double> expected;
-  for (std::int32_t row = 0; row < tile.rows; ++row) {
-    std::vector<float> a;
-    for (std::int32_t block = 0; block < plan.a_blocks.count; ++block) {
-      const std::vector<float> part =
-          read(tile.a_buffer, plan.problem.a_layout,
-               tile.a_row + row + std::int64_t{block} * plan.a_blocks.row_stride, block_depth);
-      a.insert(a.end(), part.begin(), part.end());
-    }
-    for (std::int32_t col = 0; col < tile.cols; ++col) {
-      const std::vector<float> b =
-          read(tile.b_buffer, plan.problem.b_layout, tile.b_row + col, plan.problem.k);
-      double sum = 0;
-      for (std::size_t depth = 0; depth < a.size(); ++depth)
-        sum += static_cast<double>(a[depth]) * static_cast<double>(b[depth]);
-      for (std::int32_t partial = 0; tile.addend_row != none && partial < plan.addends.count; ++partial) {
-        float value = 0;
-        ranks.input(plan.rank, BufferRole::inbox)
-            .read(tile.addend_row + row + partial * plan.addends.row_stride, tile.col + col, {&value, 1});
-        sum += static_cast<double>(value);
-      }
-      expected.push_back(sum);
-    }
-  }
-  return expected;
-}
-
-struct Difference {
-  double squared = 0;
-  double reference = 0;
-  double relative() const { return reference == 0 ? std::sqrt(squared) : std::sqrt(squared / reference); }
-};
-
-void compare_tile(const Plan& plan, const Tile& tile, const GpuRanks& ranks,
-                  const std::vector<std::vector<Matrix>>& stored, Difference& difference) {
-  const std::vector<double> expected = expected_tile(plan, tile, ranks);
-  std::vector<float> row_values(static_cast<std::size_t>(tile.cols));
-  for (std::int32_t row = 0; row < tile.rows; ++row) {
-    const RowTarget target = stored_at(plan, tile, row);
-    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
-      if (target.rank != rank && target.rank != every_rank) continue;
-      stored[static_cast<std::size_t>(rank)][static_cast<std::size_t>(tile.buffer)].read(
-          target.row, tile.store_col, row_values);
-      for (std::int32_t col = 0; col < tile.cols; ++col) {
-        const double reference =
-            expected[static_cast<std::size_t>(row) * row_values.size() + static_cast<std::size_t>(col)];
-        const double error = static_cast<double>(row_values[static_cast<std::size_t>(col)]) - reference;
-        difference.squared += error * error;
-        difference.reference += reference * reference;
-      }
-    }
-  }
-}
-
-/// Every counter of every rank, of which those of the plan's own began at `own`.
-void expect_raises(const Plan& plan, const GpuRanks& ranks, std::uint32_t own) {
-  for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
-    const std::vector<std::uint32_t> counters = ranks.counters(rank);
-    std::vector<std::uint32_t> expected(counters.size(), rank == plan.rank ? own : 0);
-    for (const Tile& tile : plan.tiles) {
-      if (tile.raise.rank == rank)
-        expected[static_cast<std::size_t>(tile.raise.counter)] +=
-            static_cast<std::uint32_t>(plan.schedule.cluster_rows);
-    }
-    EXPECT_EQ(counters, expected) << "of rank " << rank;
-  }
-}
-
 TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
   // One rank's tile list at a time, with all counters as if the others had done their part.
   const std::uint64_t seed = testing::base_seed();
   testing::RandomCases cases(seed);
-  const auto tiles = kernel_family(90)->tiles;
   for (int index = 0; index < 60; ++index) {
-    testing::Case drawn = cases.next();
-    drawn.problem.data_type = index % 2 == 0 ? DataType::bf16 : DataType::fp16;
-    if (drawn.problem.experts > 1) drawn.problem.b_layout = k_major;
-    // Every operand that is a block of columns of k must still be rows of 16 bytes.
-    drawn.problem.k = std::int64_t{8} * drawn.problem.ranks * cases.between(1, 3);
-    if (gathers_along_k(drawn.problem)) drawn.problem.k *= 8;  // parts of whole steps
-    // Rows of 16 bytes, which the TMA moves, and others; where an operand's rows are contiguous, tiles must
-    // begin at multiples of 16 bytes.
-    const int m_factor = drawn.problem.a_layout == row_major ? 8 : 5;
-    drawn.problem.m *= m_factor;
-    drawn.problem.n *= index % 4 < 2 && drawn.problem.b_layout == k_major ? 5 : 8;
-    for (auto& rows : drawn.problem.expert_rows) {
-      for (std::int32_t& count : rows) count *= m_factor;
-    }
-    drawn.problem.capacity *= m_factor;
-    for (auto& rows : drawn.problem.destinations) {
-      const std::vector<std::int32_t> once = rows;
-      for (int copy = 1; copy < m_factor; ++copy) rows.insert(rows.end(), once.begin(), once.end());
-      if (drawn.problem.operation == Operation::all_to_all_gemm) std::sort(rows.begin(), rows.end());
-    }
-    const KernelTile& tile =
-        tiles[static_cast<std::size_t>(cases.between(0, static_cast<int>(tiles.size()) - 1))];
-    drawn.schedule.tile_rows = tile.rows;
-    drawn.schedule.tile_cols = tile.cols;
-    drawn.schedule.cluster_rows = tile.cluster_rows;
-    drawn.schedule.step_depth = kernel_family(90)->step_depth;
-    drawn.schedule.groups.clear();
+    const testing::Case drawn = testing::next_gpu_case(cases, index, *kernel_family(90));
     SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} case {}: {}", seed, index, describe(drawn)));
     std::vector<Plan> plans;
     try {
@@ -283,6 +180,46 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
     Difference difference;
     for (const Tile& each : plan.tiles) compare_tile(plan, each, ranks, stored, difference);
     EXPECT_LT(difference.relative(), 5e-3);
+  }
+}
+
+TEST(Sm90Gemm, AnExpertsWeightsReachNoOtherExpertsRows) {
+  // Steps of k that end in the next expert's weights, and columns of a tile that begin there: not numbers.
+  std::uint64_t seed = testing::base_seed();
+  for (const KernelTile& tile : kernel_family(90)->tiles) {
+    for (const DataType data_type : {DataType::bf16, DataType::fp16}) {
+      for (const std::int64_t k : {8, 64, 72, 1000}) {
+        SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} {} k {}", seed, tile.rows, tile.cols,
+                                 name(data_type), k));
+        const std::vector<Plan> plans = make_plans({.operation = Operation::gemm_all_to_all,
+                                                    .m = 330,
+                                                    .n = 264,
+                                                    .k = k,
+                                                    .data_type = data_type,
+                                                    .b_layout = row_major,
+                                                    .experts = 5,
+                                                    .expert_rows = {{0, 130, 0, 200, 0}}},
+                                                   {.strategy = Strategy::sequential,
+                                                    .tile_rows = tile.rows,
+                                                    .tile_cols = tile.cols,
+                                                    .cluster_rows = tile.cluster_rows,
+                                                    .multiprocessors = 2});
+        GpuRanks ranks(plans, ++seed, /*padding=*/k == 72 ? 40 : 0);
+        const DeviceMatrix& b = ranks.memory().buffers[0][static_cast<std::size_t>(BufferRole::b)];
+        const auto block_bytes = static_cast<std::size_t>(k * b.pitch * 2);
+        for (const std::size_t expert : {0, 2, 4}) {
+          FLASHOVERLAP_CUDA(
+              cudaMemset(static_cast<std::byte*>(b.base) + expert * block_bytes, 0xFF, block_bytes));
+        }
+        run(plans[0], ranks);
+        std::vector<std::vector<Matrix>> stored(1);
+        for (std::size_t role = 0; role < buffer_count; ++role)
+          stored[0].push_back(ranks.result(0, static_cast<BufferRole>(role)));
+        Difference difference;
+        for (const Tile& each : plans[0].tiles) compare_tile(plans[0], each, ranks, stored, difference);
+        EXPECT_LT(difference.relative(), 5e-3);
+      }
+    }
   }
 }
 
@@ -404,7 +341,7 @@ void expect_parts_of_k_are_taken_as_they_arrive(const Problem& problem, const Ke
 
 TEST(Sm90Gemm, ATileTakesThePartsOfKAsTheyArriveAndItsOwnFromItsOperand) {
   std::uint64_t seed = testing::base_seed();
-  for (const KernelTile& tile : {KernelTile{128, 256, 1}, KernelTile{128, 128, 2}}) {
+  for (const KernelTile& tile : various_tiles()) {
     for (const Operand gathered : {Operand::a, Operand::b}) {
       for (const OperandLayout other : {k_major, row_major}) {
         for (const std::int64_t part : {64, 640}) {  // less and more than the stages hold
@@ -451,7 +388,7 @@ TEST(Sm90Gemm, RefusesWhatTheKernelsCannotDo) {
   EXPECT_THAT(refusal({.m = 64, .n = 64, .k = 65}, {}),
               ::testing::HasSubstr("contiguous extent of a = 65: must be a multiple of 8"));
   EXPECT_THAT(refusal({.m = 64, .n = 64, .k = 64}, {.tile_rows = 64}),
-              ::testing::HasSubstr("has no sm90 kernel"));
+              ::testing::HasSubstr(fmt::format("has no {} kernel", kernel_family(90)->name)));
   // A tile is stored after the next one's first products.
   std::vector<Plan> plans = make_plans({.m = 64, .n = 64, .k = 64}, {.strategy = Strategy::signal});
   plans[0].tiles.front().start_wait = 0;

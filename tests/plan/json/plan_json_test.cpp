@@ -26,6 +26,7 @@ std::vector<Plan> every_key() {
   plan.problem.destinations = {{0, 1}, {1, 1}};
   plan.schedule.step_depth = 16;
   plan.schedule.groups = {1, 2};
+  plan.schedule.shots = 2;
   plan.buffer(BufferRole::a) = {2, 6, false};
   plan.buffer(BufferRole::out) = {3, 5, true};
   plan.a_blocks = {2, 3};
@@ -45,7 +46,8 @@ std::vector<Plan> every_key() {
   tile.addend_row = 10;
   tile.start_wait = 0;
   tile.store_wait = 1;
-  tile.raise = {1, 0};
+  tile.only_adds = true;
+  tile.raise = {every_rank, 0};
   tile.group = 1;
   plan.tiles = {tile, Tile{}};
   plan.row_map = {{1, 2}, {0, 3}};
@@ -90,8 +92,8 @@ TEST(PlanJson, WritesNothingForNone) {
   const json document = json::parse(plans_to_json(plans));
   const json& plan = document["plans"][0];
   EXPECT_FALSE(plan["buffers"].contains("staging"));
-  for (const char* key :
-       {"row_map", "part_rows", "part_stride", "addend_row", "start_wait", "store_wait", "raise"}) {
+  for (const char* key : {"row_map", "part_rows", "part_stride", "addend_row", "only_adds", "start_wait",
+                          "store_wait", "raise"}) {
     EXPECT_TRUE(plan["tiles"][0].contains(key)) << key;
     EXPECT_FALSE(plan["tiles"][1].contains(key)) << key;
   }
@@ -151,7 +153,7 @@ TEST(PlanJson, NamesThePathTheValueAndTheRule) {
     return std::string(refusal(document.dump()).what());
   };
   EXPECT_EQ(refused("/schema_version", 3),
-            "schema_version = 3: must be 4, the version that this program reads");
+            "schema_version = 3: must be 5, the version that this program reads");
   EXPECT_EQ(refused("/problem/m", 0), "problem.m = 0: must be between 1 and 1073737727 on 2 ranks");
   EXPECT_EQ(refused("/problem/destinations/1/0", 2),
             "problem.destinations[1][0] = 2: must be a rank between 0 and 1");
@@ -190,9 +192,9 @@ class Malformed {
   /// Whether a key may be left out.
   static bool is_optional(const std::string& path, const std::string& key) {
     static const std::set<std::string> keys{
-        "row_map",      "part_rows", "part_stride", "addend_row", "start_wait", "store_wait",
-        "raise",        "source",    "destination", "reorder",    "a",          "out",
-        "destinations", "group",     "peer",        "wait_depth", "own_k_first"};
+        "row_map",      "part_rows", "part_stride", "addend_row",  "only_adds",  "shots", "start_wait",
+        "store_wait",   "raise",     "source",      "destination", "reorder",    "a",     "out",
+        "destinations", "group",     "peer",        "wait_depth",  "own_k_first"};
     static const std::set<std::string> keys_of_messages{"col", "cols"};
     const bool in_message = path.ends_with(']') && path.find(".messages[") != std::string::npos;
     const bool in_tile = path.ends_with(']') && path.find(".tiles[") != std::string::npos;

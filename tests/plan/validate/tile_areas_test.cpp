@@ -72,7 +72,9 @@ TEST(TileAreas, EveryTileIsInOneAreaThatStoresItWhereItIsStored) {
       for (const TileArea& area : areas) {
         const std::int32_t down = tile.row - area.row;
         const std::int32_t right = tile.col - area.col;
-        if (down < 0 || down >= area.rows || right < 0 || right >= area.cols) continue;
+        if (area.only_adds != tile.only_adds || down < 0 || down >= area.rows || right < 0 ||
+            right >= area.cols)
+          continue;
         ++found;
         EXPECT_LE(area.first, static_cast<std::int32_t>(number));
         EXPECT_GE(area.last, static_cast<std::int32_t>(number));

@@ -1,0 +1,128 @@
+#include "gemm/device/resolve_tiles.hpp"
+
+#include <algorithm>
+
+#include "plan/grouping.hpp"
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap {
+namespace {
+
+constexpr std::array destination_roles{BufferRole::out, BufferRole::staging, BufferRole::inbox};
+
+std::size_t to_index(std::int32_t value) { return static_cast<std::size_t>(value); }
+
+bool leaves_gpu(const Plan& plan, const Tile& tile) {
+  if (tile.raise.rank != plan.rank) return true;
+  if (tile.row_map == none) return tile.rank != plan.rank;
+  const auto rows = plan.row_map.begin() + tile.row_map;
+  return std::any_of(rows, rows + tile.rows, [&](const RowTarget& row) { return row.rank != plan.rank; });
+}
+
+CounterWait resolve_wait(const Plan& plan, const GemmMemory& memory, std::int32_t counter) {
+  if (counter == none) return {};
+  return {memory.counters[to_index(plan.rank)] + counter,
+          static_cast<std::uint32_t>(plan.counters[to_index(counter)].target)};
+}
+
+}  // namespace
+
+/// The buffers of one role lie next to each other, in rank order.
+std::vector<DeviceMatrix> destination_matrices(const GemmMemory& memory) {
+  std::vector<DeviceMatrix> matrices;
+  for (const BufferRole role : destination_roles) {
+    for (const auto& buffers : memory.buffers) matrices.push_back(buffers[static_cast<std::size_t>(role)]);
+  }
+  return matrices;
+}
+
+std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role) {
+  const auto found = std::find(destination_roles.begin(), destination_roles.end(), role);
+  return static_cast<std::int32_t>(found - destination_roles.begin()) * plan.problem.ranks + rank;
+}
+
+DeviceTile resolve_tile(const Plan& plan, const Tile& tile, const GemmMemory& memory,
+                        const GemmOptions& options) {
+  const bool everywhere = tile.rank == every_rank;
+  const bool raises = options.raise_counters && tile.raise.rank != none;
+  const bool raises_all = tile.raise.rank == every_rank;
+  const std::int32_t raised = raises_all ? plan.rank : tile.raise.rank;
+  const RowsOfB b = rows_of_b(plan.problem, tile);
+  return {
+      .load = {.start_wait = resolve_wait(plan, memory, tile.start_wait),
+               .a_row = tile.a_row,
+               .b_row = b.row,
+               .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
+                           (tile.b_buffer == BufferRole::gathered ? 2 : 2 * b.block),
+               .addend_row = none},
+      .finish = {.store_wait = resolve_wait(plan, memory, tile.store_wait), .addend_row = tile.addend_row},
+      .store = {.raise = raises ? memory.counters[to_index(raised)] + tile.raise.counter : nullptr,
+                .leaves_gpu = raises_all ? 2 : static_cast<std::int32_t>(leaves_gpu(plan, tile)),
+                .rows = tile.rows,
+                .cols = tile.cols,
+                .store_row = tile.store_row,
+                .store_col = tile.store_col,
+                .destination = destination_of(plan, everywhere ? 0 : tile.rank, tile.buffer),
+                .destinations = everywhere ? plan.problem.ranks : 1,
+                .row_map = tile.row_map,
+                .part_rows = tile.part_rows,
+                .part_stride = tile.part_stride,
+                .addend_col = tile.col}};
+}
+
+/// Rows that no tile names are stored nowhere.
+std::vector<DeviceRow> resolve_row_map(const Plan& plan) {
+  const auto is_mapped = [](const Tile& tile) { return tile.row_map != none; };
+  const auto mapped = std::find_if(plan.tiles.begin(), plan.tiles.end(), is_mapped);
+  std::vector<DeviceRow> rows;
+  if (mapped == plan.tiles.end()) return rows;
+  for (const RowTarget& target : plan.row_map)
+    rows.push_back({destination_of(plan, target.rank, mapped->buffer), target.row});
+  return rows;
+}
+
+std::vector<std::uint32_t*> resolve_resets(const Plan& plan, const GemmMemory& memory,
+                                           const GemmOptions& options) {
+  std::vector<std::uint32_t*> resets;
+  for (const std::int32_t counter : options.resets)
+    resets.push_back(memory.counters[to_index(plan.rank)] + counter);
+  return resets;
+}
+
+TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory,
+                                      const GemmOptions& options) {
+  const DeviceMatrix& inbox =
+      memory.buffers[to_index(plan.rank)][static_cast<std::size_t>(BufferRole::inbox)];
+  TileListArguments arguments{
+      .out_index = destination_of(plan, plan.rank, BufferRole::out),
+      .addends = inbox.base,
+      .addend_pitch = inbox.pitch,
+      .addend_count = plan.addends.count,
+      .addend_stride = plan.addends.row_stride,
+      .rank = plan.rank,
+      .ranks = plan.problem.ranks,
+      .workers = workers(plan.schedule),
+      .k_parts = plan.own_k_first ? plan.problem.ranks : plan.a_blocks.count,
+      .a_block_stride = plan.a_blocks.count > 1 ? plan.a_blocks.row_stride : 0,
+      .wait_depth = plan.wait_depth == none ? static_cast<std::int32_t>(plan.problem.k) : plan.wait_depth,
+      .reset_count = static_cast<std::int32_t>(options.resets.size()),
+      .wait_limit_ns = options.wait_limit_ns};
+  arguments.part_depth = static_cast<std::int32_t>(plan.problem.k) / arguments.k_parts;
+  arguments.own_depth = plan.own_k_first ? arguments.part_depth : 0;
+  count_tiles(plan, arguments);
+  return arguments;
+}
+
+void count_tiles(const Plan& plan, TileListArguments& arguments) {
+  arguments.tile_count = static_cast<std::int32_t>(plan.tiles.size());
+  arguments.product_count =
+      static_cast<std::int32_t>(std::ranges::count(plan.tiles, false, &Tile::only_adds));
+  arguments.first_group_end = static_cast<std::int32_t>(
+      std::min(entries_in(plan.schedule, first_waves(plan.schedule)), std::int64_t{arguments.tile_count}));
+}
+
+int launched_workers(const Plan& plan) {
+  return std::min(first_workers(plan.schedule), static_cast<int>(plan.tiles.size()));
+}
+
+}  // namespace flashoverlap

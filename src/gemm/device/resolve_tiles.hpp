@@ -1,0 +1,38 @@
+#pragma once
+
+#include <vector>
+
+#include "gemm/device/device_tiles.hpp"
+#include "gemm/gemm_memory.hpp"
+
+/// From a plan's tile list to what kernels read of it. Needs no GPU.
+namespace flashoverlap {
+
+/// [role · ranks + rank]: the matrices that tiles are stored to, in the order that `DeviceTile` counts them
+/// in. Not every role and rank has one.
+std::vector<DeviceMatrix> destination_matrices(const GemmMemory& memory);
+
+/// The place of a rank's buffer there.
+std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role);
+
+/// An entry without anything that is left to the TMA.
+DeviceTile resolve_tile(const Plan& plan, const Tile& tile, const GemmMemory& memory,
+                        const GemmOptions& options);
+
+/// Empty where no tile has a row map.
+std::vector<DeviceRow> resolve_row_map(const Plan& plan);
+
+/// The counters of `GemmOptions::resets`.
+std::vector<std::uint32_t*> resolve_resets(const Plan& plan, const GemmMemory& memory,
+                                           const GemmOptions& options);
+
+/// Arguments that need nothing but the plan and its memory: no lists.
+TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
+
+/// What depends on how many tiles there are.
+void count_tiles(const Plan& plan, TileListArguments& arguments);
+
+/// Blocks, or clusters of them, that a launch needs.
+int launched_workers(const Plan& plan);
+
+}  // namespace flashoverlap

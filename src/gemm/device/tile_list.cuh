@@ -1,0 +1,101 @@
+#pragma once
+
+#include "cuda/ptx.cuh"
+#include "gemm/device/device_tiles.hpp"
+
+/// What kernels of every family do with a tile list besides computing: which tiles a block takes, what it
+/// waits for, where rows go, and how a launch ends.
+namespace flashoverlap {
+
+/// A block's share of the tile list: entries at a fixed distance, one row of blocks of each. Nothing is kept
+/// in registers, of which the kernels have none to spare.
+template <typename Shape>
+class BlockTiles {
+ public:
+  __device__ explicit BlockTiles(const TileListArguments& arguments) : arguments_(arguments) {}
+
+  __device__ int first() const { return static_cast<int>(blockIdx.x) / Shape::cluster_rows; }
+  __device__ bool contains(int index) const { return index < arguments_.tile_count; }
+  /// The entry after `index`.
+  __device__ int next(int index) const {
+    if (index >= arguments_.first_group_end) return index + arguments_.workers;
+    const int next = index + static_cast<int>(gridDim.x) / Shape::cluster_rows;
+    const bool leaves = next >= arguments_.first_group_end && first() >= arguments_.workers;
+    return leaves ? arguments_.tile_count : next;
+  }
+  /// Rows of an entry before those of this block.
+  __device__ int first_row() const { return cluster_block() * Shape::rows; }
+  __device__ int cluster_block() const { return static_cast<int>(blockIdx.x) % Shape::cluster_rows; }
+
+ private:
+  const TileListArguments& arguments_;
+};
+
+/// Where a part of k lies: which operands are read from the gathered one, and the first column in each.
+struct DevicePartOfK {
+  int gathered;
+  int a_k;
+  int b_k;
+};
+
+__device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, int part, int gathered) {
+  if (arguments.own_depth == 0) return {gathered, 0, part * arguments.part_depth};
+  const int place = arguments.rank + part;
+  const int k = (place < arguments.k_parts ? place : place - arguments.k_parts) * arguments.part_depth;
+  if (part > 0) return {gathered, k, k};
+  return {0, (gathered & 1) != 0 ? 0 : k, (gathered & 2) != 0 ? 0 : k};
+}
+
+/// Waits for a plan's counter, but not for ever: the first wait to expire is recorded, and all later ones
+/// pass.
+__device__ inline void wait_for(const CounterWait& wait, const TileListArguments& arguments, int tile) {
+  if (wait.counter == nullptr || read_counter(wait.counter) >= wait.target) return;
+  const std::uint64_t begin = nanoseconds();
+  for (;;) {
+    const std::uint32_t value = read_counter(wait.counter);
+    if (value >= wait.target || *reinterpret_cast<volatile std::uint32_t*>(&arguments.expired->happened))
+      return;
+    if (nanoseconds() - begin > arguments.wait_limit_ns) {
+      if (atomicExch(&arguments.expired->happened, 1u) == 0) {
+        arguments.expired->tile = static_cast<std::uint32_t>(tile);
+        arguments.expired->actual = value;
+      }
+      return;
+    }
+    __nanosleep(64);
+  }
+}
+
+/// What is announced is visible to this thread: stored by it, or by its block before a barrier. `leaves_gpu`:
+/// see `DeviceTile::Store`.
+__device__ inline void raise_counter(std::uint32_t* counter, int leaves_gpu,
+                                     const TileListArguments& arguments) {
+  if (leaves_gpu == 0) return raise_on_gpu(counter);
+  if (leaves_gpu == 1) return raise_everywhere(counter);
+  const std::int64_t place = counter - arguments.rank_counters[arguments.rank];
+  for (int rank = 0; rank < arguments.ranks; ++rank) raise_everywhere(arguments.rank_counters[rank] + place);
+}
+
+/// The row of the destination that a row of a tile without row map goes to.
+__device__ inline int row_in_parts(const DeviceTile::Store& tile, int row) {
+  if (tile.part_rows <= 0) return tile.store_row + row;
+  const int part = row / tile.part_rows;
+  return tile.store_row + row + part * (tile.part_stride - tile.part_rows);
+}
+
+/// Where a row of a tile goes.
+__device__ inline DeviceRow place_of(const TileListArguments& arguments, const DeviceTile::Store& tile,
+                                     int row) {
+  if (tile.row_map >= 0) return arguments.row_map[tile.row_map + row];
+  return {tile.destination, row_in_parts(tile, row)};
+}
+
+/// By one thread of each block, where there is anything to reset. A block whose last tile is stored has made
+/// all its waits; the last such block resets what was waited for.
+__device__ inline void reset_counters(const TileListArguments& arguments) {
+  if (atomicAdd(arguments.finished, 1) != gridDim.x - 1) return;
+  for (int each = 0; each < arguments.reset_count; ++each) *arguments.resets[each] = 0;
+  *arguments.finished = 0;
+}
+
+}  // namespace flashoverlap

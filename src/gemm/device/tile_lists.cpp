@@ -1,0 +1,61 @@
+#include "gemm/device/tile_lists.hpp"
+
+#include <algorithm>
+
+#include "flashoverlap/error.hpp"
+#include "gemm/device/resolve_tiles.hpp"
+#include "plan/route_room.hpp"
+
+namespace flashoverlap {
+
+TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
+    : arguments_(tile_list_arguments(plan, memory, options)),
+      tiles_(static_cast<std::size_t>(route_room(plan).tiles)),
+      row_map_(resolve_row_map(plan)),
+      resets_(resolve_resets(plan, memory, options)),
+      rank_counters_(memory.counters),
+      finished_(1),
+      expired_(1) {
+  if (plan.problem.capacity > 0) replacement_ = PinnedArray<DeviceTile>(room());
+  if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(room());
+  finished_.set_bytes(0);
+  expired_.set_bytes(0);
+  arguments_.tiles = tiles_.data();
+  arguments_.row_map = row_map_.data();
+  arguments_.resets = resets_.data();
+  arguments_.rank_counters = rank_counters_.data();
+  arguments_.finished = finished_.data();
+  arguments_.expired = expired_.data();
+  arguments_.tile_times = tile_times_.data();
+}
+
+std::span<DeviceTile> TileLists::replacement(const Plan& plan) {
+  require(plan.row_map.empty(), "row_map", plan.row_map.size(), "must be empty where routes change");
+  require(plan.tiles.size() <= room(), "tiles", plan.tiles.size(),
+          fmt::format("must be at most {}, for which there is memory", room()));
+  return replacement_.values();
+}
+
+void TileLists::replace(const Plan& plan, cudaStream_t stream) {
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(tiles_.data(), replacement_.values().data(),
+                                    plan.tiles.size() * sizeof(DeviceTile), cudaMemcpyHostToDevice, stream));
+}
+
+void TileLists::check_waits() const {
+  ExpiredWait expired{};
+  FLASHOVERLAP_CUDA(cudaMemcpy(&expired, expired_.data(), sizeof expired, cudaMemcpyDeviceToHost));
+  if (expired.happened == 0) return;
+  throw WaitExpired(fmt::format("rank {}: tile {} waited for a counter for more than {} ms; it was {}",
+                                arguments_.rank, expired.tile, arguments_.wait_limit_ns / 1'000'000,
+                                expired.actual));
+}
+
+std::vector<std::uint64_t> TileLists::tile_times(std::int32_t tile_count) const {
+  std::vector<std::uint64_t> times(std::min(static_cast<std::size_t>(tile_count), tile_times_.size()));
+  const std::size_t bytes = times.size() * sizeof(std::uint64_t);
+  if (bytes > 0)
+    FLASHOVERLAP_CUDA(cudaMemcpy(times.data(), tile_times_.data(), bytes, cudaMemcpyDeviceToHost));
+  return times;
+}
+
+}  // namespace flashoverlap

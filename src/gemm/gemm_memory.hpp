@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+
+/// What a plan's GEMM works on, and how.
+namespace flashoverlap {
+
+/// A row-major matrix in GPU memory, of this GPU or a peer.
+struct DeviceMatrix {
+  void* base = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t pitch = 0;  ///< elements from row to row
+};
+
+/// Memory that a plan's GEMM works on, shaped as each rank's plan says; all of it belongs to the caller.
+struct GemmMemory {
+  /// [rank][role]: this rank's buffers, and those of peers that it stores to; null where it has no business.
+  /// Of this rank, a, b and out may be null with their shape: `GemmKernel::rebind` names their memory later.
+  std::vector<std::array<DeviceMatrix, buffer_count>> buffers;
+  /// [rank]: the first of each rank's counters, zero at the start of a run.
+  std::vector<std::uint32_t*> counters;
+};
+
+struct GemmOptions {
+  bool raise_counters = true;  ///< off only to measure what raising costs
+  std::uint64_t wait_limit_ns = 10'000'000'000;
+  /// Counters of this rank that tiles wait for and that are zero again when a launch ends.
+  std::vector<std::int32_t> resets{};
+  bool record_tiles = false;  ///< for `GemmKernel::tile_times`
+};
+
+}  // namespace flashoverlap

@@ -1,0 +1,201 @@
+#pragma once
+
+#include "gemm/sm80/multiply.cuh"
+
+namespace flashoverlap::sm80 {
+
+/// Finishes a warp's part of a tile: adds partial results and stores it. The 4 lanes that hold 32 columns of
+/// a row exchange them, so that each has a chunk; no shared memory is needed, where the next tile's operands
+/// already are.
+template <typename Shape>
+class Storer {
+ public:
+  __device__ Storer(const GemmArguments& arguments, const WarpPlace<Shape>& place)
+      : arguments_(arguments), place_(place) {}
+
+  __device__ void store(int index, Kept<Shape>& sums) const {
+    const DeviceTile& tile = arguments_.tiles[index];
+    const CounterWait wait = tile.finish.store_wait;
+    if (wait.counter != nullptr && place_.lane == 0) wait_for(wait, arguments_, index);
+    __syncwarp();
+    if (tile.finish.addend_row >= 0) add_partials(tile, sums);
+#pragma unroll 1
+    for (int copy = 0; copy < tile.store.destinations; ++copy) store_copy(tile.store, copy, sums);
+    if (arguments_.tile_times != nullptr && threadIdx.x == 0) arguments_.tile_times[index] = nanoseconds();
+  }
+
+ private:
+  using Values = Arithmetic<Shape::type>;
+  static constexpr int row_blocks = Kept<Shape>::row_blocks;
+  static constexpr int col_blocks = Kept<Shape>::col_blocks;
+  static constexpr int chunk_groups = Shape::warp_side / 32;  // of 4 lanes' chunks
+
+  /// Of this lane, in a block of 16 rows: the upper or lower 8.
+  __device__ int row_of(int block, int half) const {
+    return place_.kept_row + block * 16 + half * 8 + place_.lane / 4;
+  }
+
+  /// The first column of this lane's chunk.
+  __device__ int col_of(int group) const {
+    return place_.col + group * 32 + place_.lane % 4 * chunk_elements;
+  }
+
+  /// Word w of lane l of 4 becomes word l of lane w.
+  static __device__ void transpose(Chunk& chunk) {
+    const int lane = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2) {
+      const bool upper = (lane & bit) != 0;
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        if ((word & bit) != 0) continue;
+        std::uint32_t& low = chunk.words[word];
+        std::uint32_t& high = chunk.words[word + bit];
+        const std::uint32_t received = __shfl_xor_sync(~0u, upper ? low : high, bit);
+        low = upper ? received : low;
+        high = upper ? high : received;
+      }
+    }
+  }
+
+  /// Partial results of the other ranks are added in rank order, with this rank's own in its place.
+  __device__ void add_partials(const DeviceTile& tile, Kept<Shape>& sums) const {
+#pragma unroll
+    for (int block = 0; block < row_blocks; ++block) {
+      Totals totals{};
+      for (int source = 0; source < arguments_.addend_count; ++source) {
+        if (source == arguments_.rank) add_own(totals, sums, block);
+        add_partial(totals, tile, source, block);
+      }
+      if (arguments_.rank == arguments_.addend_count) add_own(totals, sums, block);
+#pragma unroll
+      for (int col = 0; col < col_blocks; ++col) {
+#pragma unroll
+        for (int each = 0; each < 4; ++each) sums.at[block][col][each] = totals.at[col][each];
+      }
+    }
+  }
+
+  /// Of 16 rows.
+  struct Totals {
+    float at[col_blocks][4];
+  };
+
+  static __device__ void add_own(Totals& totals, const Kept<Shape>& sums, int block) {
+#pragma unroll
+    for (int col = 0; col < col_blocks; ++col) {
+#pragma unroll
+      for (int each = 0; each < 4; ++each) totals.at[col][each] += sums.at[block][col][each];
+    }
+  }
+
+  __device__ void add_partial(Totals& totals, const DeviceTile& tile, int source, int block) const {
+    Chunk chunks[2][chunk_groups];
+    const std::int64_t first_row =
+        std::int64_t{tile.finish.addend_row} + std::int64_t{source} * arguments_.addend_stride;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_of(block, half);
+      const std::uint16_t* const from = static_cast<const std::uint16_t*>(arguments_.addends) +
+                                        (first_row + row) * arguments_.addend_pitch + tile.store.addend_col;
+#pragma unroll
+      for (int group = 0; group < chunk_groups; ++group) {
+        const int col = col_of(group);
+        chunks[half][group] = load(from + col, row < tile.store.rows ? tile.store.cols - col : 0);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int group = 0; group < chunk_groups; ++group) {
+        transpose(chunks[half][group]);
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+          const auto values = Values::unpack(chunks[half][group].words[word]);
+          float(&total)[4] = totals.at[group * 4 + word];
+          total[half * 2] += values.x;
+          total[half * 2 + 1] += values.y;
+        }
+      }
+    }
+  }
+
+  __device__ void store_copy(const DeviceTile::Store& tile, int copy, const Kept<Shape>& sums) const {
+    const int cols = tile.cols;
+    // Each lane finds the starts of one row of 32, from which all have theirs.
+    std::uint64_t starts[Shape::kept_rows / 32];
+#pragma unroll
+    for (int row = 0; row < Shape::kept_rows; row += 32)
+      starts[row / 32] = start_of(tile, copy, place_.kept_row + row + place_.lane);
+#pragma unroll
+    for (int block = 0; block < row_blocks; ++block) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = block * 16 + half * 8 + place_.lane / 4;
+        auto* const to = reinterpret_cast<std::uint16_t*>(__shfl_sync(~0u, starts[block / 2], row % 32));
+#pragma unroll
+        for (int group = 0; group < chunk_groups; ++group) {
+          Chunk chunk;
+#pragma unroll
+          for (int word = 0; word < 4; ++word) {
+            const float(&sum)[4] = sums.at[block][group * 4 + word];
+            chunk.words[word] = Values::pack(sum[half * 2], sum[half * 2 + 1]);
+          }
+          transpose(chunk);
+          const int col = col_of(group);
+          if (to != nullptr) store(to + col, chunk, cols - col);
+        }
+      }
+    }
+  }
+
+  __device__ const Destination& destination(int index) const {
+    return index == arguments_.out_index ? arguments_.out : arguments_.destinations[index];
+  }
+
+  /// Address of a row of the tile in a destination, or 0 where it has no such row.
+  __device__ std::uint64_t start_of(const DeviceTile::Store& tile, int copy, int row) const {
+    if (row >= tile.rows) return 0;
+    const DeviceRow place = place_of(arguments_, tile, row);
+    const Destination& to = destination(place.destination + copy);
+    return reinterpret_cast<std::uint64_t>(to.base + place.row * to.pitch + tile.store_col);
+  }
+
+  static __device__ bool is_whole(const void* chunk, int count) {
+    return count >= chunk_elements && reinterpret_cast<std::uintptr_t>(chunk) % sizeof(Chunk) == 0;
+  }
+
+  /// The first `count` elements of a chunk, zeros after them.
+  static __device__ Chunk load(const std::uint16_t* from, int count) {
+    if (is_whole(from, count)) return load_chunk(from);
+    Chunk chunk{};
+#pragma unroll 1
+    for (int element = min(count, chunk_elements) - 1; element >= 0; --element) {
+#pragma unroll
+      for (int word = 3; word > 0; --word)
+        chunk.words[word] = chunk.words[word] << 16 | chunk.words[word - 1] >> 16;
+      chunk.words[0] = chunk.words[0] << 16 | load_element(from + element);
+    }
+    return chunk;
+  }
+
+  static __device__ void store(std::uint16_t* to, Chunk chunk, int count) {
+    if (is_whole(to, count)) {
+      store_chunk(to, chunk);
+      return;
+    }
+#pragma unroll 1
+    for (int element = 0; element < min(count, chunk_elements); ++element) {
+      store_element(to + element, static_cast<std::uint16_t>(chunk.words[0]));
+#pragma unroll
+      for (int word = 0; word < 3; ++word)
+        chunk.words[word] = chunk.words[word] >> 16 | chunk.words[word + 1] << 16;
+      chunk.words[3] >>= 16;
+    }
+  }
+
+  const GemmArguments& arguments_;
+  const WarpPlace<Shape>& place_;
+};
+
+}  // namespace flashoverlap::sm80

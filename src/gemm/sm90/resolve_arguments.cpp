@@ -1,0 +1,135 @@
+#include "gemm/sm90/resolve_arguments.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "flashoverlap/error.hpp"
+#include "gemm/device/resolve_tiles.hpp"
+#include "gemm/sm90/spread_stores.hpp"
+#include "gemm/sm90/tensor_map.hpp"
+#include "plan/grouping.hpp"
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap::sm90 {
+namespace {
+
+constexpr int swizzle_rows = 8;  ///< after which the 128-byte swizzle repeats
+
+std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
+
+bool is_aligned(const DeviceMatrix& matrix) {
+  return matrix.cols % 8 == 0 && matrix.pitch % 8 == 0 &&
+         reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0;
+}
+
+/// Loads of `box_rows` rows of the operand × 64 of k, or of 64 of k × 64 rows of the operand.
+CUtensorMap operand_map(const Boxes& boxes, BufferRole role, const DeviceMatrix& matrix, OperandLayout layout,
+                        int box_rows, int blocks) {
+  if (matrix.base == nullptr) return {};
+  require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name(role)),
+          matrix.base, "must be a multiple of 16 bytes");
+  return tensor_map(boxes.data_type, matrix, layout == OperandLayout::row_contiguous ? 64 : box_rows, blocks);
+}
+
+// TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does; and it starts
+// at multiples of 16 bytes.
+bool stored_by_tma(const Plan& plan, const Tile& tile, const GemmMemory& memory, int store_rows) {
+  if (tile.row_map != none || tile.store_col % 8 != 0) return false;
+  if (tile.part_rows != none && tile.part_rows % store_rows != 0) return false;
+  const bool everywhere = tile.rank == every_rank;
+  const std::int32_t end = everywhere ? plan.problem.ranks : tile.rank + 1;
+  for (std::int32_t rank = everywhere ? 0 : tile.rank; rank < end; ++rank) {
+    const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
+    const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
+    const bool whole_rows = tile.rows % store_rows == 0 || ends_with_buffer;
+    const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
+    if (!whole_rows || !whole_cols || !is_aligned(to)) return false;
+  }
+  return true;
+}
+
+/// As many as a tile has. Rows that a box has outside of the matrix take the TMA as long as others; what it
+/// leaves in shared memory instead is multiplied too, but not stored.
+int loaded_rows(const Plan& plan) {
+  const int all = plan.schedule.tile_rows;
+  if (plan.problem.a_layout == OperandLayout::row_contiguous || plan.problem.capacity > 0) return all;
+  int most = 1;
+  for (const Tile& tile : plan.tiles) most = std::max(most, tile.rows);
+  return std::min(all, static_cast<int>(divide_up(most, swizzle_rows)) * swizzle_rows);
+}
+
+const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, BufferRole role) {
+  return memory.buffers[index(plan.rank)][static_cast<std::size_t>(role)];
+}
+
+}  // namespace
+
+Boxes boxes_of(const Plan& plan, int group_rows) {
+  Boxes boxes{.data_type = plan.problem.data_type,
+              .a_layout = plan.problem.a_layout,
+              .b_layout = plan.problem.b_layout,
+              .a_rows = loaded_rows(plan),
+              .b_rows = plan.schedule.tile_cols / plan.schedule.cluster_rows,
+              .b_matrices = static_cast<int>(blocks_of_b(plan.problem)),
+              .stored_rows = group_rows};
+  // Fewer than a warpgroup stages where tiles are cut into parts.
+  for (const Tile& tile : plan.tiles) {
+    if (tile.part_rows != none && tile.part_rows % swizzle_rows == 0)
+      boxes.stored_rows = std::gcd(boxes.stored_rows, tile.part_rows);
+  }
+  return boxes;
+}
+
+void bind_operand(const Boxes& boxes, BufferRole role, const DeviceMatrix& matrix, Matrices& matrices) {
+  const int source = role == BufferRole::gathered ? 1 : 0;
+  if (role != BufferRole::b)
+    matrices.a[source] = operand_map(boxes, role, matrix, boxes.a_layout, boxes.a_rows, 1);
+  if (role == BufferRole::b || (role == BufferRole::gathered && boxes.b_matrices == 1))
+    matrices.b[source] = operand_map(boxes, role, matrix, boxes.b_layout, boxes.b_rows, boxes.b_matrices);
+}
+
+Destination resolve_destination(const Boxes& boxes, const DeviceMatrix& matrix) {
+  Destination destination{.base = matrix.base, .pitch = matrix.pitch};
+  if (matrix.base != nullptr && is_aligned(matrix))
+    destination.map = tensor_map(boxes.data_type, matrix, boxes.stored_rows);
+  return destination;
+}
+
+std::vector<Destination> resolve_destinations(const Boxes& boxes, const GemmMemory& memory) {
+  std::vector<Destination> destinations;
+  for (const DeviceMatrix& matrix : destination_matrices(memory))
+    destinations.push_back(resolve_destination(boxes, matrix));
+  return destinations;
+}
+
+void resolve_matrices(const Plan& plan, const GemmMemory& memory, const Boxes& boxes,
+                      GemmArguments& arguments) {
+  for (const BufferRole role : {BufferRole::a, BufferRole::b, BufferRole::gathered})
+    bind_operand(boxes, role, buffer_of(plan, memory, role), arguments);
+  const DeviceMatrix& inbox = buffer_of(plan, memory, BufferRole::inbox);
+  if (inbox.base != nullptr && is_aligned(inbox))
+    arguments.addends_map = tensor_map(boxes.data_type, inbox, boxes.a_rows);
+  arguments.store_rows = boxes.stored_rows;
+  arguments.a_box_bytes = boxes.a_rows * 128;
+}
+
+void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options, const Boxes& boxes,
+                   std::span<DeviceTile> tiles, GemmArguments& arguments) {
+  const SpreadStores spread = spread_stores(plan);
+  const bool addends_aligned = is_aligned(buffer_of(plan, memory, BufferRole::inbox));
+  for (std::size_t place = 0; place < plan.tiles.size(); ++place) {
+    const Tile& tile = plan.tiles[place];
+    const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
+    const bool by_tma = stored_by_tma(plan, tile, memory, boxes.stored_rows);
+    DeviceTile& resolved = tiles[place];
+    resolved = resolve_tile(plan, tile, memory, options);
+    if (addends_by_tma) resolved.load.addend_row = tile.addend_row;
+    resolved.finish.addends_by_tma = addends_by_tma;
+    resolved.finish.stored_by_tma = by_tma;
+    resolved.store.raise_late = by_tma && spread.raised_late[place];
+  }
+  arguments.steps_per_box = spread.steps_per_box;
+  count_tiles(plan, arguments);
+}
+
+}  // namespace flashoverlap::sm90

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "gemm/gemm_memory.hpp"
+#include "gemm/sm90/device_tiles.hpp"
+
+/// A plan's memory and tiles as the kernels of this family read them.
+namespace flashoverlap::sm90 {
+
+/// How the TMA cuts a plan's matrices.
+struct Boxes {
+  DataType data_type;
+  OperandLayout a_layout;
+  OperandLayout b_layout;
+  int a_rows;       ///< of A that a block loads at once, and of partial results: no more than its tiles have
+  int b_rows;       ///< of B: a part for each block of a cluster
+  int b_matrices;   ///< one for each expert where these are matrices of their own, or 1
+  int stored_rows;  ///< that every TMA store of the plan can take
+};
+
+/// `group_rows`: that a warpgroup stages.
+Boxes boxes_of(const Plan& plan, int group_rows);
+
+/// Sources are the operand itself (0) and the gathered one (1), which may stand for A or B. Throws
+/// `InvalidArgument` for addresses that are no multiples of 16 bytes.
+void bind_operand(const Boxes& boxes, BufferRole role, const DeviceMatrix& matrix, Matrices& matrices);
+
+Destination resolve_destination(const Boxes& boxes, const DeviceMatrix& matrix);
+std::vector<Destination> resolve_destinations(const Boxes& boxes, const GemmMemory& memory);
+
+/// All that a launch works on but `out` and the destinations, which are memory of the caller.
+void resolve_matrices(const Plan& plan, const GemmMemory& memory, const Boxes& boxes,
+                      GemmArguments& arguments);
+
+/// Into the first of `tiles`, and the arguments that go with them.
+void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options, const Boxes& boxes,
+                   std::span<DeviceTile> tiles, GemmArguments& arguments);
+
+}  // namespace flashoverlap::sm90

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <vector>
+
+#include "plan/at.hpp"
+#include "plan/planners/planners.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// Columns of C whose tiles share counters.
+struct Strip {
+  Range cols;
+  std::int32_t tiles;  ///< that a rank computes
+};
+
+/// One column block each, or several where there would be too many counters.
+std::vector<Strip> strips_of(const Schedule& schedule, const Shape& gemm) {
+  constexpr std::int64_t most = 256;
+  const std::int64_t row_blocks = divide_up(gemm.rows, entry_rows(schedule));
+  const std::int64_t column_blocks = divide_up(gemm.cols, schedule.tile_cols);
+  std::vector<Strip> strips;
+  for (const Range cols : share_out(gemm.cols, schedule.tile_cols, std::min(most, column_blocks))) {
+    strips.push_back(
+        {cols, static_cast<std::int32_t>(row_blocks * divide_up(cols.count, schedule.tile_cols))});
+  }
+  return strips;
+}
+
+/// Sums without slices, see `Schedule::shots`. A tile's partial results go into the inboxes of the ranks that
+/// sum it, next to those of the other ranks, as elements: so all that sum it get the same bits. After their
+/// own tiles these ranks add up what has arrived.
+class ReduceShots {
+ public:
+  explicit ReduceShots(PlanBuilder& builder)
+      : builder_(builder),
+        rank_(builder.rank()),
+        scatters_(builder.problem().operation == Operation::gemm_reduce_scatter),
+        has_second_(builder.schedule().shots == 2),
+        rows_(static_cast<std::int32_t>(builder.gemm().rows)),
+        kept_rows_(scatters_ ? rows_ / builder.ranks() : rows_),
+        strips_(strips_of(builder.schedule(), builder.gemm())) {}
+
+  void plan() {
+    builder_.set_buffer(BufferRole::inbox, std::int64_t{builder_.ranks()} * kept_rows_, builder_.gemm().cols,
+                        /*peer_written=*/true);
+    builder_.plan().buffer(BufferRole::out).peer_written = has_second_;
+    builder_.plan().addends = {builder_.ranks(), kept_rows_};
+    add_counters();
+    builder_.give_credits([](std::int32_t) { return true; });
+    const std::int32_t gate = builder_.add_gate(builder_.targets());
+    if (scatters_) map_rows();
+    for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip) compute(strip, gate);
+    for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip) {
+      if (!has_second_ || summing_rank(strip) == rank_) add_up(strip);
+    }
+    builder_.reset_counters();
+  }
+
+ private:
+  /// Of two shots: whose sums these are.
+  std::int32_t summing_rank(std::int32_t strip) const { return strip % builder_.ranks(); }
+  std::int32_t raises(std::int32_t strip) const {
+    return at(strips_, strip).tiles * builder_.schedule().cluster_rows;
+  }
+
+  void add_counters() {
+    first_arrival_ = static_cast<std::int32_t>(builder_.plan().counters.size());
+    for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip) {
+      const bool sums = !has_second_ || summing_rank(strip) == rank_;
+      builder_.add_counter(CounterRole::arrival, strip, none,
+                           sums ? std::int64_t{builder_.ranks() - 1} * raises(strip) : 0);
+    }
+    if (!has_second_) return;
+    first_sum_ = builder_.add_arrivals([this](std::int32_t source) {
+      std::int64_t sums = 0;
+      for (std::int32_t strip = source; strip < std::ssize(strips_); strip += builder_.ranks())
+        sums += raises(strip);
+      return sums;
+    });
+  }
+
+  /// Each row goes to the rank that keeps it.
+  void map_rows() {
+    for (std::int32_t row = 0; row < rows_; ++row)
+      builder_.plan().row_map.push_back({row / kept_rows_, rank_ * kept_rows_ + row % kept_rows_});
+  }
+
+  void compute(std::int32_t strip, std::int32_t gate) {
+    Tile area = builder_.area({0, rows_}, at(strips_, strip).cols);
+    area.buffer = BufferRole::inbox;
+    area.rank = has_second_ ? summing_rank(strip) : every_rank;
+    area.store_row = rank_ * kept_rows_;
+    if (scatters_) {
+      area.rank = rank_;
+      area.row_map = 0;
+    }
+    area.store_wait = gate;
+    area.raise = {has_second_ ? summing_rank(strip) : every_rank, first_arrival_ + strip};
+    area.group = strip;
+    builder_.add_tiles({area});
+  }
+
+  void add_up(std::int32_t strip) {
+    Tile area = builder_.area({scatters_ ? rank_ * kept_rows_ : 0, kept_rows_}, at(strips_, strip).cols);
+    area.only_adds = true;
+    area.addend_row = 0;
+    area.store_row = 0;
+    area.store_wait = first_arrival_ + strip;
+    if (has_second_) {
+      area.rank = every_rank;
+      area.raise = {every_rank, first_sum_ + rank_};
+    }
+    area.group = strip;
+    builder_.add_tiles({area});
+  }
+
+  PlanBuilder& builder_;
+  std::int32_t rank_;
+  bool scatters_;
+  bool has_second_;
+  std::int32_t rows_;
+  std::int32_t kept_rows_;  ///< by each rank
+  std::vector<Strip> strips_;
+  std::int32_t first_arrival_ = 0;
+  std::int32_t first_sum_ = 0;
+};
+
+}  // namespace
+
+void plan_reduce_shots(PlanBuilder& builder) {
+  builder.ranks() == 1 ? plan_reduce_slices(builder) : ReduceShots(builder).plan();
+}
+
+}  // namespace flashoverlap

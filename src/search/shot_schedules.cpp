@@ -1,0 +1,52 @@
+#include "search/shot_schedules.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "flashoverlap/planner.hpp"
+#include "plan/grouping.hpp"
+#include "search/kernel_choice.hpp"
+
+namespace flashoverlap {
+
+namespace {
+
+std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machine, int comm_multiprocessors) {
+  constexpr int most_waves = 4;
+  constexpr double near = 1.3;
+  const int multiprocessors = machine.multiprocessors - comm_multiprocessors;
+  const Shape gemm = gemm_shape(problem, 0);
+  const KernelFamily& family = machine_kernels(machine);
+  const auto expected_us = [&](const KernelTile& tile) {
+    return expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout, multiprocessors);
+  };
+  double least_us = std::numeric_limits<double>::infinity();
+  for (const KernelTile& tile : family.tiles) least_us = std::min(least_us, expected_us(tile));
+  std::vector<Schedule> schedules;
+  for (const KernelTile& tile : family.tiles) {
+    Schedule schedule = kernel_schedule(family, Strategy::store, tile, multiprocessors);
+    schedule.comm_multiprocessors = comm_multiprocessors;
+    const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);
+    const bool stores_badly = !communicates_first(problem.operation) && !stores_whole_lines(schedule);
+    if (stores_badly || expected_us(tile) > near * least_us || wave_count(schedule, entries) > most_waves)
+      continue;
+    for (schedule.shots = 1; schedule.shots <= most_shots_of(problem); ++schedule.shots)
+      schedules.push_back(schedule);
+  }
+  return schedules;
+}
+
+}  // namespace
+
+std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& machine,
+                                     const std::vector<int>& comm_multiprocessors) {
+  if (most_shots_of(problem) == 0) return {};
+  if (!communicates_first(problem.operation)) return schedules_on(problem, machine, 0);
+  std::vector<Schedule> schedules;
+  for (const int count : comm_multiprocessors)
+    std::ranges::move(schedules_on(problem, machine, count), std::back_inserter(schedules));
+  return schedules;
+}
+
+}  // namespace flashoverlap

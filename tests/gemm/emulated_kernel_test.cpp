@@ -1,0 +1,495 @@
+// The kernels' own source, run by the emulator, against an fp64 reference: no GPU is needed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "flashoverlap/planner.hpp"
+#include "plan/message_rules.hpp"
+#include "support/emulator/emulated_gemm.hpp"
+#include "support/padding.hpp"
+#include "support/tile_reference.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using testing::EmulatedFamily;
+using testing::EmulatedGemm;
+using testing::EmulatedRanks;
+
+constexpr OperandLayout k_major = OperandLayout::k_contiguous;
+constexpr OperandLayout row_major = OperandLayout::row_contiguous;
+
+/// A compiled kernel of a family.
+struct Instance {
+  const EmulatedFamily* family;
+  std::size_t place;
+
+  const KernelTile& tile() const { return family->instances[place].tile; }
+  int room_kib() const { return family->instances[place].room_kib; }
+  std::unique_ptr<EmulatedGemm> gemm(const Plan& plan, const EmulatedRanks& ranks, std::uint64_t seed,
+                                     const GemmOptions& options = {}) const {
+    return family->gemm(place, plan, ranks, seed, options);
+  }
+};
+
+class EmulatedKernel : public ::testing::TestWithParam<EmulatedFamily (*)()> {
+ protected:
+  std::vector<Instance> instances() const {
+    std::vector<Instance> all;
+    for (std::size_t place = 0; place < family_.instances.size(); ++place) all.push_back({&family_, place});
+    return all;
+  }
+  std::span<const KernelTile> tiles() const { return family_.kernels->tiles; }
+  const KernelTile& any_tile(std::uint64_t seed) const { return tiles()[seed % tiles().size()]; }
+  Instance any_instance(const KernelTile& tile, std::uint64_t seed) const {
+    std::vector<Instance> found = instances();
+    std::erase_if(found, [&](const Instance& each) { return each.tile() != tile; });
+    return found.at(seed % found.size());
+  }
+  Instance any_instance(std::uint64_t seed) const { return {&family_, seed % family_.instances.size()}; }
+
+  const EmulatedFamily family_ = GetParam()();
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, EmulatedKernel,
+                         ::testing::Values(testing::emulated_sm80, testing::emulated_sm90),
+                         [](const auto& family) { return std::string(family.param().kernels->name); });
+
+/// Runs a rank's tiles, which must do nothing that the GPU does not allow and find no bank twice.
+void run(EmulatedGemm& gemm) {
+  gemm.launch.counts = {};
+  gemm.run();
+  EXPECT_THAT(gemm.launch.errors(), ::testing::IsEmpty());
+  EXPECT_GT(gemm.launch.counts.loads, 0u);
+  EXPECT_GT(gemm.launch.counts.copies, 0u);
+  EXPECT_EQ(gemm.launch.counts.conflicts, 0u);
+}
+
+/// Every tile against the reference, and that nothing else was written.
+void expect_stored(const Plan& plan, const EmulatedRanks& ranks) {
+  testing::Difference difference;
+  std::vector<std::vector<Matrix>> untouched = ranks.results();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Tile& tile : plan.tiles) {
+    compare_tile(plan, tile, ranks, ranks.results(), difference);
+    const std::vector<float> nans(static_cast<std::size_t>(tile.cols), nan);
+    for (std::int32_t row = 0; row < tile.rows; ++row) {
+      const RowTarget target = stored_at(plan, tile, row);
+      for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+        if (target.rank != rank && target.rank != every_rank) continue;
+        untouched[static_cast<std::size_t>(rank)][static_cast<std::size_t>(tile.buffer)].write(
+            target.row, tile.store_col, nans);
+      }
+    }
+  }
+  EXPECT_LT(difference.relative(), plan.problem.data_type == DataType::fp16 ? 1e-3 : 5e-3);
+  for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+    for (const BufferRole role : {BufferRole::out, BufferRole::staging}) {
+      const Matrix& left = untouched[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
+      std::vector<float> row(static_cast<std::size_t>(left.cols()));
+      for (std::int64_t index = 0; index < left.rows(); ++index) {
+        left.read(index, 0, row);
+        ASSERT_TRUE(std::ranges::all_of(row, [](float value) { return std::isnan(value); }))
+            << name(role) << " of rank " << rank << " row " << index << " was written though no tile says so";
+      }
+      EXPECT_TRUE(padding_is_untouched(left)) << name(role) << " of rank " << rank;
+    }
+  }
+}
+
+/// With several tiles for each block.
+Schedule schedule_of(const KernelTile& tile, Strategy strategy) {
+  return {.strategy = strategy,
+          .tile_rows = tile.rows,
+          .tile_cols = tile.cols,
+          .cluster_rows = tile.cluster_rows,
+          .multiprocessors = 2 * tile.cluster_rows};
+}
+
+std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data_type, const KernelTile& tile,
+                                   OperandLayout a_layout, OperandLayout b_layout) {
+  Schedule schedule = schedule_of(tile, Strategy::signal);
+  schedule.raster = 4;
+  return make_plans(
+      {.m = c.rows, .n = c.cols, .k = k, .data_type = data_type, .a_layout = a_layout, .b_layout = b_layout},
+      schedule);
+}
+
+void expect_right(const Shape& c, std::int64_t k, DataType data_type, const Instance& instance,
+                  OperandLayout a_layout, OperandLayout b_layout, std::uint64_t seed,
+                  std::int64_t padding = 0) {
+  SCOPED_TRACE(
+      fmt::format("FLASHOVERLAP_SEED={} m {} n {} k {} {} tile {}x{} in {} KB layouts {} {} padding {}", seed,
+                  c.rows, c.cols, k, name(data_type), instance.tile().rows, instance.tile().cols,
+                  instance.room_kib(), name(a_layout), name(b_layout), padding));
+  const std::vector<Plan> plans = single_rank_plan(c, k, data_type, instance.tile(), a_layout, b_layout);
+  EmulatedRanks ranks(plans, seed, padding);
+  run(*instance.gemm(plans[0], ranks, seed));
+  expect_stored(plans[0], ranks);
+  expect_raises(plans[0], ranks, 0);
+}
+
+TEST_P(EmulatedKernel, SharedMemoryFitsTheGpusOfEachSize) {
+  for (const testing::EmulatedKernel& instance : family_.instances) {
+    EXPECT_LE(instance.shared_bytes, instance.room_kib * 1024);
+    EXPECT_GT(instance.shared_bytes, instance.room_kib * 1024 * 2 / 3) << "more stages would fit";
+  }
+}
+
+TEST_P(EmulatedKernel, EveryKernelIsRightForEveryLayoutAndType) {
+  std::uint64_t seed = testing::base_seed();
+  for (const Instance& instance : instances()) {
+    for (const DataType data_type : {DataType::bf16, DataType::fp16}) {
+      for (const OperandLayout a : {k_major, row_major}) {
+        for (const OperandLayout b : {k_major, row_major})
+          expect_right({136, 264}, 200, data_type, instance, a, b, ++seed);
+      }
+    }
+  }
+}
+
+TEST_P(EmulatedKernel, RaggedShapesAreWrittenInFullAndNowhereElse) {
+  std::uint64_t seed = testing::base_seed();
+  for (const Shape c : {Shape{1, 1}, Shape{7, 129}, Shape{129, 7}, Shape{127, 255}, Shape{257, 257}}) {
+    for (const std::int64_t k : {8, 72}) {
+      for (const KernelTile& tile : tiles()) {
+        ++seed;
+        expect_right(c, k, DataType::bf16, any_instance(tile, seed), k_major, k_major, seed);
+      }
+    }
+  }
+  for (const std::int64_t k : {1, 31, 33, 100, 600}) {
+    ++seed;
+    expect_right({136, 264}, k, DataType::fp16, any_instance(seed), row_major, row_major, seed);
+  }
+}
+
+TEST_P(EmulatedKernel, RowsWithPaddingAreReadAndWrittenInPlace) {
+  std::uint64_t seed = testing::base_seed();
+  for (const OperandLayout a : {k_major, row_major}) {
+    for (const OperandLayout b : {k_major, row_major}) {
+      for (const std::int64_t padding : {1, 200}) {
+        ++seed;
+        expect_right({136, 264}, 72, DataType::bf16, any_instance(seed), a, b, seed, padding);
+      }
+    }
+  }
+}
+
+/// What a tile list may ask for, as far as this one does.
+std::set<std::string> features_of(const Plan& plan) {
+  std::set<std::string> features{std::string(name(plan.problem.operation))};
+  const auto any = [&](const std::string& feature, const auto& has) {
+    if (std::ranges::any_of(plan.tiles, has)) features.insert(feature);
+  };
+  any("parts", [](const Tile& tile) { return tile.part_rows != none && tile.part_rows < tile.rows; });
+  any("row map", [](const Tile& tile) { return tile.row_map != none; });
+  any("every rank", [](const Tile& tile) { return tile.rank == every_rank; });
+  any("peer", [&](const Tile& tile) { return tile.rank >= 0 && tile.rank != plan.rank; });
+  any("addends", [](const Tile& tile) { return tile.addend_row != none; });
+  any("start wait", [](const Tile& tile) { return tile.start_wait != none; });
+  any("store wait", [](const Tile& tile) { return tile.store_wait != none; });
+  if (plan.a_blocks.count > 1) features.insert("blocks of A");
+  if (plan.own_k_first) features.insert("own k first");
+  if (plan.wait_depth != none) features.insert("parts of k");
+  if (plan.problem.experts > 1) features.insert("experts");
+  if (blocks_of_b(plan.problem) > 1) features.insert("experts by rows");
+  if (plan.schedule.first_multiprocessors > plan.schedule.multiprocessors)
+    features.insert("more blocks at first");
+  return features;
+}
+
+/// Of the partial results that are in the inbox in the end, rounded once.
+void expect_sum(const Plan& plan, const Tile& tile, EmulatedRanks& ranks) {
+  const Matrix& inbox = ranks.result(plan.rank, BufferRole::inbox);
+  for (std::int32_t row = 0; row < tile.rows; ++row) {
+    std::vector<float> sum(static_cast<std::size_t>(tile.cols), 0);
+    std::vector<float> values(sum.size());
+    for (std::int32_t partial = 0; partial < plan.addends.count; ++partial) {
+      inbox.read(tile.addend_row + partial * plan.addends.row_stride + row, tile.col, values);
+      std::ranges::transform(sum, values, sum.begin(), std::plus());
+    }
+    Matrix expected(plan.problem.data_type, 1, tile.cols);
+    expected.write(0, 0, sum);
+    expected.read(0, 0, sum);
+    for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+      if (tile.rank != every_rank && tile.rank != rank) continue;
+      ranks.result(rank, BufferRole::out).read(tile.store_row + row, tile.store_col, values);
+      ASSERT_EQ(values, sum) << "row " << row << " on rank " << rank;
+    }
+  }
+}
+
+TEST_P(EmulatedKernel, TileListsOfEveryPlannerAreExecutedToTheLetter) {
+  // One rank's tile list at a time, with all counters as if the others had done their part.
+  const std::uint64_t seed = testing::base_seed();
+  testing::RandomCases cases(seed);
+  constexpr std::size_t all_features = 18;
+  std::set<std::string> features;
+  // Some cases as they come, and then those with something new until there is nothing left.
+  for (int index = 0; index < 30 || (features.size() < all_features && index < 3000); ++index) {
+    const testing::Case drawn = testing::next_gpu_case(cases, index, *family_.kernels);
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} case {}: {}", seed, index, describe(drawn)));
+    std::vector<Plan> plans;
+    try {
+      plans = make_plans(drawn.problem, drawn.schedule);
+    } catch (const InvalidArgument&) {  // tiled ReduceScatter of ranks that do not divide the tile
+      continue;
+    }
+    const Plan& plan = plans[static_cast<std::size_t>(cases.between(0, drawn.problem.ranks - 1))];
+    if (plan.tiles.empty()) continue;
+    const std::set<std::string> own_features = features_of(plan);
+    if (index >= 30 && std::ranges::includes(features, own_features)) continue;
+    features.insert(own_features.begin(), own_features.end());
+    const std::uint64_t own_seed = seed + static_cast<std::uint64_t>(index);
+    EmulatedRanks ranks(plans, own_seed, /*padding=*/cases.between(0, 1) * cases.between(1, 200));
+    constexpr std::uint32_t reached = 1'000'000;
+    std::ranges::fill(ranks.counters(plan.rank), reached);
+    run(*any_instance(kernel_tile(drawn.schedule), own_seed).gemm(plan, ranks, own_seed));
+    expect_raises(plan, ranks, reached);
+    expect_stored(plan, ranks);
+  }
+  EXPECT_EQ(features.size(), all_features) << fmt::format("{}", fmt::join(features, ", "));
+}
+
+TEST_P(EmulatedKernel, SumsInShotsFollowTheRanksOwnTiles) {
+  // The other ranks have done their part: their raises, and their partial results in the inbox.
+  std::uint64_t seed = testing::base_seed();
+  for (const Instance& instance : instances()) {
+    for (const auto& [operation, shots] : {std::pair{Operation::gemm_all_reduce, 1},
+                                           {Operation::gemm_all_reduce, 2},
+                                           {Operation::gemm_reduce_scatter, 1}}) {
+      SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{}, {} by {}", ++seed, instance.tile().rows,
+                               instance.tile().cols, name(operation), shots));
+      Schedule schedule = schedule_of(instance.tile(), Strategy::store);
+      schedule.shots = shots;
+      const std::vector<Plan> plans = make_plans(
+          {.operation = operation, .m = 60, .n = 264, .k = 40, .ranks = 2, .data_type = DataType::bf16},
+          schedule);
+      const Plan& plan = plans[1];
+      EmulatedRanks ranks(plans, seed);
+      std::vector<std::uint32_t>& counters = ranks.counters(1);
+      for (std::size_t counter = 0; counter < plan.counters.size(); ++counter)
+        counters[counter] = static_cast<std::uint32_t>(plan.counters[counter].target);
+      for (const Tile& tile : plan.tiles) {
+        if (tile.raise.rank == every_rank || tile.raise.rank == 1)
+          counters[static_cast<std::size_t>(tile.raise.counter)] -=
+              static_cast<std::uint32_t>(schedule.cluster_rows);
+      }
+      const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plan, ranks, seed);
+      run(*gemm);
+      EXPECT_EQ(gemm->expired.happened, 0U);
+      for (const Tile& tile : plan.tiles) {
+        testing::Difference difference;
+        if (!tile.only_adds) compare_tile(plan, tile, ranks, ranks.results(), difference);
+        EXPECT_LT(difference.relative(), 5e-3);
+        if (tile.only_adds) expect_sum(plan, tile, ranks);
+        if (HasFailure()) return;
+      }
+      for (std::size_t counter = 0; counter < plan.counters.size(); ++counter)
+        EXPECT_EQ(counters[counter], static_cast<std::uint32_t>(plan.counters[counter].target)) << counter;
+    }
+  }
+}
+
+TEST_P(EmulatedKernel, ACounterIsRaisedWhenItsTileIsVisible) {
+  std::uint64_t seed = testing::base_seed();
+  for (const Instance& instance : instances()) {
+    SCOPED_TRACE(
+        fmt::format("FLASHOVERLAP_SEED={} tile {}x{}", ++seed, instance.tile().rows, instance.tile().cols));
+    std::vector<Plan> plans =
+        single_rank_plan({520, 600}, 72, DataType::bf16, instance.tile(), k_major, k_major);
+    Plan& plan = plans[0];
+    plan.counters.resize(plan.tiles.size());
+    for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
+      plan.tiles[tile].raise = {0, static_cast<std::int32_t>(tile)};
+    EmulatedRanks ranks(plans, seed);
+    const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plan, ranks, seed);
+    std::size_t raised = 0;
+    gemm->launch.on_raise = [&](const std::uint32_t* counter) {
+      ++raised;
+      const bool is_last = *counter + 1 == static_cast<std::uint32_t>(instance.tile().cluster_rows);
+      if (!is_last) return;
+      const Tile& tile = plan.tiles.at(static_cast<std::size_t>(counter - ranks.counters(0).data()));
+      testing::Difference difference;  // not a number where anything is missing
+      compare_tile(plan, tile, ranks, ranks.results(), difference);
+      EXPECT_LT(difference.relative(), 5e-3) << "tile at " << tile.row << ", " << tile.col;
+    };
+    run(*gemm);
+    EXPECT_EQ(raised, plan.tiles.size() * static_cast<std::size_t>(instance.tile().cluster_rows));
+    expect_raises(plan, ranks, 0);
+    run(*instance.gemm(plan, ranks, seed, {.raise_counters = false}));
+    expect_raises(plan, ranks, 0);
+  }
+}
+
+/// What arrives while a kernel waits for it: a counter that is polled is raised after some polls, and not
+/// before its data are there.
+class Arrivals {
+ public:
+  Arrivals(EmulatedRanks& ranks, std::int32_t rank) : counters_(ranks.counters(rank)) {}
+
+  void expect(std::int32_t counter, std::uint32_t target, std::function<void()> data) {
+    expected_[counter] = {target, std::move(data)};
+  }
+
+  void watch(EmulatedGemm& gemm) {
+    gemm.launch.on_poll = [&](const std::uint32_t* counter) {
+      const auto found = expected_.find(static_cast<std::int32_t>(counter - counters_.data()));
+      if (found == expected_.end() || ++polls_ % 50 != 0) return;
+      auto& [target, data] = found->second;
+      data();
+      counters_[static_cast<std::size_t>(found->first)] = target;
+      ++arrived_;
+      expected_.erase(found);
+    };
+  }
+
+  std::size_t arrived() const { return arrived_; }
+
+ private:
+  struct Expected {
+    std::uint32_t target;
+    std::function<void()> data;
+  };
+  std::vector<std::uint32_t>& counters_;
+  std::map<std::int32_t, Expected> expected_;
+  std::size_t arrived_ = 0;
+  int polls_ = 0;
+};
+
+/// Runs a rank's tiles when no counter is at its target, and no row of `role` in memory that `missing` names
+/// by counter.
+void expect_waits(const std::vector<Plan>& plans, std::int32_t rank, BufferRole role,
+                  const Instance& instance,
+                  const std::function<std::set<std::int64_t>(std::int32_t)>& missing, std::uint64_t seed) {
+  const Plan& plan = plans[static_cast<std::size_t>(rank)];
+  std::set<std::int32_t> awaited;
+  for (const Tile& tile : plan.tiles) {
+    for (std::int32_t each = 0; each < start_waits(plan, tile); ++each)
+      awaited.insert(tile.start_wait + each);
+    if (tile.store_wait != none) awaited.insert(tile.store_wait);
+  }
+  ASSERT_FALSE(awaited.empty());
+  EmulatedRanks ranks(plans, seed);
+  Matrix& written = ranks.result(rank, role);
+  const std::unique_ptr<EmulatedGemm> gemm =
+      instance.gemm(plan, ranks, seed, {.resets = {awaited.begin(), awaited.end()}, .record_tiles = true});
+  for (int launch = 0; launch < 2; ++launch) {
+    Arrivals arrivals(ranks, rank);
+    for (const std::int32_t counter : awaited) {
+      const std::set<std::int64_t> rows = missing(counter);
+      for (const std::int64_t row : rows)
+        std::memset(written.row(row), 0xff, static_cast<std::size_t>(written.row_bytes()));
+      const std::int32_t target = plan.counters[static_cast<std::size_t>(counter)].target;
+      arrivals.expect(counter, static_cast<std::uint32_t>(target), [&, rows] {
+        for (const std::int64_t row : rows)
+          std::memcpy(written.row(row), ranks.input(rank, role).row(row),
+                      static_cast<std::size_t>(written.row_bytes()));
+      });
+    }
+    ranks.result(rank, BufferRole::out).poison();
+    arrivals.watch(*gemm);
+    run(*gemm);
+    EXPECT_EQ(arrivals.arrived(), awaited.size()) << "every counter was polled until it was reached";
+    expect_stored(plan, ranks);
+    for (const std::int32_t counter : awaited)
+      EXPECT_EQ(ranks.counters(rank)[static_cast<std::size_t>(counter)], 0u) << "counter " << counter;
+    EXPECT_TRUE(std::ranges::none_of(gemm->tile_times, [](std::uint64_t time) { return time == 0; }));
+    EXPECT_EQ(gemm->expired.happened, 0u);
+  }
+}
+
+TEST_P(EmulatedKernel, TilesWaitForTheirOperands) {
+  std::uint64_t seed = testing::base_seed();
+  for (const KernelTile& tile : tiles()) {
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{}", ++seed, tile.rows, tile.cols));
+    const std::vector<Plan> plans =
+        make_plans({.operation = Operation::all_gather_gemm, .m = 3 * 264, .n = 264, .k = 136, .ranks = 3},
+                   schedule_of(tile, Strategy::copy));
+    const Plan& plan = plans[1];
+    const auto rows_of = [&](std::int32_t counter) {
+      std::set<std::int64_t> rows;
+      for (const Tile& each : plan.tiles) {
+        for (std::int32_t row = 0; each.start_wait == counter && row < each.rows; ++row)
+          rows.insert(each.a_row + row);
+      }
+      return rows;
+    };
+    expect_waits(plans, 1, BufferRole::gathered, any_instance(tile, seed), rows_of, seed);
+  }
+}
+
+TEST_P(EmulatedKernel, TilesTakeThePartsOfKAsTheyArriveAndTheirOwnFromTheirOperand) {
+  std::uint64_t seed = testing::base_seed();
+  for (const Operand gathered : {Operand::a, Operand::b}) {
+    for (const OperandLayout other : {k_major, row_major}) {
+      for (const std::int64_t part : {64, 320}) {  // less and more than the stages hold
+        const KernelTile tile = any_tile(++seed);
+        SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} gathered {} other layout {} part {}", seed,
+                                 tile.rows, tile.cols, name(gathered), name(other), part));
+        const std::vector<Plan> plans = make_plans({.operation = Operation::all_gather_gemm,
+                                                    .m = 144,
+                                                    .n = 392,
+                                                    .k = 3 * part,
+                                                    .ranks = 3,
+                                                    .gathered = gathered,
+                                                    .a_layout = gathered == Operand::a ? row_major : other,
+                                                    .b_layout = gathered == Operand::b ? row_major : other},
+                                                   schedule_of(tile, Strategy::copy));
+        const Plan& plan = plans[1];
+        ASSERT_TRUE(plan.own_k_first);
+        const std::int32_t first = plan.tiles.front().start_wait;
+        const auto rows_of = [&](std::int32_t counter) {
+          std::set<std::int64_t> rows;
+          for (std::int64_t row = 0; row < part; ++row)
+            rows.insert((plan.rank + 1 + counter - first) % 3 * part + row);
+          return rows;
+        };
+        expect_waits(plans, 1, BufferRole::gathered, any_instance(tile, seed), rows_of, seed);
+      }
+    }
+  }
+}
+
+TEST_P(EmulatedKernel, TilesWaitForPartialResults) {
+  std::uint64_t seed = testing::base_seed();
+  for (const std::int64_t n : {264, 257}) {  // whose rows are multiples of 16 bytes, and are not
+    const KernelTile tile = any_tile(++seed);
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} n {}", seed, tile.rows, tile.cols, n));
+    const std::vector<Plan> plans =
+        make_plans({.operation = Operation::gemm_reduce_scatter, .m = 3 * 136, .n = n, .k = 72, .ranks = 3},
+                   schedule_of(tile, Strategy::copy));
+    const Plan& plan = plans[1];
+    const auto rows_of = [&](std::int32_t counter) {
+      std::set<std::int64_t> rows;
+      for (const Tile& each : plan.tiles) {
+        for (std::int32_t row = 0; each.store_wait == counter && row < each.rows; ++row) {
+          for (std::int32_t partial = 0; each.addend_row != none && partial < plan.addends.count; ++partial)
+            rows.insert(each.addend_row + row + partial * plan.addends.row_stride);
+        }
+      }
+      return rows;
+    };
+    expect_waits(plans, 1, BufferRole::inbox, any_instance(tile, seed), rows_of, seed);
+  }
+}
+
+TEST_P(EmulatedKernel, AWaitThatExpiresIsReportedAndTheKernelEnds) {
+  const std::vector<Plan> plans =
+      make_plans({.operation = Operation::all_gather_gemm, .m = 512, .n = 512, .k = 64, .ranks = 2},
+                 schedule_of(any_tile(0), Strategy::copy));
+  const std::uint64_t seed = testing::base_seed();
+  EmulatedRanks ranks(plans, seed);
+  const std::unique_ptr<EmulatedGemm> gemm =
+      any_instance(any_tile(0), seed).gemm(plans[0], ranks, seed, {.wait_limit_ns = 100'000});
+  run(*gemm);
+  EXPECT_EQ(gemm->expired.happened, 1u);
+  EXPECT_NE(plans[0].tiles.at(gemm->expired.tile).start_wait, none);
+  EXPECT_EQ(gemm->expired.actual, 0u);
+}
+
+}  // namespace
+}  // namespace flashoverlap

@@ -1,0 +1,105 @@
+// Whole operators without a GPU: the kernels' own source for all ranks, run after run, next to their
+// messages.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "flashoverlap/host_executor.hpp"
+#include "flashoverlap/planner.hpp"
+#include "plan/message_rules.hpp"
+#include "support/emulator/emulated_run.hpp"
+#include "support/tile_reference.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using testing::EmulatedFamily;
+using testing::EmulatedRun;
+
+class EmulatedOperator : public ::testing::TestWithParam<EmulatedFamily (*)()> {
+ protected:
+  std::size_t any_instance(const KernelTile& tile, std::uint64_t seed) const {
+    std::vector<std::size_t> found;
+    for (std::size_t place = 0; place < family_.instances.size(); ++place) {
+      if (family_.instances[place].tile == tile) found.push_back(place);
+    }
+    return found.at(seed % found.size());
+  }
+
+  /// Runs back to back, each with new operands, against the fp64 reference.
+  void expect_right(const std::vector<Plan>& plans, int runs, std::uint64_t seed,
+                    bool same_bits = false) const {
+    const Problem& problem = plans[0].problem;
+    EmulatedRun operators(family_, any_instance(kernel_tile(plans[0].schedule), seed), plans, runs, seed);
+    ASSERT_THAT(operators.run(), ::testing::IsEmpty());
+    for (int run = 0; run < runs; ++run) {
+      std::vector<Matrix> a;
+      std::vector<Matrix> b;
+      for (const Plan& plan : plans) {
+        a.push_back(operators.operand(plan.rank, BufferRole::a, run));
+        b.push_back(operators.operand(plan.rank, BufferRole::b, run));
+      }
+      for (const Plan& plan : plans) {
+        const Matrix result = natural_result(plan.output, operators.result(plan.rank, run));
+        EXPECT_LT(relative_error(result, reference_result(problem, plan.output, a, b, plan.rank)), 1e-2)
+            << "run " << run << " of rank " << plan.rank;
+        if (same_bits) {
+          EXPECT_EQ(result, natural_result(plans[0].output, operators.result(0, run)));
+        }
+      }
+    }
+  }
+
+  const EmulatedFamily family_ = GetParam()();
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, EmulatedOperator,
+                         ::testing::Values(testing::emulated_sm80, testing::emulated_sm90),
+                         [](const auto& family) { return std::string(family.param().kernels->name); });
+
+TEST_P(EmulatedOperator, RunsOfAnyPlanFollowEachOtherWithoutABarrierBetweenRanks) {
+  const std::uint64_t seed = testing::base_seed();
+  testing::RandomCases cases(seed);
+  for (int index = 0, ran = 0; ran < 10 && !HasFailure(); ++index) {
+    const testing::Case drawn = testing::next_gpu_case(cases, index, *family_.kernels);
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} case {}: {}", seed, index, describe(drawn)));
+    std::vector<Plan> plans;
+    try {
+      plans = make_plans(drawn.problem, drawn.schedule);
+    } catch (const InvalidArgument&) {  // tiled ReduceScatter of ranks that do not divide the tile
+      continue;
+    }
+    expect_right(plans, /*runs=*/2, seed + static_cast<std::uint64_t>(index));
+    ++ran;
+  }
+}
+
+TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
+  std::uint64_t seed = testing::base_seed();
+  testing::RandomCases cases(seed);
+  for (const KernelTile& tile : family_.kernels->tiles) {
+    for (const Operation operation :
+         {Operation::gemm_all_reduce, Operation::gemm_reduce_scatter, Operation::all_gather_gemm}) {
+      const int shots = operation == Operation::gemm_all_reduce ? cases.between(1, 2) : 1;
+      const int ranks = cases.between(2, 4);
+      const Problem problem{.operation = operation,
+                            .m = std::int64_t{ranks} * cases.between(1, 40),
+                            .n = std::int64_t{8} * cases.between(1, 60),
+                            .k = std::int64_t{8} * ranks * cases.between(1, 10),
+                            .ranks = ranks};
+      SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} shots {} tile {}x{}", ++seed,
+                               name(operation), problem.m, problem.n, problem.k, ranks, shots, tile.rows,
+                               tile.cols));
+      const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::store,
+                                                           .tile_rows = tile.rows,
+                                                           .tile_cols = tile.cols,
+                                                           .cluster_rows = tile.cluster_rows,
+                                                           .multiprocessors = 2 * tile.cluster_rows,
+                                                           .shots = shots});
+      expect_right(plans, /*runs=*/4, seed, operation == Operation::gemm_all_reduce);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap

@@ -1,0 +1,206 @@
+#include "model/round_machine.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using testing::add_counter;
+using testing::add_tile_counter;
+using testing::copy;
+using testing::lane;
+using testing::only_transfer;
+using testing::plans_of;
+using testing::round_machine;
+
+TEST(SimulateTilesTest, RunInWavesOfAsManyAsThereAreWorkers) {
+  EXPECT_DOUBLE_EQ(simulate(plans_of(1, 4), round_machine()).latency_us, 1 + 10);
+  EXPECT_DOUBLE_EQ(simulate(plans_of(1, 5), round_machine()).latency_us, 1 + 20);
+}
+
+TEST(SimulateTilesTest, FindNoMoreWorkersThanTheMachineHasMultiprocessors) {
+  auto plans = plans_of(1, 10);
+  plans[0].schedule.multiprocessors = 132;
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 20);
+}
+
+TEST(SimulateTilesTest, OfAClusterTakeItsMultiprocessorsAndRaiseOncePerBlock) {
+  auto plans = plans_of(1, 5);
+  plans[0].schedule.cluster_rows = 2;
+  const std::int32_t done = add_tile_counter(plans[0], 5);
+  plans[0].messages = {copy(0, 1)};
+  plans[0].messages[0].waits = {{done, true}};
+  const Simulation simulation = simulate(plans, round_machine());
+  EXPECT_DOUBLE_EQ(simulation.gemm_us, 1 + 30);
+  EXPECT_DOUBLE_EQ(only_transfer(simulation, 0).start_us, 31 + 2 + 1);
+}
+
+TEST(SimulateTilesTest, TakeFullTimeWhereTheyAreRagged) {
+  auto plans = plans_of(1, 1);
+  plans[0].tiles[0].rows = 1;
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10);
+}
+
+// The tile sees each half of k 2 µs after it has arrived, and takes 5 µs for it.
+TEST(SimulateTilesTest, WaitForTheirOperandsPartByPart) {
+  auto plans = plans_of(2, 1);
+  const std::int32_t arrival = add_counter(plans[1], 1);
+  add_counter(plans[1], 1);
+  plans[1].tiles[0].start_wait = arrival;
+  plans[1].wait_depth = 50;
+  const auto half = [&](std::int32_t part) {
+    Message message = copy(1, 4, {{1, arrival + part}});
+    message.cols = 5 / 2;
+    return message;
+  };
+  plans[0].messages = {half(0), half(1)};
+  const Simulation simulation = simulate(plans, round_machine());
+  const double bytes = 4 * 2 * size_of(plans[0].problem.data_type);
+  const auto transfers = lane(simulation, 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_DOUBLE_EQ(transfers[1].end_us, 1 + 2 * bytes);
+  const auto tiles = lane(simulation, 1, Lane::gemm);
+  ASSERT_EQ(tiles.size(), 1u);
+  EXPECT_DOUBLE_EQ(tiles[0].start_us, 1 + bytes + 2);
+  EXPECT_DOUBLE_EQ(tiles[0].end_us, 1 + 2 * bytes + 2 + 5);
+}
+
+// The tile computes its own half, 5 µs, while the other one is on its way.
+TEST(SimulateTilesTest, ComputeTheirOwnPartOfKBeforeTheyWait) {
+  auto plans = plans_of(2, 1);
+  const std::int32_t arrival = add_counter(plans[1], 1);
+  plans[1].tiles[0].start_wait = arrival;
+  plans[1].wait_depth = 50;
+  plans[1].own_k_first = true;
+  plans[0].messages = {copy(1, 4, {{1, arrival}})};
+  const double bytes = 4 * 5 * size_of(plans[0].problem.data_type);
+  const auto tiles = lane(simulate(plans, round_machine()), 1, Lane::gemm);
+  ASSERT_EQ(tiles.size(), 1u);
+  EXPECT_DOUBLE_EQ(tiles[0].start_us, 1);
+  EXPECT_DOUBLE_EQ(tiles[0].end_us, 1 + bytes + 2 + 5);
+}
+
+TEST(SimulateTilesTest, WaitForTheirOperands) {
+  auto plans = plans_of(2, 1);
+  const std::int32_t arrival = add_counter(plans[1], 1);
+  plans[1].tiles[0].start_wait = arrival;
+  plans[0].messages = {copy(1, 2, {{1, arrival}})};
+  const Simulation simulation = simulate(plans, round_machine());
+  EXPECT_DOUBLE_EQ(lane(simulation, 1, Lane::gemm)[0].start_us, 1 + 20 + 2);
+  EXPECT_DOUBLE_EQ(simulation.latency_us, 23 + 10);
+}
+
+TEST(SimulateTilesTest, WaitForAddendsOnlyAfterComputingAndKeepTheirWorker) {
+  auto plans = plans_of(2, 5);
+  plans[1].schedule.multiprocessors = plans[0].schedule.multiprocessors = 1;
+  const std::int32_t arrival = add_counter(plans[1], 1);
+  plans[1].tiles[0].store_wait = arrival;
+  plans[0].messages = {copy(1, 2, {{1, arrival}})};
+  plans[0].tiles.clear();
+  // The first tile is computed from 1 to 11, the addends are seen at 23, four more tiles follow.
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 23 + 40);
+}
+
+TEST(SimulateTilesTest, StoredOnPeersShareTheOutgoingLink) {
+  auto plans = plans_of(2, 4);
+  for (Tile& tile : plans[0].tiles) {
+    tile.rank = 1;
+    tile.rows = 1;
+    tile.cols = 5;
+  }
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 4 * 20);
+}
+
+/// Tiles of 10 bytes, each of which takes the link for 20 µs.
+std::vector<Plan> plans_that_store(const std::vector<std::int32_t>& targets) {
+  auto plans = plans_of(3, static_cast<int>(targets.size()));
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Tile& tile = plans[0].tiles[i];
+    tile.rank = targets[i];
+    tile.rows = 1;
+    tile.cols = 5;
+  }
+  plans[1].tiles.clear();
+  plans[2].tiles.clear();
+  return plans;
+}
+
+Machine round_machine_of_3() {
+  Machine machine = round_machine();
+  machine.store = {{3, machine.store.at(2)}};
+  return machine;
+}
+
+// Four tiles end at 11 and leave one after the other; the fifth is computed from 31 to 41 meanwhile.
+// Two tiles of 512 bytes are read and one is written, at 1/5 of 1000 bytes a µs.
+TEST(SimulateTilesTest, ThatOnlyAddWaitForAllAndTakeTheirBytes) {
+  auto plans = plans_of(2, 2);
+  for (Plan& plan : plans) {
+    const std::int32_t arrived = add_counter(plan, 2);
+    plan.addends.count = 2;
+    for (Tile& tile : plan.tiles) tile.raise = {plan.rank, arrived};
+    plan.tiles.push_back(plan.tiles.front());
+    plan.tiles.back().raise = {};
+    plan.tiles.back().store_wait = arrived;
+    plan.tiles.back().only_adds = true;
+  }
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 11 + 2 + 1 + 3 * 512.0 * 5 / 1);
+}
+
+TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer) {
+  const Simulation simulation = simulate(plans_that_store({1, 1, 1, 1, 1}), round_machine_of_3());
+  const Interval transfer = only_transfer(simulation, 0);
+  EXPECT_EQ(transfer.label, "tiles to rank 1 50 B");
+  EXPECT_EQ(transfer.group, 0);
+  EXPECT_DOUBLE_EQ(transfer.start_us, 11);
+  EXPECT_DOUBLE_EQ(transfer.end_us, 11 + 5 * 20);
+  EXPECT_EQ(lane(simulation, 1, Lane::communication).size(), 0u);
+}
+
+TEST(SimulateTilesTest, OfAGroupThatAreStoredOnSeveralPeersSaySo) {
+  EXPECT_EQ(only_transfer(simulate(plans_that_store({1, 2}), round_machine_of_3()), 0).label,
+            "tiles to peers 20 B");
+}
+
+TEST(SimulateTilesTest, OfTwoGroupsThatAreStoredOnPeersAreTwoTransfers) {
+  auto plans = plans_that_store({1, 1, 2});
+  plans[0].tiles[2].group = 1;
+  const auto transfers = lane(simulate(plans, round_machine_of_3()), 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_EQ(transfers[0].label, "tiles to rank 1 20 B");
+  EXPECT_EQ(transfers[1].label, "tiles to rank 2 10 B");
+  EXPECT_EQ(transfers[1].group, 1);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, transfers[0].end_us);
+}
+
+// With one worker. The first tile is on its way from 11 to 31; the worker goes on with the next one, as long
+// as that takes: at 21. So the link is free from 31 until the fifth tile is computed.
+TEST(SimulateTilesTest, StoredOnPeersAfterAPauseAreAnotherTransfer) {
+  auto plans = plans_that_store({1, 0, 0, 0, 1});
+  for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
+  const auto transfers = lane(simulate(plans, round_machine_of_3()), 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_DOUBLE_EQ(transfers[0].end_us, 11 + 20);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, 21 + 4 * 10);
+}
+
+TEST(SimulateTilesTest, OfTheRankItselfAreNoTransfer) {
+  EXPECT_EQ(lane(simulate(plans_that_store({0, 0}), round_machine_of_3()), 0, Lane::communication).size(),
+            0u);
+}
+
+TEST(SimulateTilesTest, StoredOnEveryRankAreSentToEveryOther) {
+  auto plans = plans_of(3, 1);
+  plans[0].tiles[0] = {.rows = 1, .cols = 5, .rank = every_rank};
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 2 * 20);
+}
+
+TEST(SimulateTilesTest, SendOnlyTheRowsThatTheirRowMapGivesToPeers) {
+  auto plans = plans_of(2, 1);
+  plans[0].tiles[0].rows = 3;
+  plans[0].tiles[0].cols = 5;
+  plans[0].tiles[0].row_map = 0;
+  plans[0].row_map = {{0, 0}, {1, 0}, {0, 1}};
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 20);
+}
+
+}  // namespace
+}  // namespace flashoverlap

@@ -1,0 +1,80 @@
+// One rank's tile list, run by the emulator with the kernels of a family.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "flashoverlap/kernels.hpp"
+#include "gemm/device/resolve_tiles.hpp"
+#include "support/emulator/emulated_ranks.hpp"
+#include "support/emulator/launch.hpp"
+
+namespace flashoverlap::testing {
+
+/// A rank's launch, with what the launcher allocates on GPUs.
+class EmulatedGemm {
+ public:
+  EmulatedGemm(const EmulatedGemm&) = delete;
+  EmulatedGemm& operator=(const EmulatedGemm&) = delete;
+  virtual ~EmulatedGemm() = default;
+
+  virtual emulator::Grid grid() const = 0;
+
+  void run() { launch.run({grid()}); }
+
+  emulator::Launch launch;  ///< of this rank alone
+  ExpiredWait expired{};
+  std::vector<std::uint64_t> tile_times;
+
+ protected:
+  EmulatedGemm(const Plan& plan, const EmulatedRanks& ranks, std::uint64_t seed, const GemmOptions& options)
+      : launch(seed),
+        tile_times(plan.tiles.size()),
+        tiles_(plan.tiles.size()),
+        rows_(resolve_row_map(plan)),
+        resets_(resolve_resets(plan, ranks.memory(), options)),
+        arguments_(tile_list_arguments(plan, ranks.memory(), options)) {
+    arguments_.tiles = tiles_.data();
+    arguments_.row_map = rows_.data();
+    arguments_.resets = resets_.data();
+    arguments_.rank_counters = ranks.memory().counters.data();
+    arguments_.finished = &finished_;
+    arguments_.expired = &expired;
+    arguments_.tile_times = options.record_tiles ? tile_times.data() : nullptr;
+    ranks.allow(launch);
+  }
+
+  std::vector<DeviceTile>& tiles() { return tiles_; }
+  const TileListArguments& arguments() const { return arguments_; }
+
+ private:
+  std::vector<DeviceTile> tiles_;
+  std::vector<DeviceRow> rows_;
+  std::vector<std::uint32_t*> resets_;
+  std::uint32_t finished_ = 0;
+  TileListArguments arguments_;
+};
+
+/// A compiled kernel, in a size for GPUs with this much shared memory for a block.
+struct EmulatedKernel {
+  KernelTile tile;
+  int room_kib = 0;
+  int shared_bytes = 0;
+};
+
+struct EmulatedFamily {
+  const KernelFamily* kernels = nullptr;
+  std::vector<EmulatedKernel> instances;
+  /// By place among `instances`.
+  std::unique_ptr<EmulatedGemm> (*gemm)(std::size_t instance, const Plan& plan, const EmulatedRanks& ranks,
+                                        std::uint64_t seed, const GemmOptions& options) = nullptr;
+};
+
+EmulatedFamily emulated_sm80();
+EmulatedFamily emulated_sm90();
+
+inline const KernelFamily* family_named(std::string_view name) {
+  return &*std::ranges::find(kernel_families(), name, &KernelFamily::name);
+}
+
+}  // namespace flashoverlap::testing

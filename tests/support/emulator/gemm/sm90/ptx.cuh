@@ -1,0 +1,126 @@
+// src/gemm/sm90/ptx.cuh for the emulator, and what else of CUDA C++ the kernels of this family use.
+#pragma once
+
+#include "cuda/ptx.cuh"
+#include "support/emulator/matrices.hpp"
+#include "support/emulator/tensor_memory.hpp"
+
+#define __shared__
+
+namespace flashoverlap::sm90 {
+
+namespace emulator = testing::emulator;
+
+inline emulator::Launch& launch() { return *emulator::current; }
+
+struct alignas(16) uint4 {
+  std::uint32_t x;
+  std::uint32_t y;
+  std::uint32_t z;
+  std::uint32_t w;
+};
+
+inline std::uint32_t shared_address(const void*) { return emulator::shared_begin; }
+inline std::uint32_t opaque(std::uint32_t number) { return number; }
+
+inline void store_shared(std::uint32_t address, std::uint64_t value) {
+  std::memcpy(launch().shared_at(address, sizeof value), &value, sizeof value);
+}
+template <typename Value>
+Value load_shared(std::uint32_t address) {
+  Value value{};
+  std::memcpy(&value, launch().shared_at(address, sizeof value), sizeof value);
+  return value;
+}
+inline std::uint64_t load_shared_64(std::uint32_t address) { return load_shared<std::uint64_t>(address); }
+inline uint4 load_shared_128(std::uint32_t address) { return load_shared<uint4>(address); }
+
+template <typename Value>
+void store_global(Value* to, const Value& value) {
+  launch().store(to, &value, sizeof value);
+}
+template <typename Value>
+Value __ldcg(const Value* from) {
+  Value value{};
+  launch().load(&value, from, sizeof value);
+  return value;
+}
+
+/// One that is not the first, and always the same.
+inline bool elect() {
+  launch().synchronize_warp();
+  return threadIdx.x % emulator::lanes == 7;
+}
+inline std::int32_t uniform(std::int32_t value) { return __shfl_sync(~0u, value, 0); }
+
+inline void barrier_init(std::uint32_t barrier, std::uint32_t arrivals) {
+  emulator::barrier_init(launch(), barrier, arrivals);
+}
+inline void barrier_init_fence() {}
+inline void barrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
+  emulator::barrier_arrive(launch(), launch().block(), barrier, bytes);
+}
+inline void barrier_arrive(std::uint32_t barrier) {
+  emulator::barrier_arrive(launch(), launch().block(), barrier);
+}
+inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t block) {
+  emulator::barrier_arrive(launch(), launch().block(launch().block().first_of_cluster + block), barrier);
+}
+inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
+  emulator::barrier_wait(launch(), barrier, parity);
+}
+
+inline void tma_prefetch(const CUtensorMap*) {}
+inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
+                               std::uint16_t blocks, int col, int row, int matrix = 0) {
+  emulator::tma_load(launch(), to, *map, barrier, blocks, {col, row, matrix});
+}
+inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int col, int row,
+                     int matrix = 0) {
+  const auto own = static_cast<unsigned>(launch().place().block - launch().block().first_of_cluster);
+  emulator::tma_load(launch(), to, *map, barrier, 1U << own, {col, row, matrix});
+}
+inline void tma_store(const CUtensorMap* map, std::uint32_t from, int col, int row) {
+  emulator::tma_store(launch(), *map, from, {col, row, 0});
+}
+inline void tma_store_commit() { emulator::tma_store_commit(launch()); }
+template <int Pending>
+void tma_store_wait_read() {
+  emulator::tma_store_wait_read(launch(), Pending);
+}
+template <int Pending>
+void tma_store_wait_visible() {
+  emulator::tma_store_wait_visible(launch(), Pending);
+}
+
+inline void fence_shared_for_async() { emulator::fence_shared_for_async(launch()); }
+inline void fence_global_for_async() { launch().fiber().has_polled = false; }
+
+inline void store_matrices(std::uint32_t address, std::uint32_t m0, std::uint32_t m1, std::uint32_t m2,
+                           std::uint32_t m3) {
+  emulator::store_matrices(launch(), {m0, m1, m2, m3}, address);
+}
+inline uint4 load_matrices(std::uint32_t address) {
+  std::uint32_t words[4];
+  emulator::load_matrices<false>(launch(), true, words, address);
+  const volatile std::uint32_t* loaded = words;
+  return {loaded[0], loaded[1], loaded[2], loaded[3]};
+}
+
+template <int Registers>
+void give_up_registers() {}
+template <int Registers>
+void take_registers() {}
+
+inline void named_barrier(int id, int threads) {
+  launch().synchronize(launch().block().barriers[id], threads);
+}
+inline void cluster_arrive() {}
+inline void cluster_wait() {
+  constexpr int cluster_barrier = -1;
+  const std::size_t first = launch().block().first_of_cluster;
+  launch().synchronize(launch().block(first).barriers[cluster_barrier],
+                       launch().block().grid->cluster * launch().block().grid->threads);
+}
+
+}  // namespace flashoverlap::sm90
