@@ -31,12 +31,13 @@ void compare(const Problem& problem, const std::vector<CutlassGemm>& gemms, int 
           enqueue(m, n, k, a, b, c, stream);
         });
   }
-  const std::span<const KernelTile> tiles = machine_kernels(current_machine("nvlink")).tiles;
-  const GemmTimes times = measure_gemm(
-      problem, {.repetitions = repetitions, .tiles = {tiles.begin(), tiles.end()}, .rivals = rivals});
+  const GemmTimes times =
+      measure_gemm(problem, {.repetitions = repetitions,
+                             .kernels = kernel_choices(machine_kernels(current_machine("nvlink"))),
+                             .rivals = rivals});
   const auto best = std::ranges::min_element(times.rival_us);
   const std::string& cutlass_tile = gemms[static_cast<std::size_t>(best - times.rival_us.begin())].tile;
-  const std::string tile = fmt::format("{}x{}", times.tile.rows, times.tile.cols);
+  const std::string tile = fmt::format("{}x{}", times.kernel.tile.rows, times.kernel.tile.cols);
   fmt::print("{:>6} {:>6} {:>6}  {:>10.1f}  {:>10.1f} {:>12}  {:>10.1f} {:>8} {:>7.2f}%  {:>6.3f} {:>7.1e}\n",
              m, n, k, times.cublas_us, *best, cutlass_tile, times.kernel_us, tile,
              100 * (times.signal_cost - 1), *best / times.kernel_us, times.error);

@@ -24,6 +24,8 @@ struct KernelFamily {
   int first_compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
   int last_compute_capability = 0;
   int step_depth = 0;  ///< columns of k that a tile multiplies at a time, or a multiple of them
+  /// Widest tile whose k several workers can share (`Schedule::share_k`), if its clusters are of one block.
+  int most_shared_cols = 0;
   std::span<const KernelTile> tiles{};
 };
 
@@ -42,5 +44,8 @@ const KernelFamily* kernel_family(int compute_capability);
 /// The kernel that a schedule asks for. There may be none like it: `has_kernel`.
 KernelTile kernel_tile(const Schedule& schedule);
 bool has_kernel(const KernelFamily& family, const Schedule& schedule);
+
+/// Whether a family's workers can share a tile's k.
+bool shares_k(const KernelFamily& family, const KernelTile& tile);
 
 }  // namespace flashoverlap

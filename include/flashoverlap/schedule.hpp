@@ -39,8 +39,11 @@ struct Schedule {
   /// `signal` and operations that communicate after the GEMM.
   int first_multiprocessors = 0;
   int comm_multiprocessors = 0;  ///< most thread blocks that collectives may use; 0: NCCL decides
-  int raster = 8;                ///< row blocks that are computed together, column by column, to reuse L2
-  int waves_per_group = 1;       ///< size of every group, if `groups` is empty
+  /// Where tiles do not fill the last wave, its workers share them evenly: each multiplies a part of a tile's
+  /// k, and one adds what the others leave for it. Only by kernels of which `shares_k` says so.
+  bool share_k = false;
+  int raster = 8;           ///< row blocks that are computed together, column by column, to reuse L2
+  int waves_per_group = 1;  ///< size of every group, if `groups` is empty
   /// Sizes of the groups in waves. They add up to the waves of the whole GEMM for `signal` (`grouped_waves`),
   /// and to those of one slice for `copy`, `store` and `p2p`. One wave is `workers` tile entries.
   std::vector<int> groups{};

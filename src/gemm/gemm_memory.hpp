@@ -31,6 +31,9 @@ struct GemmOptions {
   /// Counters of this rank that tiles wait for and that are zero again when a launch ends.
   std::vector<std::int32_t> resets{};
   bool record_tiles = false;  ///< for `GemmKernel::tile_times`
+  /// A launch may begin before the kernel before it on the stream has ended, which it awaits before it reads
+  /// or writes anything. Where nothing but kernels follow each other on the stream.
+  bool begins_early = false;
 };
 
 }  // namespace flashoverlap

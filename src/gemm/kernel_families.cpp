@@ -28,6 +28,7 @@ constexpr std::array families{KernelFamily{.name = "sm90",
                                            .first_compute_capability = 90,
                                            .last_compute_capability = 90,
                                            .step_depth = 64,
+                                           .most_shared_cols = 112,
                                            .tiles = sm90_tiles},
                               KernelFamily{.name = "sm80",
                                            .first_compute_capability = 80,
@@ -71,6 +72,10 @@ const KernelFamily* kernel_family(int compute_capability) {
 
 KernelTile kernel_tile(const Schedule& schedule) {
   return {schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+}
+
+bool shares_k(const KernelFamily& family, const KernelTile& tile) {
+  return tile.cols <= family.most_shared_cols && tile.cluster_rows == 1;
 }
 
 bool has_kernel(const KernelFamily& family, const Schedule& schedule) {

@@ -52,6 +52,20 @@ void require_steps(const Plan& plan, const KernelFamily& family) {
           fmt::format("must be a multiple of step_depth = {}", family.step_depth));
 }
 
+void require_shareable(const Plan& plan, const KernelFamily& family) {
+  if (!plan.schedule.share_k) return;
+  require(shares_k(family, kernel_tile(plan.schedule)), "share_k", true,
+          family.most_shared_cols == 0
+              ? fmt::format("must be false for {} kernels", family.name)
+              : fmt::format("must be false for tiles of more than {} columns or clusters of several blocks",
+                            family.most_shared_cols));
+  require(plan.schedule.step_depth == family.step_depth, "step_depth", plan.schedule.step_depth,
+          fmt::format("must be {} where workers share k", family.step_depth));
+  const bool one_part = !plan.own_k_first && plan.a_blocks.count == 1 && plan.wait_depth == none;
+  require(one_part, "share_k", true, "must be false where k comes in parts");
+  require(plan.problem.capacity == 0, "share_k", true, "must be false where routes change");
+}
+
 /// Rows of several tiles that are stored by one row map.
 void require_one_mapped_buffer(const Plan& plan) {
   const Tile* mapped = nullptr;
@@ -83,6 +97,7 @@ void require_kernel(const Plan& plan, const KernelFamily& family) {
           name(plan.problem.a_layout),
           "must be k_contiguous on GPUs where B is that of several experts with its rows contiguous");
   require_steps(plan, family);
+  require_shareable(plan, family);
   for (const Tile& tile : plan.tiles) {
     if (tile.only_adds) continue;
     require_start("A", plan.problem.a_layout, tile.a_row);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 
+#include "cuda/graph.hpp"
 #include "cuda/properties.hpp"
 #include "cuda/random_fill.hpp"
 #include "cuda/timer.hpp"
@@ -21,12 +22,12 @@ namespace {
 constexpr int row_blocks_per_counter = 8;
 
 /// C by one rank, with one counter per 8 row blocks.
-Plan single_rank_plan(const Problem& problem, const Machine& machine, const KernelTile& tile,
+Plan single_rank_plan(const Problem& problem, const Machine& machine, const KernelChoice& kernel,
                       int multiprocessors) {
   const Shape c = gemm_shape(problem, 0);
-  const int used = even_multiprocessors(tile, c, multiprocessors);
+  const int used = even_multiprocessors(kernel, c, multiprocessors);
   Plan plan =
-      make_plan(problem, kernel_schedule(machine_kernels(machine), Strategy::sequential, tile, used), 0);
+      make_plan(problem, kernel_schedule(machine_kernels(machine), Strategy::sequential, kernel, used), 0);
   const int rows_per_counter = row_blocks_per_counter * entry_rows(plan.schedule);
   plan.counters.assign(static_cast<std::size_t>(c.rows / rows_per_counter) + 1, {});
   for (Tile& each : plan.tiles) each.raise = {0, each.row / rows_per_counter};
@@ -60,7 +61,32 @@ std::vector<Operands> random_operands(const Problem& problem, const Shape& c) {
 }
 
 /// Enqueues a GEMM of a set of operands.
-using Variant = std::function<void(std::size_t set)>;
+using Variant = std::function<void(std::size_t set, cudaStream_t stream)>;
+
+/// Launches of a variant that follow each other, for some milliseconds.
+class CapturedLaunches {
+ public:
+  CapturedLaunches(const Variant& variant, std::size_t sets, CudaTimer& timer, cudaStream_t stream)
+      : count_(count(variant, sets, timer, stream)), graph_(stream, [&] {
+          for (std::size_t each = 0; each < count_; ++each) variant(each % sets, stream);
+        }) {}
+
+  double microseconds(CudaTimer& timer, cudaStream_t stream) const {
+    return timer.microseconds(stream, [&] { graph_.launch(stream); }) / static_cast<double>(count_);
+  }
+
+ private:
+  static std::size_t count(const Variant& variant, std::size_t sets, CudaTimer& timer, cudaStream_t stream) {
+    constexpr double least_us = 2000;
+    constexpr double most = 200;
+    variant(0, stream);
+    const double once_us = timer.microseconds(stream, [&] { variant(1 % sets, stream); });
+    return static_cast<std::size_t>(std::clamp(std::ceil(least_us / once_us), 1.0, most));
+  }
+
+  std::size_t count_;
+  CudaGraph graph_;
+};
 
 Variant kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::uint32_t* counters,
                        bool raise_counters) {
@@ -74,9 +100,10 @@ Variant kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::u
     bind(BufferRole::a, set.a.data());
     bind(BufferRole::b, set.b.data());
     bind(BufferRole::out, set.c.data());
-    kernels->push_back(make_gemm_kernel(plan, memory, {.raise_counters = raise_counters}));
+    kernels->push_back(
+        make_gemm_kernel(plan, memory, {.raise_counters = raise_counters, .begins_early = true}));
   }
-  return [kernels](std::size_t set) { (*kernels)[set]->launch(nullptr); };
+  return [kernels](std::size_t set, cudaStream_t stream) { (*kernels)[set]->launch(stream); };
 }
 
 double median_quotient(const std::vector<double>& of, const std::vector<double>& over) {
@@ -91,8 +118,8 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   const Shape c = gemm_shape(problem, 0);
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
   const Machine machine = current_machine("nvlink");
-  std::vector<KernelTile> tiles = benchmark.tiles;
-  if (tiles.empty()) tiles.push_back(choose_kernel_tile(machine, c, problem.k, problem.b_layout, all));
+  std::vector<KernelChoice> choices = benchmark.kernels;
+  if (choices.empty()) choices.push_back(choose_kernel(machine, c, problem.k, problem.b_layout, all));
   std::vector<Operands> operands = random_operands(problem, c);
   DeviceArray<std::uint32_t> counters(static_cast<std::size_t>(c.rows / 128) + 1);
   counters.set_bytes(0);
@@ -102,39 +129,41 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   const Operands& first = operands.front();
   cublas.choose_algorithm(first.a.data(), first.b.data(), first.c.data(), nullptr);
   const auto add = [&](const GemmRival& gemm) {
-    variants.emplace_back([&, gemm](std::size_t set) {
-      gemm(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), nullptr);
+    variants.emplace_back([&, gemm](std::size_t set, cudaStream_t stream) {
+      gemm(operands[set].a.data(), operands[set].b.data(), operands[set].c.data(), stream);
     });
     return variants.size() - 1;
   };
-  const auto add_kernel = [&](const KernelTile& tile, int multiprocessors, bool raise_counters) {
-    const Plan plan = single_rank_plan(problem, machine, tile, multiprocessors);
+  const auto add_kernel = [&](const KernelChoice& kernel, int multiprocessors, bool raise_counters) {
+    const Plan plan = single_rank_plan(problem, machine, kernel, multiprocessors);
     variants.push_back(kernel_variant(plan, operands, counters.data(), raise_counters));
     return variants.size() - 1;
   };
-  const std::size_t reference = add([&](const void* a, const void* b, void* product, cudaStream_t stream) {
-    cublas.launch(a, b, product, stream);
+  const std::size_t reference = add([&](const void* a, const void* b, void* product, cudaStream_t on) {
+    cublas.launch(a, b, product, on);
   });
   std::vector<std::size_t> rivals;
   for (const GemmRival& rival : benchmark.rivals) rivals.push_back(add(rival));
   std::vector<std::size_t> limited;
-  for (const int limit : benchmark.limits) limited.push_back(add_kernel(tiles.front(), limit, true));
+  for (const int limit : benchmark.limits) limited.push_back(add_kernel(choices.front(), limit, true));
   std::vector<std::size_t> kernels;  // each after the same without raises
-  for (const KernelTile& tile : tiles) {
-    add_kernel(tile, all, false);
-    kernels.push_back(add_kernel(tile, all, true));
+  for (const KernelChoice& choice : choices) {
+    add_kernel(choice, all, false);
+    kernels.push_back(add_kernel(choice, all, true));
   }
 
   CudaTimer timer;
+  const CudaStream stream;
+  std::vector<std::unique_ptr<CapturedLaunches>> captured;
+  for (const Variant& variant : variants)
+    captured.push_back(std::make_unique<CapturedLaunches>(variant, operands.size(), timer, stream));
   const auto samples =
-      interleave(variants.size(), benchmark.repetitions, [&](std::size_t variant, std::size_t launch) {
-        // After one that does not count, so that every kernel finds its instructions in the cache.
-        variants[variant](2 * launch % operands.size());
-        return timer.microseconds(nullptr, [&] { variants[variant]((2 * launch + 1) % operands.size()); });
+      interleave(variants.size(), benchmark.repetitions, [&](std::size_t variant, std::size_t /*launch*/) {
+        return captured[variant]->microseconds(timer, stream);
       });
   const auto time_of = [&](std::size_t variant) { return median(samples[variant]); };
   const auto best = std::ranges::min_element(kernels, {}, time_of);
-  GemmTimes times{.tile = tiles[static_cast<std::size_t>(best - kernels.begin())],
+  GemmTimes times{.kernel = choices[static_cast<std::size_t>(best - kernels.begin())],
                   .cublas_us = time_of(reference),
                   .kernel_us = time_of(*best),
                   .silent_us = time_of(*best - 1),
@@ -150,7 +179,7 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   const GpuComparison compare(problem.data_type, c, c.cols);
   const auto error_of = [&](std::size_t variant) {
     operands.front().c.set_bytes(0xFF);  // NaN
-    variants[variant](0);
+    variants[variant](0, nullptr);
     return compare(first.c.data(), expected.data(), nullptr).relative;
   };
   times.error = error_of(*best);

@@ -16,15 +16,15 @@ using GemmRival = std::function<void(const void* a, const void* b, void* c, cuda
 
 struct GemmBenchmark {
   int repetitions = 15;
-  /// Of the kernel, of which the fastest counts; empty: the one that `choose_kernel_tile` chooses.
-  std::vector<KernelTile> tiles;
+  /// Of which the fastest counts; empty: the one that `choose_kernel` chooses.
+  std::vector<KernelChoice> kernels;
   std::vector<int> limits;  ///< numbers of multiprocessors to try in addition to all of them
   std::vector<GemmRival> rivals;
 };
 
 struct GemmTimes {
-  KernelTile tile;
-  double cublas_us = 0;            ///< medians of interleaved launches
+  KernelChoice kernel;
+  double cublas_us = 0;            ///< medians, of runs that follow each other in a graph
   double kernel_us = 0;            ///< with one counter per 8 row blocks
   double silent_us = 0;            ///< the same without raising counters
   std::vector<double> limited_us;  ///< with each number of multiprocessors in `limits`
@@ -36,9 +36,9 @@ struct GemmTimes {
 };
 
 /// `problem`: of one rank, on which nothing is communicated.
-/// Times the kernel, cuBLASLt and rivals alternately on the current GPU, by CUDA events. Operands are random
-/// and rotate among sets that together exceed the L2 cache. Every variant is timed once in each repetition,
-/// after a launch that does not count. Throws `Error` where a rival's result is not cuBLASLt's.
+/// Times the kernel, cuBLASLt and rivals alternately on the current GPU: CUDA graphs of launches that follow
+/// each other, for milliseconds. Operands are random and rotate among sets that together exceed the L2 cache.
+/// Every variant is timed once in each repetition. Throws `Error` where a rival's result is not cuBLASLt's.
 GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark);
 
 }  // namespace flashoverlap

@@ -42,11 +42,11 @@ double gemm_us(const GpuRank& gpu, const Machine& machine, const KernelTile& til
   const Problem problem = gemm_of(machine, tile, b_layout, k, waves);
   GpuOperands operands(problem);
   operands.fill(/*seed=*/1, gpu.rank(), gpu.stream());
-  LoneGemm kernel(
-      make_plan(
-          problem,
-          kernel_schedule(machine_kernels(machine), Strategy::sequential, tile, machine.multiprocessors), 0),
-      gpu.stream());
+  LoneGemm kernel(make_plan(problem,
+                            kernel_schedule(machine_kernels(machine), Strategy::sequential, {tile},
+                                            machine.multiprocessors),
+                            0),
+                  gpu.stream());
   const auto launch = [&] { kernel.launch(operands, gpu.stream()); };
   gpu.elapsed_us(launch);
   const double once_us = gpu.maximum(gpu.elapsed_us(launch));

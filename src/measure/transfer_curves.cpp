@@ -68,7 +68,7 @@ class PartialGemm {
         operands_(problem()),
         kernel_(make_plan(problem(),
                           kernel_schedule(machine_kernels(machine), Strategy::sequential,
-                                          machine_kernels(machine).tiles.front(), multiprocessors),
+                                          {machine_kernels(machine).tiles.front()}, multiprocessors),
                           0),
                 gpu.stream()) {
     operands_.fill(/*seed=*/1, gpu.rank(), gpu.stream());

@@ -22,6 +22,8 @@ void validate(const Schedule& schedule) {
            "first_multiprocessors");
     require(schedule.strategy == Strategy::signal, "first_multiprocessors", schedule.first_multiprocessors,
             "must be 0 unless the strategy is signal");
+    require(!schedule.share_k, "first_multiprocessors", schedule.first_multiprocessors,
+            "must be 0 where workers share k");
   }
   within(schedule.comm_multiprocessors, 0, max_multiprocessors, "comm_multiprocessors");
   within(schedule.raster, 1, 1 << 20, "raster");

@@ -25,7 +25,7 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
     for (const KernelTile& tile : tiles) {
       if (tile.cluster_rows > machine.multiprocessors) continue;
       const double us =
-          expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout, machine.multiprocessors);
+          expected_microseconds(machine, {tile}, gemm, problem.k, problem.b_layout, machine.multiprocessors);
       least_us = std::min(least_us, us * throttling(machine, us));
     }
     slowest_rank_us = std::max(slowest_rank_us, machine.gemm_launch_microseconds + least_us);

@@ -58,8 +58,8 @@ double expected_gemm_us(const Machine& machine, const Problem& problem, const Sc
   const std::int64_t rows = problem.experts > 1 ? most_expert_rows(problem, entry_rows(schedule))
                                                 : round_up(problem.m, parts.of_rows, entry_rows(schedule));
   const std::int64_t cols = round_up(problem.n, parts.of_cols, schedule.tile_cols);
-  return expected_microseconds(machine, kernel_tile(schedule), {rows, cols}, problem.k, problem.b_layout,
-                               schedule.multiprocessors);
+  return expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, {rows, cols}, problem.k,
+                               problem.b_layout, schedule.multiprocessors);
 }
 
 }  // namespace
@@ -71,15 +71,26 @@ const KernelFamily& machine_kernels(const Machine& machine) {
   return family == nullptr ? usual : *family;
 }
 
-Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelTile& tile,
+std::vector<KernelChoice> kernel_choices(const KernelFamily& family) {
+  std::vector<KernelChoice> choices;
+  for (const KernelTile& tile : family.tiles) {
+    choices.push_back({tile});
+    if (shares_k(family, tile)) choices.push_back({tile, true});
+  }
+  return choices;
+}
+
+Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelChoice& kernel,
                          int multiprocessors) {
   constexpr int rows_together = 2048;  // so that what a wave reads stays in L2
+  const KernelTile& tile = kernel.tile;
   return {.strategy = strategy,
           .tile_rows = tile.rows,
           .tile_cols = tile.cols,
           .cluster_rows = tile.cluster_rows,
           .step_depth = family.step_depth,
           .multiprocessors = multiprocessors,
+          .share_k = kernel.share_k,
           .raster = rows_together / (tile.rows * tile.cluster_rows)};
 }
 
@@ -88,20 +99,24 @@ bool stores_whole_lines(const Schedule& schedule) {
   return schedule.tile_cols % line_elements == 0;
 }
 
-double expected_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,
+double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors) {
+  const KernelTile& tile = kernel.tile;
   const std::int64_t count = waves(tile, gemm, multiprocessors);
   return static_cast<double>(count) * wave_microseconds(machine, tile, b_layout, k, /*lone=*/count == 1);
 }
 
-KernelTile choose_kernel_tile(const Machine& machine, const Shape& gemm, std::int64_t k,
-                              OperandLayout b_layout, int multiprocessors) {
-  return *std::ranges::min_element(machine_kernels(machine).tiles, {}, [&](const KernelTile& tile) {
-    return expected_microseconds(machine, tile, gemm, k, b_layout, multiprocessors);
+KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,
+                           int multiprocessors) {
+  const std::vector<KernelChoice> choices = kernel_choices(machine_kernels(machine));
+  return *std::ranges::min_element(choices, {}, [&](const KernelChoice& kernel) {
+    return expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
   });
 }
 
-int even_multiprocessors(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
+int even_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int multiprocessors) {
+  const KernelTile& tile = kernel.tile;
+  if (kernel.share_k) return multiprocessors;
   const std::int64_t in_a_wave = divide_up(entries(tile, gemm), waves(tile, gemm, multiprocessors));
   return static_cast<int>(in_a_wave) * tile.cluster_rows;
 }
@@ -112,7 +127,7 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> schedules;
   for (const KernelTile& tile : family.tiles) {
-    Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, tile, multiprocessors));
+    Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, {tile}, multiprocessors));
     schedule.layout = layout;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))

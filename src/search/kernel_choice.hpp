@@ -14,8 +14,17 @@ namespace flashoverlap {
 /// predicted all the same, one kernel of the usual tile.
 const KernelFamily& machine_kernels(const Machine& machine);
 
+/// A kernel, and whether its workers share k: see `Schedule::share_k`.
+struct KernelChoice {
+  KernelTile tile;
+  bool share_k = false;
+};
+
+/// All that a family leaves to choose from.
+std::vector<KernelChoice> kernel_choices(const KernelFamily& family);
+
 /// A schedule whose tiles a kernel of the family computes, walked as suits it.
-Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelTile& tile,
+Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelChoice& kernel,
                          int multiprocessors);
 
 /// Whether every tile begins where a line of 128 bytes does. What tiles store to peers travels in such lines,
@@ -24,16 +33,17 @@ bool stores_whole_lines(const Schedule& schedule);
 
 /// Microseconds that a GEMM is expected to take with a kernel, at full clocks. Only the layout of B matters:
 /// where its rows are contiguous, more of them may be loaded.
-double expected_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,
+double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
 /// The kernel of the machine with the least `expected_microseconds`.
-KernelTile choose_kernel_tile(const Machine& machine, const Shape& gemm, std::int64_t k,
-                              OperandLayout b_layout, int multiprocessors);
+KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,
+                           int multiprocessors);
 
 /// The fewest of `multiprocessors` that take as many waves as all. The others could only idle at the end, and
-/// waves of a power of two tiles hold whole bands of row blocks, which share what they read from L2.
-int even_multiprocessors(const KernelTile& tile, const Shape& gemm, int multiprocessors);
+/// waves of a power of two tiles hold whole bands of row blocks, which share what they read from L2. All of
+/// them where they share k.
+int even_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int multiprocessors);
 
 /// One wave per group, with each kernel of the machine whose expected time on these multiprocessors is at
 /// most `near` times the least; the fastest first.

@@ -115,8 +115,8 @@ class Search {
   double expected_schedule_us(const Schedule& schedule) const {
     const Shape gemm = gemm_shape(problem_, 0);
     const double full_clocks_us =
-        expected_microseconds(machine_, kernel_tile(schedule), gemm, problem_.k, problem_.b_layout,
-                              std::max(schedule.multiprocessors, schedule.cluster_rows));
+        expected_microseconds(machine_, {kernel_tile(schedule), schedule.share_k}, gemm, problem_.k,
+                              problem_.b_layout, std::max(schedule.multiprocessors, schedule.cluster_rows));
     const double gemm_us = full_clocks_us * throttling(machine_, full_clocks_us);
     if (problem_.ranks == 1) return gemm_us;
     const double messages = expected_messages(schedule, gemm);

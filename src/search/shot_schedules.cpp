@@ -19,13 +19,13 @@ std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machin
   const Shape gemm = gemm_shape(problem, 0);
   const KernelFamily& family = machine_kernels(machine);
   const auto expected_us = [&](const KernelTile& tile) {
-    return expected_microseconds(machine, tile, gemm, problem.k, problem.b_layout, multiprocessors);
+    return expected_microseconds(machine, {tile}, gemm, problem.k, problem.b_layout, multiprocessors);
   };
   double least_us = std::numeric_limits<double>::infinity();
   for (const KernelTile& tile : family.tiles) least_us = std::min(least_us, expected_us(tile));
   std::vector<Schedule> schedules;
   for (const KernelTile& tile : family.tiles) {
-    Schedule schedule = kernel_schedule(family, Strategy::store, tile, multiprocessors);
+    Schedule schedule = kernel_schedule(family, Strategy::store, {tile}, multiprocessors);
     schedule.comm_multiprocessors = comm_multiprocessors;
     const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);
     const bool stores_badly = !communicates_first(problem.operation) && !stores_whole_lines(schedule);

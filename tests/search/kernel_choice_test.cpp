@@ -17,7 +17,7 @@ const Machine& machine() {
 }
 
 int columns_for(const Shape& gemm, std::int64_t k) {
-  return choose_kernel_tile(machine(), gemm, k, k_contiguous, multiprocessors).cols;
+  return choose_kernel(machine(), gemm, k, k_contiguous, multiprocessors).tile.cols;
 }
 
 TEST(KernelChoice, TakesTheWidestTileWhereItFillsWholeWaves) {
@@ -35,7 +35,7 @@ TEST(KernelChoice, ExpectsNarrowTilesToDriftApartAlongALongK) {
   for (const KernelTile& tile : kernel_family(90)->tiles) {
     // Enough waves that neither the fixed part nor a single wave's cheap loads matter.
     const auto expected_us = [&](std::int64_t k) {
-      return expected_microseconds(machine(), tile, {16384, 16384}, k, k_contiguous, 132);
+      return expected_microseconds(machine(), {tile}, {16384, 16384}, k, k_contiguous, 132);
     };
     const double growth =
         (expected_us(16'384) - expected_us(8'192)) / (expected_us(8'192) - expected_us(4'096));
@@ -51,33 +51,34 @@ TEST(KernelChoice, ExpectsContiguousRowsOfBToBeLoadedInBoxes) {
   const Shape gemm{14336, 8192};
   const auto slower = [&](const KernelTile& tile) {
     const auto expected_us = [&](OperandLayout b_layout) {
-      return expected_microseconds(machine(), tile, gemm, 4096, b_layout, multiprocessors);
+      return expected_microseconds(machine(), {tile}, gemm, 4096, b_layout, multiprocessors);
     };
     return expected_us(row_contiguous) / expected_us(k_contiguous);
   };
   EXPECT_GT(slower({128, 208, 1}), 1.05) << "256 rows are loaded";
   for (const int cols : {224, 256}) EXPECT_NEAR(slower({128, cols, 1}), 1, 1e-2) << "as many";
   const auto chosen = [&](OperandLayout b_layout) {
-    return choose_kernel_tile(machine(), gemm, 4096, b_layout, multiprocessors).cols;
+    return choose_kernel(machine(), gemm, 4096, b_layout, multiprocessors).tile.cols;
   };
   EXPECT_EQ(chosen(k_contiguous), 208);
   EXPECT_NE(chosen(row_contiguous), 208);
 }
 
 TEST(KernelChoice, DoesNotPairRowBlocksThatAreNotThere) {
-  EXPECT_EQ(choose_kernel_tile(machine(), {128, 16384}, 4096, k_contiguous, multiprocessors).cluster_rows, 1);
+  EXPECT_EQ(choose_kernel(machine(), {128, 16384}, 4096, k_contiguous, multiprocessors).tile.cluster_rows, 1);
 }
 
 TEST(KernelChoice, ExpectsMoreTimeForMoreWork) {
   for (const KernelTile& tile : kernel_family(90)->tiles) {
     const double small =
-        expected_microseconds(machine(), tile, {4096, 4096}, 4096, k_contiguous, multiprocessors);
-    EXPECT_GT(expected_microseconds(machine(), tile, {8192, 4096}, 4096, k_contiguous, multiprocessors),
+        expected_microseconds(machine(), {tile}, {4096, 4096}, 4096, k_contiguous, multiprocessors);
+    EXPECT_GT(expected_microseconds(machine(), {tile}, {8192, 4096}, 4096, k_contiguous, multiprocessors),
               small);
-    EXPECT_GT(expected_microseconds(machine(), tile, {4096, 4096}, 8192, k_contiguous, multiprocessors),
+    EXPECT_GT(expected_microseconds(machine(), {tile}, {4096, 4096}, 8192, k_contiguous, multiprocessors),
               small);
-    EXPECT_GE(expected_microseconds(machine(), tile, {4096, 4096}, 4096, k_contiguous, multiprocessors - 32),
-              small);
+    EXPECT_GE(
+        expected_microseconds(machine(), {tile}, {4096, 4096}, 4096, k_contiguous, multiprocessors - 32),
+        small);
   }
 }
 
@@ -107,7 +108,7 @@ TEST(KernelChoice, EveryKernelWinsSomewhere) {
     for (std::int64_t m = 128; m <= 16384 && !wins; m *= 2) {
       for (std::int64_t n = 512; n <= 32768 && !wins; n += 128) {
         for (const std::int64_t k : {512, 1024, 4096, 8192})
-          wins |= choose_kernel_tile(machine(), {m, n}, k, k_contiguous, multiprocessors) == tile;
+          wins |= choose_kernel(machine(), {m, n}, k, k_contiguous, multiprocessors).tile == tile;
       }
     }
     EXPECT_TRUE(wins) << tile.rows << "x" << tile.cols << ", cluster of " << tile.cluster_rows;

@@ -39,7 +39,8 @@ int bench_gemm(const GemmBench& bench) {
       ++count;
       fmt::print("{:>6} {:>6} {:>6}  {:>9.1f} {:>7.0f}  {:>9.1f} {:>9} {:>7.2f}%  {:>6.3f} {:>7.1e}", m, n, k,
                  times.cublas_us, 2e-6 * static_cast<double>(m * n * k) / times.cublas_us, times.kernel_us,
-                 fmt::format("{}x{}/{}", times.tile.rows, times.tile.cols, times.tile.cluster_rows),
+                 fmt::format("{}x{}/{}{}", times.kernel.tile.rows, times.kernel.tile.cols,
+                             times.kernel.tile.cluster_rows, times.kernel.share_k ? "k" : ""),
                  100 * (times.signal_cost - 1), speed, times.error);
       for (const double cost : times.limited_cost) fmt::print("  {:>7.3f}", cost);
       fmt::print("\n");
@@ -51,9 +52,10 @@ int bench_gemm(const GemmBench& bench) {
                                   {"k", k},
                                   {"ranks", ranks},
                                   {"dtype", "bf16"},
-                                  {"tile_rows", times.tile.rows},
-                                  {"tile_cols", times.tile.cols},
-                                  {"cluster_rows", times.tile.cluster_rows},
+                                  {"tile_rows", times.kernel.tile.rows},
+                                  {"tile_cols", times.kernel.tile.cols},
+                                  {"cluster_rows", times.kernel.tile.cluster_rows},
+                                  {"share_k", times.kernel.share_k},
                                   {"cublas_us", times.cublas_us},
                                   {"kernel_us", times.kernel_us},
                                   {"silent_us", times.silent_us},

@@ -22,12 +22,17 @@ struct DeviceTile {
     std::int32_t gathered;    ///< bit 0: A comes from the gathered operand; from bit 1 on: 1 if B does, or
                               ///< which expert's B it is, where these are matrices of their own
     std::int32_t addend_row;  ///< of partial results that are loaded by TMA; -1: none are
+    std::int32_t first_k;     ///< where several workers share the tile's k: this entry's first column
+    std::int32_t depth;       ///< columns of k of every part of k, or of this entry's share
   } load;
   struct alignas(16) Finish {
     CounterWait store_wait;
     std::int32_t addend_row;      ///< -1: nothing is added
     std::int16_t addends_by_tma;  ///< as stages after those of the operands
     std::int16_t stored_by_tma;   ///< see Sm90Gemm
+    std::int32_t first_share;     ///< of the sums that are added, or where this entry leaves its own
+    std::int32_t shares;          ///< sums of other workers that are added; -1: the entry stores nothing but
+                                  ///< leaves its sum, or is empty where `first_share` is -1
   } finish;
   struct alignas(16) Store {
     std::uint32_t* raise;     ///< or null
@@ -43,6 +48,7 @@ struct DeviceTile {
     std::int32_t part_rows;     ///< see Tile::part_rows; -1 where uncut
     std::int32_t part_stride;
     std::int32_t addend_col;
+    std::int32_t index;  ///< of the tile in the plan
   } store;
 };
 

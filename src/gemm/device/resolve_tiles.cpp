@@ -19,6 +19,12 @@ bool leaves_gpu(const Plan& plan, const Tile& tile) {
   return std::any_of(rows, rows + tile.rows, [&](const RowTarget& row) { return row.rank != plan.rank; });
 }
 
+std::int32_t k_parts(const Plan& plan) { return plan.own_k_first ? plan.problem.ranks : plan.a_blocks.count; }
+
+std::int32_t part_depth(const Plan& plan) {
+  return static_cast<std::int32_t>(plan.problem.k) / k_parts(plan);
+}
+
 CounterWait resolve_wait(const Plan& plan, const GemmMemory& memory, std::int32_t counter) {
   if (counter == none) return {};
   return {memory.counters[to_index(plan.rank)] + counter,
@@ -54,7 +60,8 @@ DeviceTile resolve_tile(const Plan& plan, const Tile& tile, const GemmMemory& me
                .b_row = b.row,
                .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
                            (tile.b_buffer == BufferRole::gathered ? 2 : 2 * b.block),
-               .addend_row = none},
+               .addend_row = none,
+               .depth = tile.only_adds ? 0 : part_depth(plan)},
       .finish = {.store_wait = resolve_wait(plan, memory, tile.store_wait), .addend_row = tile.addend_row},
       .store = {.raise = raises ? memory.counters[to_index(raised)] + tile.raise.counter : nullptr,
                 .leaves_gpu = raises_all ? 2 : static_cast<std::int32_t>(leaves_gpu(plan, tile)),
@@ -67,7 +74,8 @@ DeviceTile resolve_tile(const Plan& plan, const Tile& tile, const GemmMemory& me
                 .row_map = tile.row_map,
                 .part_rows = tile.part_rows,
                 .part_stride = tile.part_stride,
-                .addend_col = tile.col}};
+                .addend_col = tile.col,
+                .index = static_cast<std::int32_t>(&tile - plan.tiles.data())}};
 }
 
 /// Rows that no tile names are stored nowhere.
@@ -102,12 +110,12 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
       .rank = plan.rank,
       .ranks = plan.problem.ranks,
       .workers = workers(plan.schedule),
-      .k_parts = plan.own_k_first ? plan.problem.ranks : plan.a_blocks.count,
+      .k_parts = k_parts(plan),
       .a_block_stride = plan.a_blocks.count > 1 ? plan.a_blocks.row_stride : 0,
       .wait_depth = plan.wait_depth == none ? static_cast<std::int32_t>(plan.problem.k) : plan.wait_depth,
       .reset_count = static_cast<std::int32_t>(options.resets.size()),
       .wait_limit_ns = options.wait_limit_ns};
-  arguments.part_depth = static_cast<std::int32_t>(plan.problem.k) / arguments.k_parts;
+  arguments.part_depth = part_depth(plan);
   arguments.own_depth = plan.own_k_first ? arguments.part_depth : 0;
   count_tiles(plan, arguments);
   return arguments;
@@ -122,6 +130,7 @@ void count_tiles(const Plan& plan, TileListArguments& arguments) {
 }
 
 int launched_workers(const Plan& plan) {
+  if (plan.schedule.share_k) return plan.tiles.empty() ? 0 : workers(plan.schedule);
   return std::min(first_workers(plan.schedule), static_cast<int>(plan.tiles.size()));
 }
 

@@ -15,7 +15,7 @@ std::vector<DeviceMatrix> destination_matrices(const GemmMemory& memory);
 /// The place of a rank's buffer there.
 std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role);
 
-/// An entry without anything that is left to the TMA.
+/// An entry without anything that is left to the TMA. `tile` is one of the plan's.
 DeviceTile resolve_tile(const Plan& plan, const Tile& tile, const GemmMemory& memory,
                         const GemmOptions& options);
 

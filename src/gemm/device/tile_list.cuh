@@ -38,8 +38,10 @@ struct DevicePartOfK {
   int b_k;
 };
 
-__device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, int part, int gathered) {
-  if (arguments.own_depth == 0) return {gathered, 0, part * arguments.part_depth};
+/// `first_k`: see `DeviceTile::Load`.
+__device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, int part, int gathered,
+                                          int first_k = 0) {
+  if (arguments.own_depth == 0) return {gathered, first_k, part * arguments.part_depth + first_k};
   const int place = arguments.rank + part;
   const int k = (place < arguments.k_parts ? place : place - arguments.k_parts) * arguments.part_depth;
   if (part > 0) return {gathered, k, k};
@@ -48,7 +50,7 @@ __device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, in
 
 /// Waits for a plan's counter, but not for ever: the first wait to expire is recorded, and all later ones
 /// pass.
-__device__ inline void wait_for(const CounterWait& wait, const TileListArguments& arguments, int tile) {
+__device__ inline void wait_for(const CounterWait& wait, const TileListArguments& arguments, int entry) {
   if (wait.counter == nullptr || read_counter(wait.counter) >= wait.target) return;
   const std::uint64_t begin = nanoseconds();
   for (;;) {
@@ -57,7 +59,7 @@ __device__ inline void wait_for(const CounterWait& wait, const TileListArguments
       return;
     if (nanoseconds() - begin > arguments.wait_limit_ns) {
       if (atomicExch(&arguments.expired->happened, 1u) == 0) {
-        arguments.expired->tile = static_cast<std::uint32_t>(tile);
+        arguments.expired->tile = static_cast<std::uint32_t>(arguments.tiles[entry].store.index);
         arguments.expired->actual = value;
       }
       return;

@@ -4,13 +4,13 @@
 
 #include "flashoverlap/error.hpp"
 #include "gemm/device/resolve_tiles.hpp"
-#include "plan/route_room.hpp"
+#include "gemm/device/share_k.hpp"
 
 namespace flashoverlap {
 
 TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
     : arguments_(tile_list_arguments(plan, memory, options)),
-      tiles_(static_cast<std::size_t>(route_room(plan).tiles)),
+      tiles_(most_entries(plan)),
       row_map_(resolve_row_map(plan)),
       resets_(resolve_resets(plan, memory, options)),
       rank_counters_(memory.counters),

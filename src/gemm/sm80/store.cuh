@@ -21,7 +21,8 @@ class Storer {
     if (tile.finish.addend_row >= 0) add_partials(tile, sums);
 #pragma unroll 1
     for (int copy = 0; copy < tile.store.destinations; ++copy) store_copy(tile.store, copy, sums);
-    if (arguments_.tile_times != nullptr && threadIdx.x == 0) arguments_.tile_times[index] = nanoseconds();
+    if (arguments_.tile_times != nullptr && threadIdx.x == 0)
+      arguments_.tile_times[tile.store.index] = nanoseconds();
   }
 
  private:

@@ -26,6 +26,8 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   if (warp == loading_warp) loader.begin();
   if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
   barrier_init_fence();
+  if (warp == loading_warp) loader.prefetch();
+  await_kernels_before();
   constexpr bool alone = Shape::cluster_rows == 1;
   if constexpr (alone) {
     __syncthreads();

@@ -22,14 +22,28 @@ class Loader {
     shared_.initialize_stages();
   }
 
+  /// What the first loads will find in the L2 cache, while the kernels before this one are still running.
+  __device__ void prefetch() {
+    if constexpr (Shape::b_by_expert || Shape::b_layout != OperandLayout::k_contiguous) return;
+    if (tiles_.first() >= arguments_.product_count) return;
+    const CUtensorMap* const map = &arguments_.b[uniform(next_.gathered) >> 1];
+    const int row = uniform(next_.b_row) + tiles_.cluster_block() * (Shape::cols / Shape::cluster_rows);
+    const int begin = first_k(next_);
+    const int depth = min(depth_of(next_), Shape::stages * Shape::depth);
+#pragma unroll 1
+    for (int k = 0; k < depth; k += Shape::depth) {
+      if (elect()) tma_prefetch_box(map, begin + k, row);
+    }
+  }
+
   /// Every stage at once, before anything else: until the operands have come the block can only wait.
   __device__ void load_first() {
     if (next_.start_wait.counter != nullptr && arguments_.own_depth == 0) return;
     if (tiles_.first() >= arguments_.product_count) return;
     const int a_row = uniform(next_.a_row) + tiles_.first_row();
     const int b_row = uniform(next_.b_row);
-    const DevicePartOfK part = part_of_k(arguments_, 0, uniform(next_.gathered));
-    first_depth_ = min(arguments_.part_depth, Shape::stages * Shape::depth);
+    const DevicePartOfK part = part_of_k(arguments_, 0, uniform(next_.gathered), first_k(next_));
+    first_depth_ = min(depth_of(next_), Shape::stages * Shape::depth);
 #pragma unroll 1
     for (int k = 0; k < first_depth_; k += Shape::depth) {
       if (elect()) load(k / Shape::depth, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
@@ -43,16 +57,18 @@ class Loader {
       const int b_row = uniform(next_.b_row);
       const int gathered = uniform(next_.gathered);
       const int addend_row = uniform(next_.addend_row);
+      const int own_first_k = first_k(next_);
+      const int depth = depth_of(next_);
       if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
       const int k_parts = index < arguments_.product_count ? arguments_.k_parts : 0;
       constexpr int never = -1;
       int awaited_k = wait.counter != nullptr ? arguments_.own_depth : never;  // from the part's first on
 #pragma unroll 1  // so that the first load waits for few instructions to come from memory
       for (int index_of_part = 0; index_of_part < k_parts; ++index_of_part) {
-        const DevicePartOfK part = part_of_k(arguments_, index_of_part, gathered);
+        const DevicePartOfK part = part_of_k(arguments_, index_of_part, gathered, own_first_k);
         const int a_row = first_a_row + index_of_part * arguments_.a_block_stride;
 #pragma unroll 1
-        for (int k = 0; k < arguments_.part_depth; k += Shape::depth) {
+        for (int k = 0; k < depth; k += Shape::depth) {
           if (k == awaited_k) {
             await(wait, index);
             ++wait.counter;
@@ -69,6 +85,8 @@ class Loader {
       }
       if (addend_row >= 0) load_partials(index, addend_row);
     }
+    // All that this block waits for has come, so it will end even if the next kernel takes what is free.
+    if (elect()) let_next_kernel_begin();
     // Every stage must have been consumed before this block may end, by the partner's consumers too.
     for (int left = 0; left < Shape::stages; ++left) {
       barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
@@ -78,6 +96,13 @@ class Loader {
 
  private:
   static constexpr int box_cols = Shape::box_cols;
+
+  static __device__ int first_k(const DeviceTile::Load& tile) {
+    return Shape::shares_k ? uniform(tile.first_k) : 0;
+  }
+  __device__ int depth_of(const DeviceTile::Load& tile) const {
+    return Shape::shares_k ? uniform(tile.depth) : arguments_.part_depth;
+  }
 
   __device__ void await(const CounterWait& wait, int index) {
     wait_for(wait, arguments_, index);

@@ -27,12 +27,18 @@ class Multiplier {
     Accumulator sum;
     Packed result;
     bool finished = false;
-    const int part_steps = (arguments_.part_depth + Shape::depth - 1) / Shape::depth;
-    const int steps = arguments_.k_parts * part_steps;
+    int steps = steps_of(tiles_.first());
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       const bool only_adds = index >= arguments_.product_count;
-      const DeviceTile::Finish finish =
-          multiply(arguments_.tiles[index], only_adds ? 0 : steps, sum, result, finished);
+      const DeviceTile::Finish finish = multiply(index, only_adds ? 0 : steps, steps, sum, result, finished);
+      if constexpr (Shape::shares_k) {
+        if (finish.shares < 0) {
+          leave_share(finish.first_share, sum);
+          finished = false;
+          continue;
+        }
+        add_shares(finish, index, sum);
+      }
       const int own = only_adds ? none : arguments_.rank;
       if (finish.addends_by_tma != 0) {
         add_loaded_partials(own, sum);  // the loader has waited
@@ -77,8 +83,15 @@ class Multiplier {
   static constexpr std::uint32_t descriptor_step =
       (Layout == OperandLayout::k_contiguous ? 32 : 16 * swizzle_bytes) >> 4;
 
-  /// Returns how to finish the tile, read while the tensor cores work.
-  __device__ DeviceTile::Finish multiply(const DeviceTile& tile, int steps, Accumulator& sum,
+  /// Of an entry of the list, if there is one.
+  __device__ int steps_of(int index) const {
+    int depth = arguments_.part_depth;
+    if constexpr (Shape::shares_k) depth = tiles_.contains(index) ? arguments_.tiles[index].load.depth : 0;
+    return arguments_.k_parts * ((depth + Shape::depth - 1) / Shape::depth);
+  }
+
+  /// Returns how to finish the tile, and how many steps the next one has, read while the tensor cores work.
+  __device__ DeviceTile::Finish multiply(int index, int steps, int& next_steps, Accumulator& sum,
                                          const Packed& result, bool finished) {
     int step = 0;
 #pragma unroll
@@ -92,7 +105,8 @@ class Multiplier {
         release_previous();
       }
     }
-    const DeviceTile::Finish finish = tile.finish;
+    const DeviceTile::Finish finish = arguments_.tiles[index].finish;
+    if constexpr (Shape::shares_k) next_steps = steps_of(tiles_.next(index));
     for (; step < steps; ++step) {
       multiply_step(sum, false);
       release_previous();
@@ -130,6 +144,51 @@ class Multiplier {
       if (lane < Shape::cluster_rows) barrier_arrive_at(shared_.consumed(read_.index), lane);
     }
     read_.advance();
+  }
+
+  // Sums of a tile whose k several workers share: a lane leaves them where the same lane of another worker
+  // finds them.
+
+  static constexpr int share_sums = 4;  ///< that are moved at a time
+  static constexpr int warp_shares = Shape::cols / 2 / share_sums * 32;
+
+  __device__ int warp() const { return group_ * 4 + thread_ / 32; }
+  __device__ bool has_share() const { return warp() < arguments_.share_warps; }
+  __device__ int warp_of_share(int share) const { return share * arguments_.share_warps + warp(); }
+  __device__ float4* share_of_lane(int share) const {
+    return reinterpret_cast<float4*>(arguments_.shares) + warp_of_share(share) * warp_shares + thread_ % 32;
+  }
+
+  __device__ void leave_share(int share, const Accumulator& sum) {
+    if (share < 0 || !has_share()) return;
+    float4* const to = share_of_lane(share);
+#pragma unroll
+    for (int each = 0; each < Shape::cols / 2; each += share_sums)
+      __stcg(to + each / share_sums * 32, float4{sum[each], sum[each + 1], sum[each + 2], sum[each + 3]});
+    __syncwarp();
+    if (thread_ % 32 == 0) raise_on_gpu(&arguments_.left_shares[warp_of_share(share)]);
+  }
+
+  /// In the order of k.
+  __device__ void add_shares(const DeviceTile::Finish& finish, int index, Accumulator& sum) {
+    if (!has_share()) return;
+#pragma unroll 1
+    for (int share = finish.first_share; share < finish.first_share + finish.shares; ++share) {
+      std::uint32_t* const left = &arguments_.left_shares[warp_of_share(share)];
+      if (thread_ % 32 == 0) wait_for({left, 1}, arguments_, index);
+      __syncwarp();
+      const float4* const from = share_of_lane(share);
+#pragma unroll
+      for (int each = 0; each < Shape::cols / 2; each += share_sums) {
+        const float4 values = __ldcg(from + each / share_sums * 32);
+        sum[each] += values.x;
+        sum[each + 1] += values.y;
+        sum[each + 2] += values.z;
+        sum[each + 3] += values.w;
+      }
+      __syncwarp();
+      if (thread_ % 32 == 0) *left = 0;  // for the next launch
+    }
   }
 
   // Partial results of the other ranks are added in rank order, with this rank's own in its place, unless it

@@ -100,6 +100,13 @@ __device__ inline void tma_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/// Brings a box into the L2 cache. This is right at any time: what is written later reaches that cache too.
+__device__ inline void tma_prefetch_box(const CUtensorMap* map, int col, int row) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(col),
+               "r"(row)
+               : "memory");
+}
+
 __device__ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int col,
                                 int row) {
   asm volatile(
@@ -209,7 +216,14 @@ __device__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Blocks and clusters.
+// Blocks, clusters and grids.
+
+/// The kernels before this one on the stream are over, and what they wrote is seen, where the launch let this
+/// one begin before.
+__device__ inline void await_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+/// When every block has said so, or has ended, the next kernel may begin, if its launch allows that.
+__device__ inline void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
 
 /// Barrier `id` (1 … 15) among `threads` threads of the block.
 __device__ inline void named_barrier(int id, int threads) {

@@ -5,6 +5,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "gemm/device/resolve_tiles.hpp"
+#include "gemm/device/share_k.hpp"
 #include "gemm/sm90/spread_stores.hpp"
 #include "gemm/sm90/tensor_map.hpp"
 #include "plan/grouping.hpp"
@@ -111,6 +112,7 @@ void resolve_matrices(const Plan& plan, const GemmMemory& memory, const Boxes& b
     arguments.addends_map = tensor_map(boxes.data_type, inbox, boxes.a_rows);
   arguments.store_rows = boxes.stored_rows;
   arguments.a_box_bytes = boxes.a_rows * 128;
+  arguments.share_warps = static_cast<std::int32_t>(divide_up(boxes.a_rows, warp_rows));
 }
 
 void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options, const Boxes& boxes,
@@ -130,6 +132,12 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
   }
   arguments.steps_per_box = spread.steps_per_box;
   count_tiles(plan, arguments);
+  if (!plan.schedule.share_k) return;
+  const SharedTiles shared = share_k(plan, tiles.first(plan.tiles.size()));
+  std::ranges::copy(shared.entries, tiles.begin());
+  arguments.tile_count = static_cast<std::int32_t>(shared.entries.size());
+  arguments.product_count = shared.product_count;
+  arguments.first_group_end = 0;
 }
 
 }  // namespace flashoverlap::sm90

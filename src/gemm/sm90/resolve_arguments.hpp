@@ -9,6 +9,8 @@
 /// A plan's memory and tiles as the kernels of this family read them.
 namespace flashoverlap::sm90 {
 
+inline constexpr int warp_rows = 16;
+
 /// How the TMA cuts a plan's matrices.
 struct Boxes {
   DataType data_type;
@@ -34,7 +36,7 @@ std::vector<Destination> resolve_destinations(const Boxes& boxes, const GemmMemo
 void resolve_matrices(const Plan& plan, const GemmMemory& memory, const Boxes& boxes,
                       GemmArguments& arguments);
 
-/// Into the first of `tiles`, and the arguments that go with them.
+/// Into the first of `tiles`, of which there are `most_entries`, and the arguments that go with them.
 void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options, const Boxes& boxes,
                    std::span<DeviceTile> tiles, GemmArguments& arguments);
 

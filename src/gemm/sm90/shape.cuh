@@ -10,6 +10,7 @@
 namespace flashoverlap::sm90 {
 
 inline constexpr int max_shared_bytes = 227 * 1024;
+inline constexpr int most_shared_cols = 112;  ///< see `shares_k`
 inline constexpr int swizzle_bytes = 128;
 inline constexpr int swizzle_pattern_bytes = 8 * swizzle_bytes;
 
@@ -27,6 +28,8 @@ struct KernelShape {
   static constexpr OperandLayout a_layout = ALayout;
   static constexpr OperandLayout b_layout = BLayout;
   static constexpr bool b_by_expert = BByExpert;
+  /// Whether several blocks may share a tile's k. Wide tiles have no registers to spare for that.
+  static constexpr bool shares_k = cols <= most_shared_cols && cluster_rows == 1;
   static constexpr int storers = 3;  ///< warps
   static constexpr int threads = (groups + 1) * 128;
   static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes

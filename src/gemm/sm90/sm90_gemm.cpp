@@ -44,6 +44,14 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   sm90::resolve_matrices(plan, memory, boxes_, arguments_);
   destinations_ = DeviceArray<sm90::Destination>(sm90::resolve_destinations(boxes_, memory));
   arguments_.destinations = destinations_.data();
+  if (plan.schedule.share_k) {
+    const auto warps = static_cast<std::size_t>(workers(plan.schedule) * arguments_.share_warps);
+    left_shares_ = DeviceArray<std::uint32_t>(warps);
+    left_shares_.set_bytes(0);
+    shares_ = DeviceArray<float>(warps * sm90::warp_rows * static_cast<std::size_t>(plan.schedule.tile_cols));
+    arguments_.left_shares = left_shares_.data();
+    arguments_.shares = shares_.data();
+  }
   arguments_.out = sm90::resolve_destination(boxes_, own(BufferRole::out));
   std::vector<DeviceTile> tiles(lists_.room());
   resolve_tiles(plan, tiles);
@@ -75,16 +83,23 @@ void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {
 
 void Sm90Gemm::launch(cudaStream_t stream) const {
   if (blocks_ == 0) return;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(cluster_rows_), 1, 1};
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  unsigned count = 0;
+  if (cluster_rows_ > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(cluster_rows_), 1, 1};
+  }
+  if (options_.begins_early) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks_));
   config.blockDim = dim3(static_cast<unsigned>(threads_));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = cluster_rows_ > 1 ? 1 : 0;
+  config.attrs = attributes.data();
+  config.numAttrs = count;
   const void* parameters[] = {&arguments_};
   FLASHOVERLAP_CUDA(cudaLaunchKernelExC(&config, kernel_, const_cast<void**>(parameters)));
 }

@@ -36,6 +36,8 @@ class Sm90Gemm final : public GemmKernel {
   int threads_ = 0;
   int shared_bytes_ = 0;
   DeviceArray<sm90::Destination> destinations_;
+  DeviceArray<float> shares_;
+  DeviceArray<std::uint32_t> left_shares_;
   TileLists lists_;
 };
 

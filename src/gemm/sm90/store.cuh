@@ -21,6 +21,7 @@ class Storer {
 
   __device__ void run() {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
+      if (Shape::shares_k && arguments_.tiles[index].finish.shares < 0) continue;
       const DeviceTile::Store tile = arguments_.tiles[index].store;
       const bool last = !tiles_.contains(tiles_.next(index));
       if (arguments_.tiles[index].finish.stored_by_tma == 0) {
@@ -33,7 +34,7 @@ class Storer {
         store_tile(last,
                    [&](int group, int box, std::uint32_t from) { store_parts(tile, group, box, from); });
       }
-      if (arguments_.tile_times != nullptr && issues_) arguments_.tile_times[index] = nanoseconds();
+      if (arguments_.tile_times != nullptr && issues_) arguments_.tile_times[tile.index] = nanoseconds();
       if (tile.raise == nullptr || !issues_) continue;
       unraised_ = {tile.raise, tile.leaves_gpu};
       // A late raise comes after the next tile's first box.

@@ -51,6 +51,7 @@ void visit_keys(auto& visit, Maybe<Schedule> auto& schedule) {
   visit("groups", schedule.groups);
   visit("rounds", schedule.rounds);
   visit.unless_none("shots", schedule.shots, 0);
+  visit.unless_none("share_k", schedule.share_k, false);
 }
 
 void visit_keys(auto& visit, Maybe<Buffer> auto& buffer) {

@@ -45,7 +45,18 @@ class EmulatedSm90 final : public EmulatedGemm {
     destinations_ = sm90::resolve_destinations(boxes, ranks.memory());
     arguments_.out = destinations_[static_cast<std::size_t>(arguments_.out_index)];
     arguments_.destinations = destinations_.data();
+    const auto warps = static_cast<std::size_t>(workers(plan.schedule) * arguments_.share_warps);
+    shares_.resize(warps * sm90::warp_rows * static_cast<std::size_t>(plan.schedule.tile_cols));
+    left_shares_.resize(warps);
+    arguments_.shares = shares_.data();
+    arguments_.left_shares = left_shares_.data();
     sm90::resolve_tiles(plan, ranks.memory(), options, boxes, tiles(), arguments_);
+    allow(launch);
+  }
+
+  void allow(emulator::Launch& launched) const final {
+    launched.allow(shares_.data(), shares_.size() * sizeof(float));
+    launched.allow(left_shares_.data(), left_shares_.size() * sizeof(std::uint32_t));
   }
 
   emulator::Grid grid() const override {
@@ -59,6 +70,8 @@ class EmulatedSm90 final : public EmulatedGemm {
   int cluster_;
   int blocks_;
   std::vector<sm90::Destination> destinations_;
+  std::vector<float> shares_;
+  std::vector<std::uint32_t> left_shares_;
   sm90::GemmArguments arguments_{};
 };
 

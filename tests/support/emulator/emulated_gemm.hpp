@@ -6,6 +6,7 @@
 
 #include "flashoverlap/kernels.hpp"
 #include "gemm/device/resolve_tiles.hpp"
+#include "gemm/device/share_k.hpp"
 #include "support/emulator/emulated_ranks.hpp"
 #include "support/emulator/launch.hpp"
 
@@ -22,6 +23,9 @@ class EmulatedGemm {
 
   void run() { launch.run({grid()}); }
 
+  /// What the kernel may use besides the ranks' memory.
+  virtual void allow(emulator::Launch& /*launch*/) const {}
+
   emulator::Launch launch;  ///< of this rank alone
   ExpiredWait expired{};
   std::vector<std::uint64_t> tile_times;
@@ -30,7 +34,7 @@ class EmulatedGemm {
   EmulatedGemm(const Plan& plan, const EmulatedRanks& ranks, std::uint64_t seed, const GemmOptions& options)
       : launch(seed),
         tile_times(plan.tiles.size()),
-        tiles_(plan.tiles.size()),
+        tiles_(most_entries(plan)),
         rows_(resolve_row_map(plan)),
         resets_(resolve_resets(plan, ranks.memory(), options)),
         arguments_(tile_list_arguments(plan, ranks.memory(), options)) {

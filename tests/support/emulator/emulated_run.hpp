@@ -27,6 +27,7 @@ class EmulatedRun {
       // A wait that expires is a failure.
       const GemmOptions options{.wait_limit_ns = 2'000'000'000, .resets = reset_after_tiles(plan)};
       stream.gemm = family.gemm(instance, plan, ranks_, seed, options);
+      stream.gemm->allow(launch_);
       for (const Message& message : plan.messages) stream.messages.push_back(message);
       // What the kernel resets is no message any more.
       if (!options.resets.empty()) stream.messages.pop_back();

@@ -117,6 +117,8 @@ struct Warp {
   std::deque<Collective> collectives;                          // that not all lanes have come to
   std::size_t done = 0;                                        // collectives
   std::deque<std::vector<std::function<void()>>> products{1};  // in groups; the last one is not committed
+  std::vector<Store> arriving;                                 // stores of lanes that have come to __syncwarp
+  std::vector<Store> ordered;                                  // and those before one that is over
 };
 
 /// What a kernel is launched with.
@@ -146,6 +148,11 @@ struct Counts {
   std::uint64_t conflicts = 0;  ///< 8 rows or copies that do not come from or go to all banks
   std::uint64_t products = 0;
 };
+
+inline void move_to(std::vector<Store>& end, std::vector<Store>& stores) {
+  end.insert(end.end(), stores.begin(), stores.end());
+  stores.clear();
+}
 
 class Launch {
  public:
@@ -192,6 +199,9 @@ class Launch {
   template <typename Act>
   void together(bool blocks, const Brought& own, const Act& act);
   std::uint64_t shuffle(std::uint64_t value, int source);
+  /// All lanes of the warp come here before one goes on; `synchronize_warp` also orders what they have
+  /// stored.
+  void meet();
   void synchronize_warp();
   /// Until `threads` threads have come to `barrier`.
   void synchronize(Barrier& barrier, int threads);
@@ -325,8 +335,7 @@ inline void Launch::finish() {
     }
   }
   self.tensor_stores = std::deque<std::vector<std::shared_ptr<TensorStore>>>(1);
-  make_visible(block().ordered);
-  make_visible(self.stores);
+  fence();
 }
 
 inline void Launch::enter() {
@@ -393,17 +402,15 @@ inline void Launch::poll(const std::uint32_t* counter) {
 }
 
 inline void Launch::synchronize(Barrier& barrier, int threads) {
-  std::vector<Store>& own = fiber().stores;
-  barrier.stores.insert(barrier.stores.end(), own.begin(), own.end());
-  own.clear();
+  move_to(barrier.stores, warp().ordered);
+  move_to(barrier.stores, fiber().stores);
   if (++barrier.arrived < threads) {
     barrier.waiting.push_back(place_);
     sleep();
     return;
   }
   barrier.arrived = 0;
-  block().ordered.insert(block().ordered.end(), barrier.stores.begin(), barrier.stores.end());
-  barrier.stores.clear();
+  move_to(block().ordered, barrier.stores);
   wake(barrier.waiting);
 }
 
@@ -426,8 +433,13 @@ void Launch::together(bool blocks, const Brought& own, const Act& act) {
   ++all.done;
 }
 
-inline void Launch::synchronize_warp() {
+inline void Launch::meet() {
   together(true, {}, [](const Lanes&) {});
+}
+
+inline void Launch::synchronize_warp() {
+  move_to(warp().arriving, fiber().stores);
+  together(true, {}, [this](const Lanes&) { move_to(warp().ordered, warp().arriving); });
 }
 
 inline std::uint64_t Launch::shuffle(std::uint64_t value, int source) {
@@ -456,6 +468,7 @@ inline void Launch::load(void* to, const void* from, std::size_t size) {
 
 inline void Launch::fence() {
   make_visible(block().ordered);
+  make_visible(warp().ordered);
   make_visible(fiber().stores);
 }
 

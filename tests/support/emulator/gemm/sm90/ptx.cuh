@@ -13,6 +13,13 @@ namespace emulator = testing::emulator;
 
 inline emulator::Launch& launch() { return *emulator::current; }
 
+struct alignas(16) float4 {
+  float x;
+  float y;
+  float z;
+  float w;
+};
+
 struct alignas(16) uint4 {
   std::uint32_t x;
   std::uint32_t y;
@@ -46,9 +53,14 @@ Value __ldcg(const Value* from) {
   return value;
 }
 
+template <typename Value>
+void __stcg(Value* to, const Value& value) {
+  store_global(to, value);
+}
+
 /// One that is not the first, and always the same.
 inline bool elect() {
-  launch().synchronize_warp();
+  launch().meet();
   return threadIdx.x % emulator::lanes == 7;
 }
 inline std::int32_t uniform(std::int32_t value) { return __shfl_sync(~0u, value, 0); }
@@ -71,6 +83,7 @@ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
 }
 
 inline void tma_prefetch(const CUtensorMap*) {}
+inline void tma_prefetch_box(const CUtensorMap*, int, int) {}
 inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                                std::uint16_t blocks, int col, int row, int matrix = 0) {
   emulator::tma_load(launch(), to, *map, barrier, blocks, {col, row, matrix});
@@ -111,6 +124,9 @@ template <int Registers>
 void give_up_registers() {}
 template <int Registers>
 void take_registers() {}
+
+inline void await_kernels_before() {}
+inline void let_next_kernel_begin() {}
 
 inline void named_barrier(int id, int threads) {
   launch().synchronize(launch().block().barriers[id], threads);

@@ -1,0 +1,92 @@
+#include "gemm/device/share_k.hpp"
+
+#include <algorithm>
+
+#include "plan/grouping.hpp"
+#include "plan/route_room.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// Of k, that a worker takes of a tile; fewer are left to the worker before or after.
+constexpr std::int64_t least_steps = 4;
+/// That a worker has of the last wave: it begins no third tile.
+constexpr std::int64_t most_rows = 2;
+
+/// Nothing to multiply and nothing to store.
+DeviceTile empty_entry() {
+  DeviceTile entry{};
+  entry.load.addend_row = none;
+  entry.finish = {.addend_row = none, .first_share = none, .shares = -1};
+  return entry;
+}
+
+/// Where each worker begins, in steps of all tiles one after the other; and the end.
+std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
+  const std::int64_t all = tiles * steps;
+  const std::int64_t busy =
+      std::clamp<std::int64_t>(all / least_steps, std::max<std::int64_t>(tiles, 1), workers);
+  std::vector<std::int64_t> cuts;
+  for (std::int64_t worker = 0; worker <= workers; ++worker) {
+    const std::int64_t even = all * std::min(worker, busy) / busy;
+    const std::int64_t begin = even / steps * steps;
+    if (even - begin < least_steps) {
+      cuts.push_back(begin);
+    } else {
+      cuts.push_back(begin + steps - even < least_steps ? begin + steps : even);
+    }
+  }
+  return cuts;
+}
+
+}  // namespace
+
+SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
+  const std::int64_t workers = flashoverlap::workers(plan.schedule);
+  const std::int64_t products = std::ranges::count(plan.tiles, false, &Tile::only_adds);
+  const std::int64_t whole = products / workers * workers;
+  const std::int64_t depth = plan.schedule.step_depth;
+  const std::int64_t steps = divide_up(plan.problem.k, depth);
+  const auto after_whole = tiles.begin() + whole;
+  SharedTiles shared{.entries{tiles.begin(), after_whole}};
+
+  const std::vector<std::int64_t> cuts = cut(products - whole, steps, workers);
+  const auto begin_of = [&](std::int64_t worker) { return cuts[static_cast<std::size_t>(worker)]; };
+  for (std::int64_t row = 0; row < (products > whole ? most_rows : 0); ++row) {
+    for (std::int64_t worker = 0; worker < workers; ++worker) {
+      const std::int64_t from = begin_of(worker);
+      const std::int64_t end = begin_of(worker + 1);
+      const std::int64_t place = from / steps + row;  // of the tile, after the whole ones
+      const std::int64_t first = std::max(from, place * steps);
+      const std::int64_t last = std::min(end, (place + 1) * steps);
+      if (first >= last) {
+        shared.entries.push_back(empty_entry());
+        continue;
+      }
+      DeviceTile entry = after_whole[place];
+      entry.load.first_k = static_cast<std::int32_t>((first - place * steps) * depth);
+      entry.load.depth = static_cast<std::int32_t>(std::min((last - place * steps) * depth, plan.problem.k) -
+                                                   entry.load.first_k);
+      entry.store.raise_late = 0;
+      if (entry.load.first_k > 0) {
+        entry.load.addend_row = none;
+        entry.finish = {.addend_row = none, .first_share = static_cast<std::int32_t>(worker), .shares = -1};
+      } else {
+        entry.finish.first_share = static_cast<std::int32_t>(worker) + 1;
+        for (std::int64_t other = worker + 1; begin_of(other) < (place + 1) * steps; ++other)
+          ++entry.finish.shares;
+      }
+      shared.entries.push_back(entry);
+    }
+  }
+  shared.product_count = static_cast<std::int32_t>(shared.entries.size());
+  shared.entries.insert(shared.entries.end(), tiles.begin() + products, tiles.end());
+  return shared;
+}
+
+std::size_t most_entries(const Plan& plan) {
+  const std::int64_t shared = plan.schedule.share_k ? most_rows * workers(plan.schedule) : 0;
+  return static_cast<std::size_t>(route_room(plan).tiles + shared);
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+#include "gemm/device/device_tiles.hpp"
+
+/// `Schedule::share_k`: the last wave's tiles are divided among all workers, each of which takes a part of k.
+namespace flashoverlap {
+
+/// A tile list for a kernel whose workers take every `workers`-th entry.
+struct SharedTiles {
+  std::vector<DeviceTile> entries;
+  std::int32_t product_count = 0;  ///< entries before those that only add
+};
+
+/// `tiles`: a plan's, resolved; its k is one part. A worker leaves the end of one tile before it begins
+/// another, which it stores, so none waits for what comes after that wait. There are as many shares as
+/// workers at most.
+SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles);
+
+/// The most entries that come of a plan's tiles, shared or not.
+std::size_t most_entries(const Plan& plan);
+
+}  // namespace flashoverlap

@@ -1,0 +1,135 @@
+// Tiles whose k several workers share: how lists are cut, and the kernels' own source run by the emulator.
+#include "gemm/device/share_k.hpp"
+
+#include <map>
+#include <random>
+
+#include "flashoverlap/planner.hpp"
+#include "support/emulator/each_family.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using testing::EmulatedGemm;
+using testing::EmulatedRanks;
+using testing::Instance;
+
+Schedule sharing(const KernelTile& tile, Strategy strategy, int workers) {
+  return {.strategy = strategy,
+          .tile_rows = tile.rows,
+          .tile_cols = tile.cols,
+          .cluster_rows = tile.cluster_rows,
+          .multiprocessors = workers,
+          .share_k = true};
+}
+
+/// A plan's list as it is resolved, as far as it matters here: `index` says which tile an entry is.
+SharedTiles shared_tiles(const Plan& plan) {
+  std::vector<DeviceTile> tiles(plan.tiles.size());
+  for (std::size_t index = 0; index < tiles.size(); ++index) {
+    tiles[index].load.depth = static_cast<std::int32_t>(plan.problem.k);
+    tiles[index].store.index = static_cast<std::int32_t>(index);
+  }
+  return share_k(plan, tiles);
+}
+
+TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
+  std::mt19937_64 random(testing::base_seed());
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  for (int turn = 0; turn < 400; ++turn) {
+    const Problem problem{.m = between(1, 400), .n = between(1, 3000), .k = between(1, 4000)};
+    const auto workers = static_cast<int>(between(1, 140));
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} turn {}: m {} n {} k {}, {} workers", testing::base_seed(),
+                             turn, problem.m, problem.n, problem.k, workers));
+    const Plan plan = make_plan(problem, sharing({128, 64, 1}, Strategy::sequential, workers), 0);
+    const SharedTiles shared = shared_tiles(plan);
+    ASSERT_LE(shared.entries.size(), most_entries(plan));
+    std::vector<std::int64_t> depth_of_worker(static_cast<std::size_t>(workers));
+    std::vector<std::int64_t> depth_of_tile(plan.tiles.size());
+    std::vector<int> stored(plan.tiles.size());
+    std::map<std::int32_t, std::size_t> left;  // share: entry
+    for (std::size_t place = 0; place < shared.entries.size(); ++place) {
+      const DeviceTile& entry = shared.entries[place];
+      if (entry.finish.shares < 0 && entry.finish.first_share < 0) {
+        EXPECT_EQ(entry.load.depth, 0);
+        continue;
+      }
+      const auto tile = static_cast<std::size_t>(entry.store.index);
+      depth_of_worker[place % depth_of_worker.size()] += entry.load.depth;
+      depth_of_tile[tile] += entry.load.depth;
+      EXPECT_EQ(entry.load.first_k % 64, 0);
+      if (entry.finish.shares >= 0) {
+        ++stored[tile];
+        EXPECT_EQ(entry.load.first_k, 0) << "who stores a tile begins it";
+      } else {
+        EXPECT_TRUE(left.emplace(entry.finish.first_share, place).second) << "a share is left once";
+        EXPECT_LT(place % depth_of_worker.size(), shared.entries.size());
+      }
+    }
+    std::size_t added = 0;
+    for (std::size_t place = 0; place < shared.entries.size(); ++place) {
+      const DeviceTile& entry = shared.entries[place];
+      std::int64_t next_k = entry.load.depth;
+      for (std::int32_t share = 0; share < entry.finish.shares; ++share, ++added) {
+        const auto from = left.find(entry.finish.first_share + share);
+        ASSERT_NE(from, left.end()) << "a share that nobody leaves would be awaited for ever";
+        const DeviceTile& other = shared.entries[from->second];
+        EXPECT_EQ(other.store.index, entry.store.index);
+        EXPECT_EQ(other.load.first_k, next_k) << "shares are added in the order of k";
+        EXPECT_LT(from->second / depth_of_worker.size(), plan.tiles.size() / depth_of_worker.size() + 1)
+            << "it comes first of its worker's";
+        next_k += other.load.depth;
+      }
+    }
+    EXPECT_EQ(added, left.size());
+    for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
+      EXPECT_EQ(depth_of_tile[tile], problem.k) << "tile " << tile;
+      EXPECT_EQ(stored[tile], 1) << "tile " << tile;
+    }
+    const auto [least, most] = std::ranges::minmax(depth_of_worker);
+    const bool enough =
+        problem.k * static_cast<std::int64_t>(plan.tiles.size()) >= workers * std::int64_t{4 * 64};
+    if (enough) {
+      EXPECT_LE(most - least, 14 * 64);
+    }
+    if (HasFailure()) return;
+  }
+}
+
+using SharedK = testing::EachFamily;
+INSTANTIATE_TEST_SUITE_P(Families, SharedK, ::testing::Values(testing::emulated_sm90),
+                         [](const auto& family) { return std::string(family.param().kernels->name); });
+
+TEST_P(SharedK, TilesAreRightRunAfterRun) {
+  std::uint64_t seed = testing::base_seed();
+  for (const Instance& instance : instances()) {
+    if (!shares_k(*family_.kernels, instance.tile())) continue;
+    for (const auto& [shape, workers] :
+         {std::pair{Shape{20, 200}, 7}, {Shape{150, 520}, 4}, {Shape{130, 70}, 3}}) {
+      const std::int64_t k = 64 * 11 + 24;
+      SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} m {} n {}, {} workers", ++seed,
+                               instance.tile().rows, instance.tile().cols, shape.rows, shape.cols, workers));
+      const std::vector<Plan> plans =
+          make_plans({.m = shape.rows, .n = shape.cols, .k = k, .data_type = DataType::bf16},
+                     sharing(instance.tile(), Strategy::sequential, workers));
+      EmulatedRanks ranks(plans, seed);
+      const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plans[0], ranks, seed, {.record_tiles = true});
+      for (int launch = 0; launch < 3; ++launch) {
+        ranks.result(0, BufferRole::out).poison();
+        std::ranges::fill(ranks.counters(0), 0u);
+        std::ranges::fill(gemm->tile_times, 0);
+        testing::run(*gemm);
+        EXPECT_EQ(gemm->expired.happened, 0u);
+        testing::expect_stored(plans[0], ranks);
+        expect_raises(plans[0], ranks, 0);
+        EXPECT_EQ(std::ranges::count(gemm->tile_times, 0u), 0) << "a time for every tile of the plan";
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashoverlap
