@@ -29,6 +29,7 @@ struct GemmTimes {
   double silent_us = 0;            ///< the same without raising counters
   std::vector<double> limited_us;  ///< with each number of multiprocessors in `limits`
   std::vector<double> rival_us;    ///< of each rival
+  std::vector<double> all_us;      ///< of each of `kernels`, silent
   /// Medians of the quotients within one repetition, which leave out that the clock drifts between them.
   double signal_cost = 0;            ///< kernel / silent
   std::vector<double> limited_cost;  ///< limited / kernel

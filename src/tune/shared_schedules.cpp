@@ -21,7 +21,7 @@ struct NumberWriter {
     (*this)(key, list.size());
     for (const int each : list) (*this)(key, each);
   }
-  void unless_none(std::string_view key, int number, int /*minimum*/) { (*this)(key, number); }
+  void unless_none(std::string_view key, auto number, int /*absent*/) { (*this)(key, number); }
 };
 
 struct NumberReader {
@@ -39,7 +39,7 @@ struct NumberReader {
     list.resize(static_cast<std::size_t>(*next++));
     for (int& each : list) (*this)(key, each);
   }
-  void unless_none(std::string_view key, int& number, int /*minimum*/) { (*this)(key, number); }
+  void unless_none(std::string_view key, auto& number, int /*absent*/) { (*this)(key, number); }
 };
 
 std::vector<double> numbers_of(const std::vector<Candidate>& candidates) {
