@@ -10,9 +10,9 @@
 /// another header of this name, by which the host runs the same kernel.
 namespace flashoverlap::sm80 {
 
-/// 8 elements of 16 bits: what is loaded and stored at a time.
-struct alignas(16) Chunk {
-  std::uint32_t words[4];
+/// 4 elements of 16 bits: what is loaded from C and stored to it at a time.
+struct alignas(8) Chunk {
+  std::uint32_t words[2];
 };
 
 /// Where the block's shared memory begins, a multiple of 128.
@@ -99,8 +99,8 @@ struct Arithmetic<DataType::fp16> : ElementPair<__half> {
 
 /// Past the L1 cache, as peers write what is loaded.
 __device__ inline Chunk load_chunk(const void* from) {
-  const uint4 chunk = __ldcg(static_cast<const uint4*>(from));
-  return {chunk.x, chunk.y, chunk.z, chunk.w};
+  const uint2 chunk = __ldcg(static_cast<const uint2*>(from));
+  return {chunk.x, chunk.y};
 }
 __device__ inline std::uint16_t load_element(const std::uint16_t* from) { return __ldcg(from); }
 

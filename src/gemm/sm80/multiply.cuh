@@ -88,14 +88,14 @@ class Multiplier {
   __device__ void multiply(Products<Shape>& sums, Loader<Shape>& loader) {
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      if (step == steps - 1) {
+      load((step + 1) % 2, (step + 1) % steps);
+      multiply(sums, a_fragments_[step % 2], b_fragments_[step % 2]);
+      if (step < steps - 1) loader.load(step);
+      if (step == steps - 2) {
+        loader.finish_step();
         stage_ = next_stage<Shape>(stage_);
         await_stage();
       }
-      load((step + 1) % 2, (step + 1) % steps);
-      if (step < steps - 1) loader.load(step);
-      multiply(sums, a_fragments_[step % 2], b_fragments_[step % 2]);
-      if (step == steps - 2) loader.finish_step();
     }
   }
 

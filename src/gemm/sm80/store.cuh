@@ -4,9 +4,9 @@
 
 namespace flashoverlap::sm80 {
 
-/// Finishes a warp's part of a tile: adds partial results and stores it. The 4 lanes that hold 32 columns of
-/// a row exchange them, so that each has a chunk; no shared memory is needed, where the next tile's operands
-/// already are.
+/// Finishes a warp's part of a tile: adds partial results and stores it. Two lanes that hold neighbouring
+/// columns of a row exchange some, so that each has a chunk and 4 lanes a whole sector; no shared memory is
+/// needed, where the next tile's operands already are.
 template <typename Shape>
 class Storer {
  public:
@@ -29,7 +29,9 @@ class Storer {
   using Values = Arithmetic<Shape::type>;
   static constexpr int row_blocks = Kept<Shape>::row_blocks;
   static constexpr int col_blocks = Kept<Shape>::col_blocks;
-  static constexpr int chunk_groups = Shape::warp_side / 32;  // of 4 lanes' chunks
+  static constexpr int words = 2;
+  static constexpr int chunk_size = 2 * words;
+  static constexpr int chunks = col_blocks / words;  // of a lane in a row
 
   /// Of this lane, in a block of 16 rows: the upper or lower 8.
   __device__ int row_of(int block, int half) const {
@@ -37,26 +39,17 @@ class Storer {
   }
 
   /// The first column of this lane's chunk.
-  __device__ int col_of(int group) const {
-    return place_.col + group * 32 + place_.lane % 4 * chunk_elements;
+  __device__ int col_of(int chunk) const {
+    return place_.col + chunk * 16 + place_.lane % 2 * 8 + place_.lane % 4 / 2 * chunk_size;
   }
 
-  /// Word w of lane l of 4 becomes word l of lane w.
+  /// Word w of lane l of 2 becomes word l of lane w.
   static __device__ void transpose(Chunk& chunk) {
-    const int lane = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll
-    for (int bit = 1; bit < 4; bit *= 2) {
-      const bool upper = (lane & bit) != 0;
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        if ((word & bit) != 0) continue;
-        std::uint32_t& low = chunk.words[word];
-        std::uint32_t& high = chunk.words[word + bit];
-        const std::uint32_t received = __shfl_xor_sync(~0u, upper ? low : high, bit);
-        low = upper ? received : low;
-        high = upper ? high : received;
-      }
-    }
+    const bool upper = threadIdx.x % 2 != 0;
+    auto& [low, high] = chunk.words;
+    const std::uint32_t received = __shfl_xor_sync(~0u, upper ? low : high, 1);
+    low = upper ? received : low;
+    high = upper ? high : received;
   }
 
   /// Partial results of the other ranks are added in rank order, with this rank's own in its place.
@@ -91,7 +84,7 @@ class Storer {
   }
 
   __device__ void add_partial(Totals& totals, const DeviceTile& tile, int source, int block) const {
-    Chunk chunks[2][chunk_groups];
+    Chunk loaded[2][chunks];
     const std::int64_t first_row =
         std::int64_t{tile.finish.addend_row} + std::int64_t{source} * arguments_.addend_stride;
 #pragma unroll
@@ -100,20 +93,20 @@ class Storer {
       const std::uint16_t* const from = static_cast<const std::uint16_t*>(arguments_.addends) +
                                         (first_row + row) * arguments_.addend_pitch + tile.store.addend_col;
 #pragma unroll
-      for (int group = 0; group < chunk_groups; ++group) {
-        const int col = col_of(group);
-        chunks[half][group] = load(from + col, row < tile.store.rows ? tile.store.cols - col : 0);
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        const int col = col_of(chunk);
+        loaded[half][chunk] = load(from + col, row < tile.store.rows ? tile.store.cols - col : 0);
       }
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int group = 0; group < chunk_groups; ++group) {
-        transpose(chunks[half][group]);
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        transpose(loaded[half][chunk]);
 #pragma unroll
-        for (int word = 0; word < 4; ++word) {
-          const auto values = Values::unpack(chunks[half][group].words[word]);
-          float(&total)[4] = totals.at[group * 4 + word];
+        for (int word = 0; word < words; ++word) {
+          const auto values = Values::unpack(loaded[half][chunk].words[word]);
+          float(&total)[4] = totals.at[chunk * words + word];
           total[half * 2] += values.x;
           total[half * 2 + 1] += values.y;
         }
@@ -135,15 +128,15 @@ class Storer {
         const int row = block * 16 + half * 8 + place_.lane / 4;
         auto* const to = reinterpret_cast<std::uint16_t*>(__shfl_sync(~0u, starts[block / 2], row % 32));
 #pragma unroll
-        for (int group = 0; group < chunk_groups; ++group) {
+        for (int each = 0; each < chunks; ++each) {
           Chunk chunk;
 #pragma unroll
-          for (int word = 0; word < 4; ++word) {
-            const float(&sum)[4] = sums.at[block][group * 4 + word];
+          for (int word = 0; word < words; ++word) {
+            const float(&sum)[4] = sums.at[block][each * words + word];
             chunk.words[word] = Values::pack(sum[half * 2], sum[half * 2 + 1]);
           }
           transpose(chunk);
-          const int col = col_of(group);
+          const int col = col_of(each);
           if (to != nullptr) store(to + col, chunk, cols - col);
         }
       }
@@ -163,7 +156,7 @@ class Storer {
   }
 
   static __device__ bool is_whole(const void* chunk, int count) {
-    return count >= chunk_elements && reinterpret_cast<std::uintptr_t>(chunk) % sizeof(Chunk) == 0;
+    return count >= chunk_size && reinterpret_cast<std::uintptr_t>(chunk) % sizeof(Chunk) == 0;
   }
 
   /// The first `count` elements of a chunk, zeros after them.
@@ -171,10 +164,8 @@ class Storer {
     if (is_whole(from, count)) return load_chunk(from);
     Chunk chunk{};
 #pragma unroll 1
-    for (int element = min(count, chunk_elements) - 1; element >= 0; --element) {
-#pragma unroll
-      for (int word = 3; word > 0; --word)
-        chunk.words[word] = chunk.words[word] << 16 | chunk.words[word - 1] >> 16;
+    for (int element = min(count, chunk_size) - 1; element >= 0; --element) {
+      chunk.words[1] = chunk.words[1] << 16 | chunk.words[0] >> 16;
       chunk.words[0] = chunk.words[0] << 16 | load_element(from + element);
     }
     return chunk;
@@ -186,12 +177,10 @@ class Storer {
       return;
     }
 #pragma unroll 1
-    for (int element = 0; element < min(count, chunk_elements); ++element) {
+    for (int element = 0; element < min(count, chunk_size); ++element) {
       store_element(to + element, static_cast<std::uint16_t>(chunk.words[0]));
-#pragma unroll
-      for (int word = 0; word < 3; ++word)
-        chunk.words[word] = chunk.words[word] >> 16 | chunk.words[word + 1] << 16;
-      chunk.words[3] >>= 16;
+      chunk.words[0] = chunk.words[0] >> 16 | chunk.words[1] << 16;
+      chunk.words[1] >>= 16;
     }
   }
 

@@ -8,8 +8,8 @@
 
 namespace flashoverlap::sm80 {
 
-struct alignas(16) Chunk {
-  std::uint32_t words[4];
+struct alignas(8) Chunk {
+  std::uint32_t words[2];
 };
 
 inline testing::emulator::Launch& launch() { return *testing::emulator::current; }
