@@ -30,6 +30,14 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
   return operations / operations_per_microsecond + machine.tile_microseconds;
 }
 
+double memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, int multiprocessors) {
+  constexpr double reached = 0.92;  // of the memory's rate, by GEMMs of few rows on H200
+  const double elements = static_cast<double>(gemm.rows + gemm.cols) * static_cast<double>(k) +
+                          static_cast<double>(gemm.rows) * static_cast<double>(gemm.cols);
+  const double drawing = std::min(1.0, 1.5 * multiprocessors / machine.multiprocessors);
+  return 2 * elements / (machine.memory_gigabytes_per_second * 1e3 * reached * drawing);
+}
+
 double throttling(const Machine& machine, double microseconds) {
   const double first = machine.throttled.points.front().size;
   const double size = std::max(first, microseconds);
@@ -37,10 +45,13 @@ double throttling(const Machine& machine, double microseconds) {
 }
 
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
-                               std::int64_t waves) {
-  const double wave_us =
+                               double waves) {
+  const Shape gemm = gemm_shape(problem, 0);
+  const double computed_us =
       wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves <= 1);
-  return wave_us * throttling(machine, static_cast<double>(waves) * wave_us);
+  const double read_us = memory_microseconds(machine, gemm, problem.k, schedule.multiprocessors) / waves;
+  const double wave_us = std::max(computed_us, read_us);
+  return wave_us * throttling(machine, waves * wave_us);
 }
 
 double adding_microseconds(const Plan& plan, const Machine& machine) {

@@ -10,13 +10,20 @@ namespace flashoverlap {
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, bool lone);
 
+/// What a GEMM takes at least to read its operands and write C, elements of 16 bits. Fewer than two thirds of the
+/// multiprocessors draw less than the memory gives.
+double memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, int multiprocessors);
+
+/// What sharing a wave's tiles adds to it: see `Schedule::share_k`.
+inline constexpr double sharing_microseconds = 2.5;
+
 /// How many times as long as at full clocks a GEMM takes that would take this long, see `Machine::throttled`.
 double throttling(const Machine& machine, double microseconds);
 
-/// The time of one tile entry of a GEMM with this many waves. Ragged tiles take as long as full ones, which
-/// the hardware computes.
+/// The time of one tile entry of a GEMM with this many waves, of which the last may be shared and count in part.
+/// Ragged tiles take as long as full ones, which the hardware computes.
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
-                               std::int64_t waves);
+                               double waves);
 
 /// The time of a tile that only adds: what it reads and writes, at its multiprocessors' part of the memory's
 /// rate.

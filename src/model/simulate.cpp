@@ -1,6 +1,7 @@
 #include "flashoverlap/simulate.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -68,23 +69,38 @@ class Simulator {
     add_runs(rank);
     const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
     const std::int64_t first = std::min(first_entries_, tiles);
-    const std::int64_t waves = divide_up(first, present(first_workers(schedule_))) +
-                               divide_up(tiles - first, present(workers(schedule_)));
-    rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_, waves);
+    const int steady = present(workers(schedule_));
+    const auto waves = static_cast<double>(divide_up(first, present(first_workers(schedule_))) +
+                                           divide_up(tiles - first, steady));
+    const double shared = static_cast<double>(tiles % steady) / steady;
+    const double shared_waves = static_cast<double>(tiles / steady) + shared;
+    rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_,
+                                           schedule_.share_k && tiles > 0 ? shared_waves : waves);
+    rank.shared_tile_us = rank.tile_us * shared + sharing_microseconds;
     rank.adding_us = adding_microseconds(plan, machine_);
     rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
   }
 
   void add_runs(RankProgress& rank) const {
     const Plan& plan = *rank.plan;
+    const std::int64_t first_shared = first_shared_tile(plan);
     for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
       const Tile& tile = plan.tiles[i];
       const auto place = static_cast<std::int64_t>(i);
-      if (rank.runs.empty() || place == first_entries_ || !are_alike(*rank.runs.back().first, tile))
-        rank.runs.push_back({.first = &tile, .begin = place});
+      if (rank.runs.empty() || place == first_entries_ || place == first_shared ||
+          !are_alike(*rank.runs.back().first, tile))
+        rank.runs.push_back({.first = &tile, .begin = place, .is_shared = place >= first_shared});
       ++rank.runs.back().count;
       rank.runs.back().bytes_to_peers += bytes_to_peers(plan, tile);
     }
+  }
+
+  /// Or a number that no tile has.
+  std::int64_t first_shared_tile(const Plan& plan) const {
+    if (!schedule_.share_k) return std::numeric_limits<std::int64_t>::max();
+    const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
+    const int steady = present(workers(schedule_));
+    return tiles / steady * steady;
   }
 
   static bool are_alike(const Tile& one, const Tile& other) {
@@ -244,7 +260,7 @@ class Simulator {
       return push({event.time_us, event.rank, Step::computed, event.index, event.count});
     const std::int32_t parts =
         std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
-    const double end_us = slowed_end(rank, event.time_us, rank.tile_us / parts);
+    const double end_us = slowed_end(rank, event.time_us, (run.is_shared ? rank.shared_tile_us : rank.tile_us) / parts);
     if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index, event.count});
     push_when_reached(rank, operand_wait(rank, run, event.part + 1),
                       {end_us, event.rank, Step::compute, event.index, event.count, event.part + 1});

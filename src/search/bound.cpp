@@ -14,18 +14,17 @@ namespace flashoverlap {
 namespace {
 
 double least_gemm_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  const std::span<const KernelTile> family = machine_kernels(machine).tiles;
-  std::vector<KernelTile> tiles(family.begin(), family.end());
-  tiles.push_back(kernel_tile(schedule));
+  std::vector<KernelChoice> kernels = kernel_choices(machine_kernels(machine));
+  kernels.push_back({kernel_tile(schedule), schedule.share_k});
   double slowest_rank_us = 0;
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const Shape gemm = gemm_shape(problem, rank);
     if (gemm.rows == 0) continue;
     double least_us = std::numeric_limits<double>::infinity();
-    for (const KernelTile& tile : tiles) {
-      if (tile.cluster_rows > machine.multiprocessors) continue;
+    for (const KernelChoice& kernel : kernels) {
+      if (kernel.tile.cluster_rows > machine.multiprocessors) continue;
       const double us =
-          expected_microseconds(machine, {tile}, gemm, problem.k, problem.b_layout, machine.multiprocessors);
+          expected_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, machine.multiprocessors);
       least_us = std::min(least_us, us * throttling(machine, us));
     }
     slowest_rank_us = std::max(slowest_rank_us, machine.gemm_launch_microseconds + least_us);

@@ -102,8 +102,15 @@ bool stores_whole_lines(const Schedule& schedule) {
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors) {
   const KernelTile& tile = kernel.tile;
+  const int workers = multiprocessors / tile.cluster_rows;
+  const std::int64_t tiles = entries(tile, gemm);
   const std::int64_t count = waves(tile, gemm, multiprocessors);
-  return static_cast<double>(count) * wave_microseconds(machine, tile, b_layout, k, /*lone=*/count == 1);
+  const double wave_us = wave_microseconds(machine, tile, b_layout, k, /*lone=*/count == 1);
+  const bool shares = kernel.share_k && tiles % workers > 0;
+  const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
+  const auto drawing = static_cast<int>(std::min<std::int64_t>(tiles, workers)) * tile.cluster_rows;
+  const double read_us = memory_microseconds(machine, gemm, k, shares ? multiprocessors : drawing);
+  return std::max(work * wave_us, read_us) + (shares ? sharing_microseconds : 0);
 }
 
 KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,

@@ -18,18 +18,19 @@ std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machin
   const int multiprocessors = machine.multiprocessors - comm_multiprocessors;
   const Shape gemm = gemm_shape(problem, 0);
   const KernelFamily& family = machine_kernels(machine);
-  const auto expected_us = [&](const KernelTile& tile) {
-    return expected_microseconds(machine, {tile}, gemm, problem.k, problem.b_layout, multiprocessors);
+  const auto expected_us = [&](const KernelChoice& kernel) {
+    return expected_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, multiprocessors);
   };
   double least_us = std::numeric_limits<double>::infinity();
-  for (const KernelTile& tile : family.tiles) least_us = std::min(least_us, expected_us(tile));
+  const std::vector<KernelChoice> kernels = kernel_choices(family);
+  for (const KernelChoice& kernel : kernels) least_us = std::min(least_us, expected_us(kernel));
   std::vector<Schedule> schedules;
-  for (const KernelTile& tile : family.tiles) {
-    Schedule schedule = kernel_schedule(family, Strategy::store, {tile}, multiprocessors);
+  for (const KernelChoice& kernel : kernels) {
+    Schedule schedule = kernel_schedule(family, Strategy::store, kernel, multiprocessors);
     schedule.comm_multiprocessors = comm_multiprocessors;
     const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);
     const bool stores_badly = !communicates_first(problem.operation) && !stores_whole_lines(schedule);
-    if (stores_badly || expected_us(tile) > near * least_us || wave_count(schedule, entries) > most_waves)
+    if (stores_badly || expected_us(kernel) > near * least_us || wave_count(schedule, entries) > most_waves)
       continue;
     for (schedule.shots = 1; schedule.shots <= most_shots_of(problem); ++schedule.shots)
       schedules.push_back(schedule);

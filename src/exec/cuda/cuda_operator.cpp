@@ -181,7 +181,8 @@ struct Operator::State {
     kernel = make_gemm_kernel(plan, gemm_memory,
                               {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
                                .resets = resets_by_kernel,
-                               .record_tiles = record_tiles});
+                               .record_tiles = record_tiles,
+                               .begins_early = plan.messages.empty()});
   }
 
   /// Loads the kernels and connects the ranks, on operands of its own.

@@ -1,6 +1,7 @@
 #include "gemm/device/share_k.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 #include "plan/grouping.hpp"
 #include "plan/route_room.hpp"
@@ -21,11 +22,19 @@ DeviceTile empty_entry() {
   return entry;
 }
 
+/// Workers that take part. If nearly all of them do, each has a part of one tile: what it leaves for another one
+/// then holds up nothing.
+std::int64_t busy_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
+  if (tiles == 0) return workers;
+  const std::int64_t useful = std::clamp(tiles * steps / least_steps, tiles, workers);
+  const std::int64_t even = useful / tiles * tiles;
+  return 10 * even >= 9 * useful ? even : useful;
+}
+
 /// Where each worker begins, in steps of all tiles one after the other; and the end.
 std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
   const std::int64_t all = tiles * steps;
-  const std::int64_t busy =
-      std::clamp<std::int64_t>(all / least_steps, std::max<std::int64_t>(tiles, 1), workers);
+  const std::int64_t busy = busy_workers(tiles, steps, workers);
   std::vector<std::int64_t> cuts;
   for (std::int64_t worker = 0; worker <= workers; ++worker) {
     const std::int64_t even = all * std::min(worker, busy) / busy;
@@ -52,7 +61,11 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
 
   const std::vector<std::int64_t> cuts = cut(products - whole, steps, workers);
   const auto begin_of = [&](std::int64_t worker) { return cuts[static_cast<std::size_t>(worker)]; };
-  for (std::int64_t row = 0; row < (products > whole ? most_rows : 0); ++row) {
+  const auto begins_another = [&](std::int64_t worker, std::int64_t row) {
+    return (begin_of(worker) / steps + row) * steps < begin_of(worker + 1);
+  };
+  const auto all = std::views::iota(std::int64_t{0}, workers);
+  for (std::int64_t row = 0; std::ranges::any_of(all, [&](auto each) { return begins_another(each, row); }); ++row) {
     for (std::int64_t worker = 0; worker < workers; ++worker) {
       const std::int64_t from = begin_of(worker);
       const std::int64_t end = begin_of(worker + 1);

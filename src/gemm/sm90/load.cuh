@@ -22,14 +22,14 @@ class Loader {
     shared_.initialize_stages();
   }
 
-  /// What the first loads will find in the L2 cache, while the kernels before this one are still running.
+  /// What the first loads will find in the L2 cache, while the kernel before this one is still running.
   __device__ void prefetch() {
     if constexpr (Shape::b_by_expert || Shape::b_layout != OperandLayout::k_contiguous) return;
     if (tiles_.first() >= arguments_.product_count) return;
     const CUtensorMap* const map = &arguments_.b[uniform(next_.gathered) >> 1];
     const int row = uniform(next_.b_row) + tiles_.cluster_block() * (Shape::cols / Shape::cluster_rows);
     const int begin = first_k(next_);
-    const int depth = min(depth_of(next_), Shape::stages * Shape::depth);
+    const int depth = min(depth_of(next_), Shape::prefetched_bytes / Shape::b_bytes * Shape::depth);
 #pragma unroll 1
     for (int k = 0; k < depth; k += Shape::depth) {
       if (elect()) tma_prefetch_box(map, begin + k, row);
@@ -85,8 +85,6 @@ class Loader {
       }
       if (addend_row >= 0) load_partials(index, addend_row);
     }
-    // All that this block waits for has come, so it will end even if the next kernel takes what is free.
-    if (elect()) let_next_kernel_begin();
     // Every stage must have been consumed before this block may end, by the partner's consumers too.
     for (int left = 0; left < Shape::stages; ++left) {
       barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);

@@ -222,7 +222,7 @@ __device__ void take_registers() {
 /// one begin before.
 __device__ inline void await_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-/// When every block has said so, or has ended, the next kernel may begin, if its launch allows that.
+/// When every block of this kernel has said so the next one may begin, if its launch allows that.
 __device__ inline void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
 
 /// Barrier `id` (1 … 15) among `threads` threads of the block.

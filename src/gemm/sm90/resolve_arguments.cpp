@@ -131,6 +131,7 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
     resolved.store.raise_late = by_tma && spread.raised_late[place];
   }
   arguments.steps_per_box = spread.steps_per_box;
+  arguments.lets_next_begin = options.begins_early ? 1 : 0;
   count_tiles(plan, arguments);
   if (!plan.schedule.share_k) return;
   const SharedTiles shared = share_k(plan, tiles.first(plan.tiles.size()));

@@ -9,19 +9,18 @@
 /// What the kernel's roles agree on: sizes, shared memory, barriers.
 namespace flashoverlap::sm90 {
 
-inline constexpr int max_shared_bytes = 227 * 1024;
-inline constexpr int most_shared_cols = 112;  ///< see `shares_k`
+inline constexpr int most_shared_cols = 128;  ///< see `shares_k`
 inline constexpr int swizzle_bytes = 128;
 inline constexpr int swizzle_pattern_bytes = 8 * swizzle_bytes;
 
 /// `BByExpert`: B is a matrix [k, cols] for each expert; its rows are contiguous.
-template <typename ElementType, int Cols, int ClusterRows, OperandLayout ALayout, OperandLayout BLayout,
+template <typename ElementType, int Rows, int Cols, int ClusterRows, OperandLayout ALayout, OperandLayout BLayout,
           bool BByExpert>
 struct KernelShape {
   using Element = ElementType;
-  static constexpr int groups = 2;  ///< consumer warpgroups
   static constexpr int group_rows = 64;
-  static constexpr int rows = groups * group_rows;
+  static constexpr int groups = Rows / group_rows;  ///< warpgroups that multiply
+  static constexpr int rows = Rows;
   static constexpr int cols = Cols;
   static constexpr int depth = 64;  ///< of a stage: 128 bytes, the width of the swizzle
   static constexpr int cluster_rows = ClusterRows;
@@ -32,6 +31,14 @@ struct KernelShape {
   static constexpr bool shares_k = cols <= most_shared_cols && cluster_rows == 1;
   static constexpr int storers = 3;  ///< warps
   static constexpr int threads = (groups + 1) * 128;
+  /// That a multiprocessor has room for. With one multiplying warpgroup two: the next kernel's blocks then prepare
+  /// while this one's end.
+  static constexpr int blocks = groups == 1 ? 2 : 1;
+  static constexpr int max_shared_bytes = blocks == 1 ? 227 * 1024 : 113 * 1024;
+  static constexpr int moving_registers = 56;
+  static constexpr int multiplying_registers = blocks == 1 ? 224 : 200;
+  /// Of B, that a block brings to the L2 cache while the kernel before it ends.
+  static constexpr int prefetched_bytes = 128 * 1024;
   static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes
   static constexpr int boxes = (cols + box_cols - 1) / box_cols;
   /// With rows contiguous B comes in boxes too, the last one perhaps wider than the tile.
@@ -50,6 +57,7 @@ struct KernelShape {
   static constexpr int shared_bytes = swizzle_pattern_bytes + stages * (a_bytes + b_bytes) + staging_bytes +
                                       row_address_bytes + barrier_bytes;
   static_assert(cols % 16 == 0 && cols >= box_cols);
+  static_assert(rows == 64 || rows == 128);
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
   static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);

@@ -80,7 +80,7 @@ class EmulatedSm90 final : public EmulatedGemm {
 EmulatedFamily emulated_sm90() {
   EmulatedFamily family{.kernels = family_named("sm90")};
   for (const auto& [tile, find] : lines)
-    family.instances.push_back({tile, 227, find(DataType::bf16, {}).shared_bytes});
+    family.instances.push_back({tile, tile.rows == 64 ? 113 : 227, find(DataType::bf16, {}).shared_bytes});
   family.gemm = [](std::size_t instance, const Plan& plan, const EmulatedRanks& ranks, std::uint64_t seed,
                    const GemmOptions& options) -> std::unique_ptr<EmulatedGemm> {
     const Problem& problem = plan.problem;
