@@ -88,11 +88,9 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
       EXPECT_EQ(depth_of_tile[tile], problem.k) << "tile " << tile;
       EXPECT_EQ(stored[tile], 1) << "tile " << tile;
     }
-    const auto [least, most] = std::ranges::minmax(depth_of_worker);
-    const bool enough =
-        problem.k * static_cast<std::int64_t>(plan.tiles.size()) >= workers * std::int64_t{4 * 64};
-    if (enough) {
-      EXPECT_LE(most - least, 14 * 64);
+    const double even = static_cast<double>(problem.k) * static_cast<double>(plan.tiles.size()) / workers;
+    if (even >= 4 * 64) {
+      EXPECT_LE(std::ranges::max(depth_of_worker), 1.12 * even + 5 * 64);
     }
     if (HasFailure()) return;
   }

@@ -52,7 +52,7 @@ template <int Rows, int Cols, int ClusterRows>
 Kernel find_kernel(DataType data_type, const Layouts& layouts) {
   const auto kernel = []<typename Element, OperandLayout A, OperandLayout B, bool BByExpert = false>() {
     using Shape = KernelShape<Element, Rows, Cols, ClusterRows, A, B, BByExpert>;
-    return Kernel{reinterpret_cast<const void*>(&gemm_kernel<Shape>), Shape::group_rows, Shape::threads,
+    return Kernel{reinterpret_cast<const void*>(&gemm_kernel<Shape>), Shape::stored_rows, Shape::threads,
                   Shape::shared_bytes};
   };
   constexpr OperandLayout k = OperandLayout::k_contiguous;

@@ -8,7 +8,7 @@ namespace flashoverlap::sm90 {
 /// What the launcher needs to know of a compiled kernel.
 struct Kernel {
   const void* function = nullptr;
-  int group_rows = 0;  ///< rows of a warpgroup: the height of a box that is stored
+  int stored_rows = 0;  ///< by one TMA store
   int threads = 0;
   int shared_bytes = 0;
 };

@@ -121,7 +121,7 @@ class Loader {
     if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
       tma_load(to, map, barrier, k, row);
     } else {
-      for (int box = 0; box < Shape::rows / box_cols; ++box)
+      for (int box = 0; box < Shape::a_rows / box_cols; ++box)
         tma_load(to + box * box_cols * swizzle_bytes, map, barrier, row + box * box_cols, k);
     }
   }

@@ -53,7 +53,9 @@ bool stored_by_tma(const Plan& plan, const Tile& tile, const GemmMemory& memory,
 /// leaves in shared memory instead is multiplied too, but not stored.
 int loaded_rows(const Plan& plan) {
   const int all = plan.schedule.tile_rows;
-  if (plan.problem.a_layout == OperandLayout::row_contiguous || plan.problem.capacity > 0) return all;
+  constexpr int box_cols = 64;
+  if (plan.problem.a_layout == OperandLayout::row_contiguous) return std::max(all, box_cols);
+  if (plan.problem.capacity > 0) return all;
   int most = 1;
   for (const Tile& tile : plan.tiles) most = std::max(most, tile.rows);
   return std::min(all, static_cast<int>(divide_up(most, swizzle_rows)) * swizzle_rows);
@@ -65,14 +67,14 @@ const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, Buffer
 
 }  // namespace
 
-Boxes boxes_of(const Plan& plan, int group_rows) {
+Boxes boxes_of(const Plan& plan, int stored_rows) {
   Boxes boxes{.data_type = plan.problem.data_type,
               .a_layout = plan.problem.a_layout,
               .b_layout = plan.problem.b_layout,
               .a_rows = loaded_rows(plan),
               .b_rows = plan.schedule.tile_cols / plan.schedule.cluster_rows,
               .b_matrices = static_cast<int>(blocks_of_b(plan.problem)),
-              .stored_rows = group_rows};
+              .stored_rows = stored_rows};
   // Fewer than a warpgroup stages where tiles are cut into parts.
   for (const Tile& tile : plan.tiles) {
     if (tile.part_rows != none && tile.part_rows % swizzle_rows == 0)

@@ -22,8 +22,8 @@ struct Boxes {
   int stored_rows;  ///< that every TMA store of the plan can take
 };
 
-/// `group_rows`: that a warpgroup stages.
-Boxes boxes_of(const Plan& plan, int group_rows);
+/// `stored_rows`: that one TMA store of the kernel takes at most.
+Boxes boxes_of(const Plan& plan, int stored_rows);
 
 /// Sources are the operand itself (0) and the gathered one (1), which may stand for A or B. Throws
 /// `InvalidArgument` for addresses that are no multiples of 16 bytes.

@@ -39,7 +39,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   FLASHOVERLAP_CUDA(
       cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
 
-  boxes_ = sm90::boxes_of(plan, kernel.group_rows);
+  boxes_ = sm90::boxes_of(plan, kernel.stored_rows);
   static_cast<TileListArguments&>(arguments_) = lists_.arguments();
   sm90::resolve_matrices(plan, memory, boxes_, arguments_);
   destinations_ = DeviceArray<sm90::Destination>(sm90::resolve_destinations(boxes_, memory));

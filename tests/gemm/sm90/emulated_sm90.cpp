@@ -39,7 +39,7 @@ class EmulatedSm90 final : public EmulatedGemm {
         kernel_(kernel),
         cluster_(plan.schedule.cluster_rows),
         blocks_(launched_workers(plan) * cluster_) {
-    const sm90::Boxes boxes = sm90::boxes_of(plan, kernel.group_rows);
+    const sm90::Boxes boxes = sm90::boxes_of(plan, kernel.stored_rows);
     static_cast<TileListArguments&>(arguments_) = arguments();
     sm90::resolve_matrices(plan, ranks.memory(), boxes, arguments_);
     destinations_ = sm90::resolve_destinations(boxes, ranks.memory());
@@ -80,7 +80,7 @@ class EmulatedSm90 final : public EmulatedGemm {
 EmulatedFamily emulated_sm90() {
   EmulatedFamily family{.kernels = family_named("sm90")};
   for (const auto& [tile, find] : lines)
-    family.instances.push_back({tile, tile.rows == 64 ? 113 : 227, find(DataType::bf16, {}).shared_bytes});
+    family.instances.push_back({tile, tile.rows < 64 ? 113 : 227, find(DataType::bf16, {}).shared_bytes});
   family.gemm = [](std::size_t instance, const Plan& plan, const EmulatedRanks& ranks, std::uint64_t seed,
                    const GemmOptions& options) -> std::unique_ptr<EmulatedGemm> {
     const Problem& problem = plan.problem;
