@@ -79,9 +79,11 @@ check_python() {
 case "${1:-}" in
   test)
     run $command check --gpus 1
+    run env FLASHOVERLAP_KERNELS=sm80 $command check --gpus 1
     check_shared
     several
     check env
+    check env FLASHOVERLAP_KERNELS=sm80
     check env NCCL_P2P_DISABLE=1
     check $ranks "$gpus" --hosts 2
     run $ranks "$gpus" --hosts 2 $multi_node

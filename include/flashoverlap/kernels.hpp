@@ -23,9 +23,8 @@ struct KernelFamily {
   std::string_view name{};
   int first_compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
   int last_compute_capability = 0;
-  int step_depth = 0;  ///< columns of k that a tile multiplies at a time, or a multiple of them
-  /// Widest tile whose k several workers can share (`Schedule::share_k`), if its clusters are of one block.
-  int most_shared_cols = 0;
+  int step_depth = 0;     ///< columns of k that a tile multiplies at a time, or a multiple of them
+  bool shares_k = false;  ///< kernels without clusters can do what `Schedule::share_k` says
   std::span<const KernelTile> tiles{};
 };
 

@@ -17,9 +17,10 @@ namespace {
 std::string representation(const Schedule& s) {
   return fmt::format(
       "Schedule(\"{}\", layout=\"{}\", tile_rows={}, tile_cols={}, cluster_rows={}, multiprocessors={}, "
-      "comm_multiprocessors={}, waves_per_group={}, groups=[{}], rounds={}, shots={})",
+      "comm_multiprocessors={}, waves_per_group={}, groups=[{}], rounds={}, shots={}, share_k={})",
       name(s.strategy), name(s.layout), s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors,
-      s.comm_multiprocessors, s.waves_per_group, fmt::join(s.groups, ", "), s.rounds, s.shots);
+      s.comm_multiprocessors, s.waves_per_group, fmt::join(s.groups, ", "), s.rounds, s.shots,
+      s.share_k ? "True" : "False");
 }
 
 std::string representation(const Plans& plans) {
@@ -41,7 +42,7 @@ void bind_plans(nb::module_& module) {
           "__init__",
           [](Schedule* self, Strategy strategy, Layout layout, int tile_rows, int tile_cols, int cluster_rows,
              int multiprocessors, int first_multiprocessors, int comm_multiprocessors, int raster,
-             int waves_per_group, std::vector<int> groups, int rounds, int shots) {
+             int waves_per_group, std::vector<int> groups, int rounds, int shots, bool share_k) {
             Schedule schedule{.strategy = strategy,
                               .layout = layout,
                               .tile_rows = tile_rows,
@@ -50,6 +51,7 @@ void bind_plans(nb::module_& module) {
                               .multiprocessors = multiprocessors,
                               .first_multiprocessors = first_multiprocessors,
                               .comm_multiprocessors = comm_multiprocessors,
+                              .share_k = share_k,
                               .raster = raster,
                               .waves_per_group = waves_per_group,
                               .groups = std::move(groups),
@@ -61,7 +63,7 @@ void bind_plans(nb::module_& module) {
           "strategy"_a, nb::kw_only(), "layout"_a = Layout::natural, "tile_rows"_a = 128, "tile_cols"_a = 256,
           "cluster_rows"_a = 1, "multiprocessors"_a = 132, "first_multiprocessors"_a = 0,
           "comm_multiprocessors"_a = 0, "raster"_a = 8, "waves_per_group"_a = 1,
-          "groups"_a = std::vector<int>{}, "rounds"_a = 1, "shots"_a = 0)
+          "groups"_a = std::vector<int>{}, "rounds"_a = 1, "shots"_a = 0, "share_k"_a = false)
       .def_ro("strategy", &Schedule::strategy)
       .def_ro("layout", &Schedule::layout)
       .def_ro("tile_rows", &Schedule::tile_rows)
@@ -73,6 +75,7 @@ void bind_plans(nb::module_& module) {
       .def_ro("groups", &Schedule::groups)
       .def_ro("rounds", &Schedule::rounds)
       .def_ro("shots", &Schedule::shots)
+      .def_ro("share_k", &Schedule::share_k)
       .def(
           "__eq__", [](const Schedule& one, const Schedule& other) { return one == other; },
           nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))

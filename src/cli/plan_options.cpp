@@ -155,6 +155,8 @@ void PlanOptions::add_schedule(CLI::App& command) {
   add_integer(command, "--comm-multiprocessors", comm_multiprocessors_,
               "Most multiprocessors that communication occupies; by default the machine's", 0,
               max_multiprocessors);
+  command.add_flag("--share-k", schedule_.share_k,
+                   "Workers share the tiles of the last wave, each a part of their k");
   add_integer(command, "--raster", schedule_.raster, "Row blocks computed together, column by column", 1,
               1 << 20)
       ->default_str("8");

@@ -36,11 +36,12 @@ std::string ranking_text(const std::vector<Candidate>& candidates) {
                "groups in waves", "predicted"});
   for (const std::size_t place : shown_places(candidates)) {
     const auto& [schedule, us] = candidates[place];
-    table.add({std::to_string(place + 1), strategy_text(schedule), std::string(name(schedule.layout)),
-               fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
-               std::to_string(schedule.cluster_rows), std::to_string(schedule.multiprocessors),
-               std::to_string(schedule.comm_multiprocessors), std::to_string(schedule.rounds),
-               groups_text(schedule), microseconds(us)});
+    table.add(
+        {std::to_string(place + 1), strategy_text(schedule), std::string(name(schedule.layout)),
+         fmt::format("{}x{}{}", schedule.tile_rows, schedule.tile_cols, schedule.share_k ? ", k shared" : ""),
+         std::to_string(schedule.cluster_rows), std::to_string(schedule.multiprocessors),
+         std::to_string(schedule.comm_multiprocessors), std::to_string(schedule.rounds),
+         groups_text(schedule), microseconds(us)});
   }
   return fmt::format("of {} schedules, the best five and the best of each strategy:\n{}", candidates.size(),
                      table.text());

@@ -31,9 +31,9 @@ struct GemmOptions {
   /// Counters of this rank that tiles wait for and that are zero again when a launch ends.
   std::vector<std::int32_t> resets{};
   bool record_tiles = false;  ///< for `GemmKernel::tile_times`
-  /// A launch may begin before the kernel before it on the stream has ended, and awaits that before it reads or
-  /// writes anything. The next one may begin early, too, and take multiprocessors that are free: not for plans
-  /// with messages, which may need them.
+  /// A launch may begin before the kernel before it on the stream has ended, and awaits that before it reads
+  /// or writes anything. The next one may begin early, too, and take multiprocessors that are free: not for
+  /// plans with messages, which may need them.
   bool begins_early = false;
 };
 

@@ -28,7 +28,7 @@ constexpr std::array families{KernelFamily{.name = "sm90",
                                            .first_compute_capability = 90,
                                            .last_compute_capability = 90,
                                            .step_depth = 64,
-                                           .most_shared_cols = 128,
+                                           .shares_k = true,
                                            .tiles = sm90_tiles},
                               KernelFamily{.name = "sm80",
                                            .first_compute_capability = 80,
@@ -75,7 +75,7 @@ KernelTile kernel_tile(const Schedule& schedule) {
 }
 
 bool shares_k(const KernelFamily& family, const KernelTile& tile) {
-  return tile.cols <= family.most_shared_cols && tile.cluster_rows == 1;
+  return family.shares_k && tile.cluster_rows == 1;
 }
 
 bool has_kernel(const KernelFamily& family, const Schedule& schedule) {

@@ -119,7 +119,8 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
   const Machine machine = current_machine("nvlink");
   std::vector<KernelChoice> choices = benchmark.kernels;
-  if (choices.empty()) choices.push_back(choose_kernel(machine, c, problem.k, problem.b_layout, all));
+  constexpr double near = 1.2;
+  if (choices.empty()) choices = likely_kernels(machine, c, problem.k, problem.b_layout, all, near);
   std::vector<Operands> operands = random_operands(problem, c);
   DeviceArray<std::uint32_t> counters(static_cast<std::size_t>(c.rows / 128) + 1);
   counters.set_bytes(0);
@@ -168,7 +169,6 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
                   .kernel_us = time_of(*best),
                   .silent_us = time_of(*best - 1),
                   .signal_cost = median_quotient(samples[*best], samples[*best - 1])};
-  for (const std::size_t kernel : kernels) times.all_us.push_back(time_of(kernel - 1));
   for (const std::size_t rival : rivals) times.rival_us.push_back(time_of(rival));
   for (const std::size_t limit : limited) {
     times.limited_us.push_back(time_of(limit));

@@ -16,7 +16,7 @@ using GemmRival = std::function<void(const void* a, const void* b, void* c, cuda
 
 struct GemmBenchmark {
   int repetitions = 15;
-  /// Of which the fastest counts; empty: the one that `choose_kernel` chooses.
+  /// Of which the fastest counts, as of cuBLASLt's algorithms; empty: `likely_kernels`.
   std::vector<KernelChoice> kernels;
   std::vector<int> limits;  ///< numbers of multiprocessors to try in addition to all of them
   std::vector<GemmRival> rivals;
@@ -29,7 +29,6 @@ struct GemmTimes {
   double silent_us = 0;            ///< the same without raising counters
   std::vector<double> limited_us;  ///< with each number of multiprocessors in `limits`
   std::vector<double> rival_us;    ///< of each rival
-  std::vector<double> all_us;      ///< of each of `kernels`, silent
   /// Medians of the quotients within one repetition, which leave out that the clock drifts between them.
   double signal_cost = 0;            ///< kernel / silent
   std::vector<double> limited_cost;  ///< limited / kernel

@@ -1,7 +1,9 @@
 #include "model/costs.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
@@ -15,27 +17,52 @@ double bytes_between_ranks(const Plan& plan, const std::vector<Part>& parts) {
   return bytes;
 }
 
+/// Multiprocessors come in pairs that share their way to the L2 cache. Few blocks are spread over all pairs.
+bool are_unpaired(const Machine& machine, int multiprocessors) {
+  return 2 * multiprocessors <= machine.multiprocessors;
+}
+
 }  // namespace
 
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, bool lone) {
+                         std::int64_t k, int lone) {
   const auto matches = [&](const KernelCosts& kernel) {
     return kernel.tile == tile && kernel.b_layout == b_layout;
   };
   const auto kernel = std::ranges::find_if(machine.kernels, matches);
+  constexpr double unpaired = 0.75;  // of the time of narrow tiles, which is that of their loads
+  constexpr int narrow = 128;
+  const double loads = lone > 0 && tile.cols <= narrow && are_unpaired(machine, lone) ? unpaired : 1;
   if (kernel != machine.kernels.end())
-    return (lone ? kernel->lone_wave : kernel->wave).microseconds(static_cast<double>(k));
+    return loads * (lone > 0 ? kernel->lone_wave : kernel->wave).microseconds(static_cast<double>(k));
   const double operations = 2.0 * tile.rows * tile.cols * static_cast<double>(k);
   const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
   return operations / operations_per_microsecond + machine.tile_microseconds;
 }
 
 double memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, int multiprocessors) {
-  constexpr double reached = 0.92;  // of the memory's rate, by GEMMs of few rows on H200
+  constexpr double reached = 0.93;  // of the memory's rate, by all multiprocessors of H200
+  constexpr double unpaired = 1.6;  // by a multiprocessor that need not share its way to the L2 cache
   const double elements = static_cast<double>(gemm.rows + gemm.cols) * static_cast<double>(k) +
                           static_cast<double>(gemm.rows) * static_cast<double>(gemm.cols);
-  const double drawing = std::min(1.0, 1.5 * multiprocessors / machine.multiprocessors);
+  const double drawing = static_cast<double>(multiprocessors) / machine.multiprocessors *
+                         (are_unpaired(machine, multiprocessors) ? unpaired : 1);
   return 2 * elements / (machine.memory_gigabytes_per_second * 1e3 * reached * drawing);
+}
+
+double limited_microseconds(double computed_us, double read_us) {
+  constexpr double sharpness = 8;  // what is limited by both alike takes a tenth longer
+  const double most = std::max(computed_us, read_us);
+  return most * std::pow(1 + std::pow(std::min(computed_us, read_us) / most, sharpness), 1 / sharpness);
+}
+
+double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
+                            std::int64_t workers) {
+  constexpr double start_us = 1;
+  constexpr double element_us = 3.0 / (128 * 64);  // measured on H200, up to 128 x 128
+  const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
+  const bool even = sharing_workers(tiles, workers) % tiles == 0;
+  return (start_us + element_us * sums) * (even ? 1 : 2);
 }
 
 double throttling(const Machine& machine, double microseconds) {
@@ -47,10 +74,14 @@ double throttling(const Machine& machine, double microseconds) {
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                double waves) {
   const Shape gemm = gemm_shape(problem, 0);
-  const double computed_us =
-      wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves <= 1);
-  const double read_us = memory_microseconds(machine, gemm, problem.k, schedule.multiprocessors) / waves;
-  const double wave_us = std::max(computed_us, read_us);
+  const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);
+  const auto busy =
+      static_cast<int>(std::clamp<std::int64_t>(entries, 1, workers(schedule))) * schedule.cluster_rows;
+  const int drawing = schedule.share_k ? schedule.multiprocessors : busy;
+  const double computed_us = wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k,
+                                               waves <= 1 ? drawing : 0);
+  const double read_us = memory_microseconds(machine, gemm, problem.k, drawing) / waves;
+  const double wave_us = limited_microseconds(computed_us, read_us);
   return wave_us * throttling(machine, waves * wave_us);
 }
 

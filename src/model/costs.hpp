@@ -6,22 +6,29 @@
 
 namespace flashoverlap {
 
-/// A wave of a kernel's tiles at full clocks: see `Machine::kernels`. `lone`: the GEMM has no other.
+/// A wave of a kernel's tiles at full clocks: see `Machine::kernels`. `lone`: the multiprocessors that
+/// compute, where the GEMM has no other wave; else 0.
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, bool lone);
+                         std::int64_t k, int lone);
 
-/// What a GEMM takes at least to read its operands and write C, elements of 16 bits. Fewer than two thirds of the
-/// multiprocessors draw less than the memory gives.
+/// What a GEMM takes at least to read its operands and write C, elements of 16 bits, on these
+/// multiprocessors.
 double memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, int multiprocessors);
 
-/// What sharing a wave's tiles adds to it: see `Schedule::share_k`.
-inline constexpr double sharing_microseconds = 2.5;
+/// Of work that is limited by either of two times.
+double limited_microseconds(double computed_us, double read_us);
+
+/// What it adds to a wave that its workers share these tiles: see `Schedule::share_k`. Sums of the tile's
+/// rows, or of the fewer of the GEMM, are left in the L2 cache and fetched from there, within a worker's time
+/// unless each has a part of one tile.
+double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
+                            std::int64_t workers);
 
 /// How many times as long as at full clocks a GEMM takes that would take this long, see `Machine::throttled`.
 double throttling(const Machine& machine, double microseconds);
 
-/// The time of one tile entry of a GEMM with this many waves, of which the last may be shared and count in part.
-/// Ragged tiles take as long as full ones, which the hardware computes.
+/// The time of one tile entry of a GEMM with this many waves, of which the last may be shared and count in
+/// part. Ragged tiles take as long as full ones, which the hardware computes.
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                double waves);
 

@@ -34,7 +34,7 @@ struct TileRun {
   const Tile* first = nullptr;
   std::int64_t begin = 0;  ///< of the plan's tiles, the first one
   std::int32_t count = 0;
-  bool is_shared = false;  ///< among all workers: see `Schedule::share_k`
+  bool is_shared = false;     ///< among all workers: see `Schedule::share_k`
   double bytes_to_peers = 0;  ///< of all of them
 };
 
@@ -73,7 +73,7 @@ struct RankProgress {
   std::vector<MessageProgress> messages;
   int free_multiprocessors = 0;  ///< that the GEMM leaves to messages
   std::vector<TileRun> runs;
-  double tile_us = 0;    ///< of one tile, while nothing slows it
+  double tile_us = 0;  ///< of one tile, while nothing slows it
   double shared_tile_us = 0;
   double adding_us = 0;  ///< of one that only adds
   int workers = 0;       ///< of the GEMM that have not exited

@@ -76,7 +76,12 @@ class Simulator {
     const double shared_waves = static_cast<double>(tiles / steady) + shared;
     rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_,
                                            schedule_.share_k && tiles > 0 ? shared_waves : waves);
-    rank.shared_tile_us = rank.tile_us * shared + sharing_microseconds;
+    if (schedule_.share_k && tiles % steady > 0) {
+      rank.shared_tile_us =
+          rank.tile_us * shared + sharing_microseconds(kernel_tile(schedule_),
+                                                       gemm_shape(plan.problem, plan.rank).rows,
+                                                       tiles % steady, steady);
+    }
     rank.adding_us = adding_microseconds(plan, machine_);
     rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
   }
@@ -260,7 +265,8 @@ class Simulator {
       return push({event.time_us, event.rank, Step::computed, event.index, event.count});
     const std::int32_t parts =
         std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
-    const double end_us = slowed_end(rank, event.time_us, (run.is_shared ? rank.shared_tile_us : rank.tile_us) / parts);
+    const double end_us =
+        slowed_end(rank, event.time_us, (run.is_shared ? rank.shared_tile_us : rank.tile_us) / parts);
     if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index, event.count});
     push_when_reached(rank, operand_wait(rank, run, event.part + 1),
                       {end_us, event.rank, Step::compute, event.index, event.count, event.part + 1});

@@ -43,6 +43,12 @@ int wave_count(const Schedule& schedule, std::int64_t entries) {
   return static_cast<int>(first_waves(schedule) + divide_up(entries - first, workers(schedule)));
 }
 
+std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers) {
+  if (tiles == 0) return workers;
+  const std::int64_t even = workers / tiles * tiles;
+  return 10 * even >= 9 * workers ? even : workers;
+}
+
 Grouping::Grouping(const Schedule& schedule, std::int64_t entries)
     : schedule_(schedule), entries_(entries), waves_(wave_count(schedule, entries)) {
   if (waves_ == 0) return;

@@ -37,6 +37,10 @@ std::int64_t entries_in(const Schedule& schedule, std::int64_t waves);
 /// The waves that this many tile entries take.
 int wave_count(const Schedule& schedule, std::int64_t entries);
 
+/// Workers that share the tiles of a last wave (`Schedule::share_k`). All but a tenth if each then has a part
+/// of one tile: what it leaves for another worker holds up nothing.
+std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers);
+
 /// A schedule's groups of `entries` tile entries, and how they divide an extent of row blocks or column
 /// blocks: a group ends with the block whose end is nearest to the end of the group's last wave.
 class Grouping {

@@ -105,20 +105,30 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const int workers = multiprocessors / tile.cluster_rows;
   const std::int64_t tiles = entries(tile, gemm);
   const std::int64_t count = waves(tile, gemm, multiprocessors);
-  const double wave_us = wave_microseconds(machine, tile, b_layout, k, /*lone=*/count == 1);
   const bool shares = kernel.share_k && tiles % workers > 0;
   const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
-  const auto drawing = static_cast<int>(std::min<std::int64_t>(tiles, workers)) * tile.cluster_rows;
-  const double read_us = memory_microseconds(machine, gemm, k, shares ? multiprocessors : drawing);
-  return std::max(work * wave_us, read_us) + (shares ? sharing_microseconds : 0);
+  const int busy =
+      shares ? multiprocessors : static_cast<int>(std::min<std::int64_t>(tiles, workers)) * tile.cluster_rows;
+  const double wave_us = wave_microseconds(machine, tile, b_layout, k, count == 1 ? busy : 0);
+  const double sharing_us = shares ? sharing_microseconds(tile, gemm.rows, tiles % workers, workers) : 0;
+  return limited_microseconds(work * wave_us, memory_microseconds(machine, gemm, k, busy)) + sharing_us;
+}
+
+std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
+                                         OperandLayout b_layout, int multiprocessors, double near) {
+  std::vector<KernelChoice> kernels = kernel_choices(machine_kernels(machine));
+  const auto expected_us = [&](const KernelChoice& kernel) {
+    return expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
+  };
+  std::ranges::stable_sort(kernels, {}, expected_us);
+  const double most_us = near * expected_us(kernels.front());
+  std::erase_if(kernels, [&](const KernelChoice& kernel) { return expected_us(kernel) > most_us; });
+  return kernels;
 }
 
 KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,
                            int multiprocessors) {
-  const std::vector<KernelChoice> choices = kernel_choices(machine_kernels(machine));
-  return *std::ranges::min_element(choices, {}, [&](const KernelChoice& kernel) {
-    return expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
-  });
+  return likely_kernels(machine, gemm, k, b_layout, multiprocessors, 1).front();
 }
 
 int even_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int multiprocessors) {

@@ -36,7 +36,12 @@ bool stores_whole_lines(const Schedule& schedule);
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
-/// The kernel of the machine with the least `expected_microseconds`.
+/// The kernels of the machine whose `expected_microseconds` are at most `near` times the least; the fastest
+/// first.
+std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
+                                         OperandLayout b_layout, int multiprocessors, double near);
+
+/// The first of them.
 KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,
                            int multiprocessors);
 

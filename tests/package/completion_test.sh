@@ -37,5 +37,5 @@ expect "--cache --clear" tune --c
 expect "--list" tune --cache cache --l
 expect "" tune --export ""
 expect "" timeline --svg ""
-expect "--search --shots --strategy --svg" timeline --json --s
+expect "--search --share-k --shots --strategy --svg" timeline --json --s
 exit $((failures > 0))

@@ -22,19 +22,12 @@ DeviceTile empty_entry() {
   return entry;
 }
 
-/// Workers that take part. If nearly all of them do, each has a part of one tile: what it leaves for another one
-/// then holds up nothing.
-std::int64_t busy_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
-  if (tiles == 0) return workers;
-  const std::int64_t useful = std::clamp(tiles * steps / least_steps, tiles, workers);
-  const std::int64_t even = useful / tiles * tiles;
-  return 10 * even >= 9 * useful ? even : useful;
-}
-
 /// Where each worker begins, in steps of all tiles one after the other; and the end.
 std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
   const std::int64_t all = tiles * steps;
-  const std::int64_t busy = busy_workers(tiles, steps, workers);
+  const std::int64_t useful =
+      std::clamp<std::int64_t>(all / least_steps, std::max<std::int64_t>(tiles, 1), workers);
+  const std::int64_t busy = sharing_workers(tiles, useful);
   std::vector<std::int64_t> cuts;
   for (std::int64_t worker = 0; worker <= workers; ++worker) {
     const std::int64_t even = all * std::min(worker, busy) / busy;
@@ -65,7 +58,8 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
     return (begin_of(worker) / steps + row) * steps < begin_of(worker + 1);
   };
   const auto all = std::views::iota(std::int64_t{0}, workers);
-  for (std::int64_t row = 0; std::ranges::any_of(all, [&](auto each) { return begins_another(each, row); }); ++row) {
+  for (std::int64_t row = 0; std::ranges::any_of(all, [&](auto each) { return begins_another(each, row); });
+       ++row) {
     for (std::int64_t worker = 0; worker < workers; ++worker) {
       const std::int64_t from = begin_of(worker);
       const std::int64_t end = begin_of(worker + 1);

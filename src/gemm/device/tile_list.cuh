@@ -48,24 +48,35 @@ __device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, in
   return {0, (gathered & 1) != 0 ? 0 : k, (gathered & 2) != 0 ? 0 : k};
 }
 
-/// Waits for a plan's counter, but not for ever: the first wait to expire is recorded, and all later ones
-/// pass.
-__device__ inline void wait_for(const CounterWait& wait, const TileListArguments& arguments, int entry) {
-  if (wait.counter == nullptr || read_counter(wait.counter) >= wait.target) return;
+/// Waits, but not for ever: the first wait to expire is recorded, and all later ones pass. `actual`: what it
+/// found, if that is a number.
+template <typename Ready>
+__device__ void wait_until(const Ready& is_ready, const TileListArguments& arguments, int entry,
+                           const std::uint32_t* actual = nullptr) {
+  if (is_ready()) return;
   const std::uint64_t begin = nanoseconds();
-  for (;;) {
-    const std::uint32_t value = read_counter(wait.counter);
-    if (value >= wait.target || *reinterpret_cast<volatile std::uint32_t*>(&arguments.expired->happened))
-      return;
+  while (!is_ready() && *reinterpret_cast<volatile std::uint32_t*>(&arguments.expired->happened) == 0) {
     if (nanoseconds() - begin > arguments.wait_limit_ns) {
       if (atomicExch(&arguments.expired->happened, 1u) == 0) {
         arguments.expired->tile = static_cast<std::uint32_t>(arguments.tiles[entry].store.index);
-        arguments.expired->actual = value;
+        arguments.expired->actual = actual == nullptr ? 0 : *actual;
       }
       return;
     }
-    __nanosleep(64);
   }
+}
+
+/// For a plan's counter.
+__device__ inline void wait_for(const CounterWait& wait, const TileListArguments& arguments, int entry) {
+  if (wait.counter == nullptr || read_counter(wait.counter) >= wait.target) return;
+  std::uint32_t value = 0;
+  const auto is_reached = [&] {
+    value = read_counter(wait.counter);
+    if (value >= wait.target) return true;
+    __nanosleep(64);
+    return false;
+  };
+  wait_until(is_reached, arguments, entry, &value);
 }
 
 /// What is announced is visible to this thread: stored by it, or by its block before a barrier. `leaves_gpu`:

@@ -22,13 +22,12 @@ struct Matrices {
 };
 
 struct GemmArguments : Matrices, TileListArguments {
-  std::int32_t a_box_bytes;    ///< of A's part of a stage, and of a box of partial results
-  std::int32_t store_rows;     ///< rows that one TMA store takes
-  float* shares;               ///< sums of workers that share a tile's k
-  std::uint32_t* left_shares;  ///< by share and warp: 1 when it is there; zero between launches
+  std::int32_t a_box_bytes;      ///< of A's part of a stage, and of a box of partial results
+  std::int32_t store_rows;       ///< rows that one TMA store takes
+  float* shares;                 ///< sums of workers that share a tile's k; all bits are set between launches
   std::int32_t lets_next_begin;  ///< before this kernel has ended: see GemmOptions::begins_early
-  std::int32_t share_warps;    ///< of a share: those that have rows
-  std::int32_t steps_per_box;  ///< of the main loop after which a box of a finished tile is stored
+  std::int32_t share_warps;      ///< of a share: those that have rows
+  std::int32_t steps_per_box;    ///< of the main loop after which a box of a finished tile is stored
 };
 
 }  // namespace flashoverlap::sm90

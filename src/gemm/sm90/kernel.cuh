@@ -7,15 +7,15 @@
 
 /// The GEMM that works off a tile list: persistent, one block per multiprocessor, C = A · Bᵀ.
 ///
-/// A block is two or three warpgroups. All but the last are *multipliers*: each multiplies 64 of the tile's rows
-/// on the tensor cores and leaves the result in shared memory. The last gives up its registers and does the moving:
-/// its warp 0 loads the operands by TMA into a ring of stages, the others store finished tiles and raise
-/// their counters when they are visible, so that the multipliers go on with the next tile meanwhile.
-/// With clusters of two, the blocks compute tiles below each other: each loads half of B for both.
+/// A block is two or three warpgroups. All but the last are *multipliers*: each multiplies 64 of the tile's
+/// rows on the tensor cores and leaves the result in shared memory. The last gives up its registers and does
+/// the moving: its warp 0 loads the operands by TMA into a ring of stages, the others store finished tiles
+/// and raise their counters when they are visible, so that the multipliers go on with the next tile
+/// meanwhile. With clusters of two, the blocks compute tiles below each other: each loads half of B for both.
 namespace flashoverlap::sm90 {
 
 template <typename Shape>
-__global__ void __launch_bounds__(Shape::threads, Shape::blocks)
+__global__ void __launch_bounds__(Shape::threads, 1)
     gemm_kernel(const __grid_constant__ GemmArguments arguments) {
   if (arguments.lets_next_begin != 0) let_next_kernel_begin();
   extern __shared__ unsigned char memory[];
@@ -27,7 +27,6 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   if (warp == loading_warp) loader.begin();
   if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
   barrier_init_fence();
-  if (warp == loading_warp) loader.prefetch();
   await_kernels_before();
   constexpr bool alone = Shape::cluster_rows == 1;
   if constexpr (alone) {
@@ -38,10 +37,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   }
   if (warp == loading_warp) loader.load_first();
   if (warp < loading_warp) {
-    take_registers<Shape::multiplying_registers>();
+    take_registers<224>();
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
   } else {
-    give_up_registers<Shape::moving_registers>();
+    give_up_registers<56>();
     if (warp == loading_warp) loader.run();
     if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
   }
@@ -52,7 +51,7 @@ template <int Rows, int Cols, int ClusterRows>
 Kernel find_kernel(DataType data_type, const Layouts& layouts) {
   const auto kernel = []<typename Element, OperandLayout A, OperandLayout B, bool BByExpert = false>() {
     using Shape = KernelShape<Element, Rows, Cols, ClusterRows, A, B, BByExpert>;
-    return Kernel{reinterpret_cast<const void*>(&gemm_kernel<Shape>), Shape::stored_rows, Shape::threads,
+    return Kernel{reinterpret_cast<const void*>(&gemm_kernel<Shape>), Shape::group_rows, Shape::threads,
                   Shape::shared_bytes};
   };
   constexpr OperandLayout k = OperandLayout::k_contiguous;

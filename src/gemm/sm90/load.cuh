@@ -22,20 +22,6 @@ class Loader {
     shared_.initialize_stages();
   }
 
-  /// What the first loads will find in the L2 cache, while the kernel before this one is still running.
-  __device__ void prefetch() {
-    if constexpr (Shape::b_by_expert || Shape::b_layout != OperandLayout::k_contiguous) return;
-    if (tiles_.first() >= arguments_.product_count) return;
-    const CUtensorMap* const map = &arguments_.b[uniform(next_.gathered) >> 1];
-    const int row = uniform(next_.b_row) + tiles_.cluster_block() * (Shape::cols / Shape::cluster_rows);
-    const int begin = first_k(next_);
-    const int depth = min(depth_of(next_), Shape::prefetched_bytes / Shape::b_bytes * Shape::depth);
-#pragma unroll 1
-    for (int k = 0; k < depth; k += Shape::depth) {
-      if (elect()) tma_prefetch_box(map, begin + k, row);
-    }
-  }
-
   /// Every stage at once, before anything else: until the operands have come the block can only wait.
   __device__ void load_first() {
     if (next_.start_wait.counter != nullptr && arguments_.own_depth == 0) return;
@@ -121,7 +107,7 @@ class Loader {
     if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
       tma_load(to, map, barrier, k, row);
     } else {
-      for (int box = 0; box < Shape::a_rows / box_cols; ++box)
+      for (int box = 0; box < Shape::rows / box_cols; ++box)
         tma_load(to + box * box_cols * swizzle_bytes, map, barrier, row + box * box_cols, k);
     }
   }

@@ -149,46 +149,64 @@ class Multiplier {
   // Sums of a tile whose k several workers share: a lane leaves them where the same lane of another worker
   // finds them.
 
-  static constexpr int share_sums = 4;  ///< that are moved at a time
-  static constexpr int warp_shares = Shape::cols / 2 / share_sums * 32;
+  static constexpr int lane_quads = Shape::cols / 8;  ///< of sums
 
-  __device__ int warp() const { return group_ * 4 + thread_ / 32; }
   __device__ bool has_share() const { return warp() < arguments_.share_warps; }
-  __device__ int warp_of_share(int share) const { return share * arguments_.share_warps + warp(); }
+  __device__ int warp() const { return group_ * 4 + thread_ / 32; }
   __device__ float4* share_of_lane(int share) const {
-    return reinterpret_cast<float4*>(arguments_.shares) + warp_of_share(share) * warp_shares + thread_ % 32;
+    return reinterpret_cast<float4*>(arguments_.shares) +
+           (share * arguments_.share_warps + warp()) * lane_quads * 32 + thread_ % 32;
   }
 
   __device__ void leave_share(int share, const Accumulator& sum) {
     if (share < 0 || !has_share()) return;
     float4* const to = share_of_lane(share);
 #pragma unroll
-    for (int each = 0; each < Shape::cols / 2; each += share_sums)
-      __stcg(to + each / share_sums * 32, float4{sum[each], sum[each + 1], sum[each + 2], sum[each + 3]});
-    __syncwarp();
-    if (thread_ % 32 == 0) raise_on_gpu(&arguments_.left_shares[warp_of_share(share)]);
+    for (int quad = 0; quad < lane_quads; ++quad) {
+      const float* const sums = &sum[4 * quad];
+      leave_sums(to + quad * 32, {sums[0], sums[1], sums[2], sums[3]});
+    }
   }
 
-  /// In the order of k.
+  /// In the order of k. Leaves nothing for the next launch.
   __device__ void add_shares(const DeviceTile::Finish& finish, int index, Accumulator& sum) {
+    constexpr int batch = 4;
     if (!has_share()) return;
 #pragma unroll 1
     for (int share = finish.first_share; share < finish.first_share + finish.shares; ++share) {
-      std::uint32_t* const left = &arguments_.left_shares[warp_of_share(share)];
-      if (thread_ % 32 == 0) wait_for({left, 1}, arguments_, index);
-      __syncwarp();
-      const float4* const from = share_of_lane(share);
+      float4* const from = share_of_lane(share);
 #pragma unroll
-      for (int each = 0; each < Shape::cols / 2; each += share_sums) {
-        const float4 values = __ldcg(from + each / share_sums * 32);
-        sum[each] += values.x;
-        sum[each + 1] += values.y;
-        sum[each + 2] += values.z;
-        sum[each + 3] += values.w;
+      for (int first = 0; first < lane_quads; first += batch) {
+        float4 left[batch];
+        wait_until(
+            [&] {
+              bool complete = true;
+#pragma unroll
+              for (int each = 0; each < batch && first + each < lane_quads; ++each) {
+                left[each] = look_at_sums(from + (first + each) * 32);
+                complete = complete && are_there(left[each]);
+              }
+              return complete;
+            },
+            arguments_, index);
+#pragma unroll
+        for (int each = 0; each < batch && first + each < lane_quads; ++each) {
+          float* const sums = &sum[4 * (first + each)];
+          sums[0] += left[each].x;
+          sums[1] += left[each].y;
+          sums[2] += left[each].z;
+          sums[3] += left[each].w;
+          const float nothing = __uint_as_float(nothing_left);
+          leave_sums(from + (first + each) * 32, {nothing, nothing, nothing, nothing});
+        }
       }
-      __syncwarp();
-      if (thread_ % 32 == 0) *left = 0;  // for the next launch
     }
+    __syncwarp();
+  }
+
+  static __device__ bool are_there(const float4& sums) {
+    return __float_as_uint(sums.x) != nothing_left && __float_as_uint(sums.y) != nothing_left &&
+           __float_as_uint(sums.z) != nothing_left && __float_as_uint(sums.w) != nothing_left;
   }
 
   // Partial results of the other ranks are added in rank order, with this rank's own in its place, unless it

@@ -43,6 +43,25 @@ __device__ void store_global(Value* to, const Value& value) {
   *to = value;
 }
 
+/// Sums that a lane leaves for one of another block. They say themselves whether they are there: where none
+/// has been left there are bits that no arithmetic yields, so nothing else needs to be ordered.
+inline constexpr std::uint32_t nothing_left = 0xFFFFFFFF;
+
+__device__ inline void leave_sums(float4* to, const float4& sums) {
+  asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(sums.x), "f"(sums.y),
+               "f"(sums.z), "f"(sums.w)
+               : "memory");
+}
+
+__device__ inline float4 look_at_sums(const float4* from) {
+  float4 sums;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(sums.x), "=f"(sums.y), "=f"(sums.z), "=f"(sums.w)
+               : "l"(from)
+               : "memory");
+  return sums;
+}
+
 /// One thread of a converged warp, which the compiler then knows to be one.
 __device__ inline bool elect() {
   std::uint32_t elected;
@@ -98,13 +117,6 @@ __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity)
 
 __device__ inline void tma_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
-/// Brings a box into the L2 cache. This is right at any time: what is written later reaches that cache too.
-__device__ inline void tma_prefetch_box(const CUtensorMap* map, int col, int row) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(col),
-               "r"(row)
-               : "memory");
 }
 
 __device__ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int col,

@@ -53,9 +53,7 @@ bool stored_by_tma(const Plan& plan, const Tile& tile, const GemmMemory& memory,
 /// leaves in shared memory instead is multiplied too, but not stored.
 int loaded_rows(const Plan& plan) {
   const int all = plan.schedule.tile_rows;
-  constexpr int box_cols = 64;
-  if (plan.problem.a_layout == OperandLayout::row_contiguous) return std::max(all, box_cols);
-  if (plan.problem.capacity > 0) return all;
+  if (plan.problem.a_layout == OperandLayout::row_contiguous || plan.problem.capacity > 0) return all;
   int most = 1;
   for (const Tile& tile : plan.tiles) most = std::max(most, tile.rows);
   return std::min(all, static_cast<int>(divide_up(most, swizzle_rows)) * swizzle_rows);

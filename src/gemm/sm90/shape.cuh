@@ -9,49 +9,38 @@
 /// What the kernel's roles agree on: sizes, shared memory, barriers.
 namespace flashoverlap::sm90 {
 
-inline constexpr int most_shared_cols = 128;  ///< see `shares_k`
+inline constexpr int max_shared_bytes = 227 * 1024;
 inline constexpr int swizzle_bytes = 128;
 inline constexpr int swizzle_pattern_bytes = 8 * swizzle_bytes;
 
 /// `BByExpert`: B is a matrix [k, cols] for each expert; its rows are contiguous.
-template <typename ElementType, int Rows, int Cols, int ClusterRows, OperandLayout ALayout, OperandLayout BLayout,
-          bool BByExpert>
+template <typename ElementType, int Rows, int Cols, int ClusterRows, OperandLayout ALayout,
+          OperandLayout BLayout, bool BByExpert>
 struct KernelShape {
   using Element = ElementType;
   static constexpr int group_rows = 64;
   static constexpr int rows = Rows;
-  static constexpr int groups = (rows + group_rows - 1) / group_rows;  ///< warpgroups that multiply
-  static constexpr int stored_rows = rows < group_rows ? rows : group_rows;  ///< by one TMA store
+  static constexpr int groups = rows / group_rows;  ///< warpgroups that multiply
   static constexpr int cols = Cols;
   static constexpr int depth = 64;  ///< of a stage: 128 bytes, the width of the swizzle
   static constexpr int cluster_rows = ClusterRows;
   static constexpr OperandLayout a_layout = ALayout;
   static constexpr OperandLayout b_layout = BLayout;
   static constexpr bool b_by_expert = BByExpert;
-  /// Whether several blocks may share a tile's k. Wide tiles have no registers to spare for that.
-  static constexpr bool shares_k = cols <= most_shared_cols && cluster_rows == 1;
-  static constexpr int storers = 3;  ///< warps
+  static constexpr bool shares_k = cluster_rows == 1;  ///< see `Schedule::share_k`
+  static constexpr int storers = 3;                    ///< warps
   static constexpr int threads = (groups + 1) * 128;
-  /// That a multiprocessor has room for. With few rows two: the next kernel's blocks prepare while this one's end.
-  static constexpr int blocks = rows < group_rows ? 2 : 1;
-  static constexpr int max_shared_bytes = blocks == 1 ? 227 * 1024 : 113 * 1024;
-  static constexpr int moving_registers = 56;
-  static constexpr int multiplying_registers = blocks == 1 ? 224 : 200;
-  /// Of B, that a block brings to the L2 cache while the kernel before it ends.
-  static constexpr int prefetched_bytes = 128 * 1024;
   static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes
   static constexpr int boxes = (cols + box_cols - 1) / box_cols;
   /// With rows contiguous B comes in boxes too, the last one perhaps wider than the tile.
   static constexpr int b_cols = b_layout == OperandLayout::k_contiguous ? cols : boxes * box_cols;
-  /// Of A. The tensor cores read 64 rows all the same: what follows, which is multiplied but not stored.
-  static constexpr int a_rows = a_layout == OperandLayout::k_contiguous || rows > box_cols ? rows : box_cols;
-  static constexpr int a_bytes = a_rows * depth * 2;
+  static constexpr int a_bytes = rows * depth * 2;
   static constexpr int b_bytes = b_cols * depth * 2;
   static constexpr int box_bytes = group_rows * box_cols * 2;
   static constexpr int staged_boxes = 2;  ///< of each warpgroup: one is filled while the other is stored
   static constexpr int staging_bytes = groups * staged_boxes * box_bytes;
   static constexpr int row_address_bytes = rows * 8;
-  static constexpr int barrier_bytes = 256;
+  static constexpr int barrier_bytes = 512;
   /// As many as fit.
   static constexpr int stages =
       (max_shared_bytes - swizzle_pattern_bytes - staging_bytes - row_address_bytes - barrier_bytes) /
@@ -59,7 +48,7 @@ struct KernelShape {
   static constexpr int shared_bytes = swizzle_pattern_bytes + stages * (a_bytes + b_bytes) + staging_bytes +
                                       row_address_bytes + barrier_bytes;
   static_assert(cols % 16 == 0 && cols >= box_cols);
-  static_assert(rows == 16 || rows == 64 || rows == 128);
+  static_assert(rows == 64 || rows == 128);
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
   static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);

@@ -45,11 +45,10 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   destinations_ = DeviceArray<sm90::Destination>(sm90::resolve_destinations(boxes_, memory));
   arguments_.destinations = destinations_.data();
   if (plan.schedule.share_k) {
-    const auto warps = static_cast<std::size_t>(workers(plan.schedule) * arguments_.share_warps);
-    left_shares_ = DeviceArray<std::uint32_t>(warps);
-    left_shares_.set_bytes(0);
-    shares_ = DeviceArray<float>(warps * sm90::warp_rows * static_cast<std::size_t>(plan.schedule.tile_cols));
-    arguments_.left_shares = left_shares_.data();
+    const int rows = workers(plan.schedule) * arguments_.share_warps * sm90::warp_rows;
+    shares_ = DeviceArray<float>(static_cast<std::size_t>(rows) *
+                                 static_cast<std::size_t>(plan.schedule.tile_cols));
+    shares_.set_bytes(0xFF);
     arguments_.shares = shares_.data();
   }
   arguments_.out = sm90::resolve_destination(boxes_, own(BufferRole::out));

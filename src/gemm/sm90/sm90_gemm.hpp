@@ -37,7 +37,6 @@ class Sm90Gemm final : public GemmKernel {
   int shared_bytes_ = 0;
   DeviceArray<sm90::Destination> destinations_;
   DeviceArray<float> shares_;
-  DeviceArray<std::uint32_t> left_shares_;
   TileLists lists_;
 };
 

@@ -101,7 +101,7 @@ class Storer {
 
   /// Whether each box of the tile is one TMA store.
   __device__ bool is_stored_whole(const DeviceTile::Store& tile) {
-    return tile.part_rows <= 0 && tile.destinations == 1 && arguments_.store_rows == Shape::stored_rows;
+    return tile.part_rows <= 0 && tile.destinations == 1 && arguments_.store_rows == Shape::group_rows;
   }
 
   /// One thread issues all stores, so every instruction between two of them counts.

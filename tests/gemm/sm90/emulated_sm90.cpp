@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "gemm/sm90/kernel.cuh"
 #include "gemm/sm90/resolve_arguments.hpp"
 #include "gemm/sm90/tensor_map.hpp"
@@ -45,18 +47,16 @@ class EmulatedSm90 final : public EmulatedGemm {
     destinations_ = sm90::resolve_destinations(boxes, ranks.memory());
     arguments_.out = destinations_[static_cast<std::size_t>(arguments_.out_index)];
     arguments_.destinations = destinations_.data();
-    const auto warps = static_cast<std::size_t>(workers(plan.schedule) * arguments_.share_warps);
-    shares_.resize(warps * sm90::warp_rows * static_cast<std::size_t>(plan.schedule.tile_cols));
-    left_shares_.resize(warps);
+    const int rows = workers(plan.schedule) * arguments_.share_warps * sm90::warp_rows;
+    shares_.assign(static_cast<std::size_t>(rows) * static_cast<std::size_t>(plan.schedule.tile_cols),
+                   std::bit_cast<float>(~0u));
     arguments_.shares = shares_.data();
-    arguments_.left_shares = left_shares_.data();
     sm90::resolve_tiles(plan, ranks.memory(), options, boxes, tiles(), arguments_);
     allow(launch);
   }
 
   void allow(emulator::Launch& launched) const final {
     launched.allow(shares_.data(), shares_.size() * sizeof(float));
-    launched.allow(left_shares_.data(), left_shares_.size() * sizeof(std::uint32_t));
   }
 
   emulator::Grid grid() const override {
@@ -71,7 +71,6 @@ class EmulatedSm90 final : public EmulatedGemm {
   int blocks_;
   std::vector<sm90::Destination> destinations_;
   std::vector<float> shares_;
-  std::vector<std::uint32_t> left_shares_;
   sm90::GemmArguments arguments_{};
 };
 
@@ -80,7 +79,7 @@ class EmulatedSm90 final : public EmulatedGemm {
 EmulatedFamily emulated_sm90() {
   EmulatedFamily family{.kernels = family_named("sm90")};
   for (const auto& [tile, find] : lines)
-    family.instances.push_back({tile, tile.rows < 64 ? 113 : 227, find(DataType::bf16, {}).shared_bytes});
+    family.instances.push_back({tile, 227, find(DataType::bf16, {}).shared_bytes});
   family.gemm = [](std::size_t instance, const Plan& plan, const EmulatedRanks& ranks, std::uint64_t seed,
                    const GemmOptions& options) -> std::unique_ptr<EmulatedGemm> {
     const Problem& problem = plan.problem;

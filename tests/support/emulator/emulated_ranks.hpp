@@ -50,6 +50,15 @@ class EmulatedRanks {
   const Matrix& input(std::int32_t rank, BufferRole role) const {
     return inputs_[place(rank)][static_cast<std::size_t>(role)];
   }
+  /// Gives an operand other values.
+  void redraw(std::int32_t rank, BufferRole role, std::uint64_t seed) {
+    Matrix& input = inputs_[place(rank)][static_cast<std::size_t>(role)];
+    const Matrix drawn = random_matrix(input.data_type(), input.rows(), input.cols(), seed);
+    for (Matrix* const matrix : {&input, &result(rank, role)}) {
+      for (std::int64_t row = 0; row < drawn.rows(); ++row)
+        std::memcpy(matrix->row(row), drawn.row(row), static_cast<std::size_t>(drawn.row_bytes()));
+    }
+  }
   Matrix& result(std::int32_t rank, BufferRole role) {
     return results_[place(rank)][static_cast<std::size_t>(role)];
   }

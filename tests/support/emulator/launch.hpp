@@ -212,8 +212,12 @@ class Launch {
   void sleep();
   void wake(std::vector<Place>& waiting);
   void poll(const std::uint32_t* counter);
+  /// Others go on before this thread looks at memory again.
+  void pause();
 
   void store(void* to, const void* from, std::size_t size);
+  /// That others may see before what was stored earlier.
+  void store_at_once(void* to, const void* from, std::size_t size);
   void load(void* to, const void* from, std::size_t size);
   /// What this thread has stored is visible to all.
   void fence();
@@ -397,6 +401,10 @@ inline void Launch::wake(std::vector<Place>& waiting) {
 inline void Launch::poll(const std::uint32_t* counter) {
   if (on_poll) on_poll(counter);
   fiber().has_polled = true;
+  pause();
+}
+
+inline void Launch::pause() {
   leaves_warp_ = true;
   yield();
 }
@@ -455,6 +463,13 @@ inline void Launch::store(void* to, const void* from, std::size_t size) {
   if (reinterpret_cast<std::uintptr_t>(to) % size != 0) error("a store that is not aligned");
   Store& store = fiber().stores.emplace_back(Store{to, {}, size});
   std::memcpy(store.bytes.data(), from, size);
+}
+
+inline void Launch::store_at_once(void* to, const void* from, std::size_t size) {
+  store(to, from, size);
+  std::vector<Store> last{std::move(fiber().stores.back())};
+  fiber().stores.pop_back();
+  make_visible(last);
 }
 
 inline void Launch::load(void* to, const void* from, std::size_t size) {

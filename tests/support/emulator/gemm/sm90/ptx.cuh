@@ -1,6 +1,8 @@
 // src/gemm/sm90/ptx.cuh for the emulator, and what else of CUDA C++ the kernels of this family use.
 #pragma once
 
+#include <bit>
+
 #include "cuda/ptx.cuh"
 #include "support/emulator/matrices.hpp"
 #include "support/emulator/tensor_memory.hpp"
@@ -53,10 +55,18 @@ Value __ldcg(const Value* from) {
   return value;
 }
 
-template <typename Value>
-void __stcg(Value* to, const Value& value) {
-  store_global(to, value);
+inline constexpr std::uint32_t nothing_left = 0xFFFFFFFF;
+
+inline void leave_sums(float4* to, const float4& sums) { launch().store_at_once(to, &sums, sizeof sums); }
+inline float4 look_at_sums(const float4* from) {
+  launch().pause();
+  float4 sums{};
+  launch().load(&sums, from, sizeof sums);
+  return sums;
 }
+
+inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
+inline float __uint_as_float(std::uint32_t value) { return std::bit_cast<float>(value); }
 
 /// One that is not the first, and always the same.
 inline bool elect() {
@@ -83,7 +93,6 @@ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
 }
 
 inline void tma_prefetch(const CUtensorMap*) {}
-inline void tma_prefetch_box(const CUtensorMap*, int, int) {}
 inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                                std::uint16_t blocks, int col, int row, int matrix = 0) {
   emulator::tma_load(launch(), to, *map, barrier, blocks, {col, row, matrix});

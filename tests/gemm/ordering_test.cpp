@@ -12,7 +12,7 @@
 #include "cuda/handles.hpp"
 #include "flashoverlap/kernels.hpp"
 #include "flashoverlap/planner.hpp"
-#include "gemm/sm90/observer.hpp"
+#include "gemm/observer.hpp"
 #include "support/gpu_ranks.hpp"
 #include "support/random_problems.hpp"
 
@@ -142,7 +142,7 @@ void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const GemmKe
 
 constexpr int runs_per_plan = 50;
 
-TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
+TEST(Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
   const auto wait_value = driver_function<PFN_cuStreamWaitValue32_v11070>("cuStreamWaitValue32", 11070);
   const std::uint64_t seed = testing::base_seed();
   std::mt19937_64 engine(seed);
@@ -170,7 +170,7 @@ TEST(Sm90Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal
 
 constexpr int most_tiles = 132 - testing::free_multiprocessors;
 
-TEST(Sm90Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
+TEST(Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
   const std::uint64_t seed = testing::base_seed();
   std::mt19937_64 engine(seed);
   const Streams streams;

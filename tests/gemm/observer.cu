@@ -1,5 +1,5 @@
 #include "cuda/ptx.cuh"
-#include "gemm/sm90/observer.hpp"
+#include "gemm/observer.hpp"
 
 namespace flashoverlap::testing {
 namespace {

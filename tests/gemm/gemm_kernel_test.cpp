@@ -100,7 +100,7 @@ void expect_right(const Shape& c, std::int64_t k, DataType data_type, const Kern
   }
 }
 
-TEST(Sm90Gemm, EveryKernelIsRightForEveryLayoutAndType) {
+TEST(GemmKernel, EveryKernelIsRightForEveryLayoutAndType) {
   std::uint64_t seed = testing::base_seed();
   for (const KernelTile& tile : kernel_family(90)->tiles) {
     for (const DataType data_type : {DataType::bf16, DataType::fp16}) {
@@ -114,7 +114,7 @@ TEST(Sm90Gemm, EveryKernelIsRightForEveryLayoutAndType) {
   }
 }
 
-TEST(Sm90Gemm, RaggedShapesAreWrittenInFullAndNowhereElse) {
+TEST(GemmKernel, RaggedShapesAreWrittenInFullAndNowhereElse) {
   std::uint64_t seed = testing::base_seed();
   for (const KernelTile& tile : various_tiles()) {
     for (const std::int64_t m : {1, 7, 127, 129, 255, 257, 1000, 4095}) {
@@ -126,7 +126,7 @@ TEST(Sm90Gemm, RaggedShapesAreWrittenInFullAndNowhereElse) {
   }
 }
 
-TEST(Sm90Gemm, RowsWithPaddingGiveTheBitsOfRowsWithout) {
+TEST(GemmKernel, RowsWithPaddingGiveTheBitsOfRowsWithout) {
   const std::uint64_t seed = testing::base_seed();
   for (const OperandLayout a : {k_major, row_major}) {
     for (const OperandLayout b : {k_major, row_major}) {
@@ -148,7 +148,7 @@ TEST(Sm90Gemm, RowsWithPaddingGiveTheBitsOfRowsWithout) {
   }
 }
 
-TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
+TEST(GemmKernel, TileListsOfEveryPlannerAreExecutedToTheLetter) {
   // One rank's tile list at a time, with all counters as if the others had done their part.
   const std::uint64_t seed = testing::base_seed();
   testing::RandomCases cases(seed);
@@ -183,7 +183,7 @@ TEST(Sm90Gemm, TileListsOfEveryPlannerAreExecutedToTheLetter) {
   }
 }
 
-TEST(Sm90Gemm, AnExpertsWeightsReachNoOtherExpertsRows) {
+TEST(GemmKernel, AnExpertsWeightsReachNoOtherExpertsRows) {
   // Steps of k that end in the next expert's weights, and columns of a tile that begin there: not numbers.
   std::uint64_t seed = testing::base_seed();
   for (const KernelTile& tile : kernel_family(90)->tiles) {
@@ -223,7 +223,7 @@ TEST(Sm90Gemm, AnExpertsWeightsReachNoOtherExpertsRows) {
   }
 }
 
-TEST(Sm90Gemm, ATileWaitsForItsOperands) {
+TEST(GemmKernel, ATileWaitsForItsOperands) {
   const std::vector<Plan> plans =
       make_plans({.operation = Operation::all_gather_gemm, .m = 512, .n = 512, .k = 64, .ranks = 2},
                  {.strategy = Strategy::copy});
@@ -250,7 +250,7 @@ TEST(Sm90Gemm, ATileWaitsForItsOperands) {
   FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
 }
 
-TEST(Sm90Gemm, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
+TEST(GemmKernel, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
   const std::vector<Plan> plans =
       make_plans({.operation = Operation::all_gather_gemm, .m = 512, .n = 512, .k = 192, .ranks = 2},
                  {.strategy = Strategy::copy, .rounds = 3});
@@ -339,7 +339,7 @@ void expect_parts_of_k_are_taken_as_they_arrive(const Problem& problem, const Ke
   EXPECT_LT(difference.relative(), 5e-3);
 }
 
-TEST(Sm90Gemm, ATileTakesThePartsOfKAsTheyArriveAndItsOwnFromItsOperand) {
+TEST(GemmKernel, ATileTakesThePartsOfKAsTheyArriveAndItsOwnFromItsOperand) {
   std::uint64_t seed = testing::base_seed();
   for (const KernelTile& tile : various_tiles()) {
     for (const Operand gathered : {Operand::a, Operand::b}) {
@@ -362,7 +362,7 @@ TEST(Sm90Gemm, ATileTakesThePartsOfKAsTheyArriveAndItsOwnFromItsOperand) {
   }
 }
 
-TEST(Sm90Gemm, AWaitThatExpiresIsReportedAndTheKernelEnds) {
+TEST(GemmKernel, AWaitThatExpiresIsReportedAndTheKernelEnds) {
   const std::vector<Plan> plans =
       make_plans({.operation = Operation::all_gather_gemm, .m = 512, .n = 512, .k = 64, .ranks = 2},
                  {.strategy = Strategy::copy});
@@ -384,7 +384,7 @@ std::string refusal(const Problem& problem, const Schedule& schedule) {
   return "accepted";
 }
 
-TEST(Sm90Gemm, RefusesWhatTheKernelsCannotDo) {
+TEST(GemmKernel, RefusesWhatTheKernelsCannotDo) {
   EXPECT_THAT(refusal({.m = 64, .n = 64, .k = 65}, {}),
               ::testing::HasSubstr("contiguous extent of a = 65: must be a multiple of 8"));
   EXPECT_THAT(refusal({.m = 64, .n = 64, .k = 64}, {.tile_rows = 64}),
@@ -396,7 +396,7 @@ TEST(Sm90Gemm, RefusesWhatTheKernelsCannotDo) {
   EXPECT_THROW(make_gemm_kernel(plans[0], ranks.memory()), InvalidArgument);
 }
 
-TEST(Sm90Gemm, RefusesRowMapsIntoSeveralBuffersAndIgnoresOneThatNoTileNames) {
+TEST(GemmKernel, RefusesRowMapsIntoSeveralBuffersAndIgnoresOneThatNoTileNames) {
   std::vector<Plan> plans = make_plans({.m = 256, .n = 64, .k = 64}, {.strategy = Strategy::signal});
   Plan& plan = plans[0];
   GpuRanks ranks(plans, testing::base_seed());
