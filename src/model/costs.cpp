@@ -1,7 +1,6 @@
 #include "model/costs.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
@@ -40,20 +39,24 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
   return operations / operations_per_microsecond + machine.tile_microseconds;
 }
 
-double memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, int multiprocessors) {
-  constexpr double reached = 0.93;  // of the memory's rate, by all multiprocessors of H200
-  constexpr double unpaired = 1.6;  // by a multiprocessor that need not share its way to the L2 cache
+double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
+                           int multiprocessors, bool share_k) {
+  constexpr double reached = 0.93;  // of the memory's rate, by GEMMs of few rows on H200
+  constexpr double unpaired = 1.6;
+  constexpr double bytes = 2;
+  const double rate = machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
   const double elements = static_cast<double>(gemm.rows + gemm.cols) * static_cast<double>(k) +
                           static_cast<double>(gemm.rows) * static_cast<double>(gemm.cols);
-  const double drawing = static_cast<double>(multiprocessors) / machine.multiprocessors *
-                         (are_unpaired(machine, multiprocessors) ? unpaired : 1);
-  return 2 * elements / (machine.memory_gigabytes_per_second * 1e3 * reached * drawing);
-}
-
-double limited_microseconds(double computed_us, double read_us) {
-  constexpr double sharpness = 8;  // what is limited by both alike takes a tenth longer
-  const double most = std::max(computed_us, read_us);
-  return most * std::pow(1 + std::pow(std::min(computed_us, read_us) / most, sharpness), 1 / sharpness);
+  const std::int64_t workers = multiprocessors / tile.cluster_rows;
+  const std::int64_t tiles = divide_up(gemm.cols, tile.cols);  // that use different columns of B
+  const std::int64_t row_blocks = divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows);
+  if (row_blocks > 1 && row_blocks * tiles > workers) return 0;
+  const auto drawing = static_cast<int>(share_k ? workers : std::min(tiles, workers)) * tile.cluster_rows;
+  const double waves = share_k ? static_cast<double>(tiles) / static_cast<double>(workers)
+                               : static_cast<double>(divide_up(tiles, workers));
+  const double own_rate = rate / machine.multiprocessors * (are_unpaired(machine, drawing) ? unpaired : 1);
+  const double own_elements = static_cast<double>(tile.cols) / tile.cluster_rows * static_cast<double>(k);
+  return std::max(elements / rate, waves * own_elements / own_rate);
 }
 
 double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
@@ -80,8 +83,13 @@ double tile_entry_microseconds(const Problem& problem, const Schedule& schedule,
   const int drawing = schedule.share_k ? schedule.multiprocessors : busy;
   const double computed_us = wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k,
                                                waves <= 1 ? drawing : 0);
-  const double read_us = memory_microseconds(machine, gemm, problem.k, drawing) / waves;
-  const double wave_us = limited_microseconds(computed_us, read_us);
+  const KernelTile tile = kernel_tile(schedule);
+  // With slices or groups it is their time that counts, and which rows are computed together.
+  const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
+  const double read_us = at_once ? memory_microseconds(machine, tile, gemm, problem.k,
+                                                       schedule.multiprocessors, schedule.share_k)
+                                 : 0;
+  const double wave_us = std::max(computed_us, read_us / waves);
   return wave_us * throttling(machine, waves * wave_us);
 }
 

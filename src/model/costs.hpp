@@ -11,12 +11,11 @@ namespace flashoverlap {
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, int lone);
 
-/// What a GEMM takes at least to read its operands and write C, elements of 16 bits, on these
-/// multiprocessors.
-double memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, int multiprocessors);
-
-/// Of work that is limited by either of two times.
-double limited_microseconds(double computed_us, double read_us);
+/// What a GEMM takes at least to read its operands and write C, elements of 16 bits: for few rows, as what
+/// several row blocks use comes from the L2 cache. Each multiprocessor draws its part of the memory's rate at
+/// most.
+double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
+                           int multiprocessors, bool share_k);
 
 /// What it adds to a wave that its workers share these tiles: see `Schedule::share_k`. Sums of the tile's
 /// rows, or of the fewer of the GEMM, are left in the L2 cache and fetched from there, within a worker's time

@@ -99,8 +99,8 @@ bool stores_whole_lines(const Schedule& schedule) {
   return schedule.tile_cols % line_elements == 0;
 }
 
-double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                             std::int64_t k, OperandLayout b_layout, int multiprocessors) {
+double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                          std::int64_t k, OperandLayout b_layout, int multiprocessors) {
   const KernelTile& tile = kernel.tile;
   const int workers = multiprocessors / tile.cluster_rows;
   const std::int64_t tiles = entries(tile, gemm);
@@ -109,9 +109,19 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
   const int busy =
       shares ? multiprocessors : static_cast<int>(std::min<std::int64_t>(tiles, workers)) * tile.cluster_rows;
-  const double wave_us = wave_microseconds(machine, tile, b_layout, k, count == 1 ? busy : 0);
-  const double sharing_us = shares ? sharing_microseconds(tile, gemm.rows, tiles % workers, workers) : 0;
-  return limited_microseconds(work * wave_us, memory_microseconds(machine, gemm, k, busy)) + sharing_us;
+  return work * wave_microseconds(machine, tile, b_layout, k, count == 1 ? busy : 0);
+}
+
+double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                             std::int64_t k, OperandLayout b_layout, int multiprocessors) {
+  const KernelTile& tile = kernel.tile;
+  const int workers = multiprocessors / tile.cluster_rows;
+  const std::int64_t shared = entries(tile, gemm) % workers;
+  const bool shares = kernel.share_k && shared > 0;
+  const double computed_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
+  const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
+  return std::max(computed_us, read_us) +
+         (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);
 }
 
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,

@@ -36,6 +36,10 @@ bool stores_whole_lines(const Schedule& schedule);
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
+/// The same without what it takes to read the operands, and to share k: less than any plan takes.
+double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                          std::int64_t k, OperandLayout b_layout, int multiprocessors);
+
 /// The kernels of the machine whose `expected_microseconds` are at most `near` times the least; the fastest
 /// first.
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,

@@ -227,7 +227,7 @@ TEST_F(Cli, PlansSayWhetherGpusCanRunThem) {
       {"", "GPUs       of h200-nvlink can run this"},
       {" --strategy copy", "GPUs       of h200-nvlink can run this"},
       {" --tile 77x33", "GPUs       of h200-nvlink cannot run this: tile = 77x33"},
-      {" --tile 128x128", "GPUs       of h200-nvlink cannot run this: tile = 128x128 in clusters of 1"},
+      {" --tile 128x192", "GPUs       of h200-nvlink cannot run this: tile = 128x192 in clusters of 1"},
       {" --dtype fp32", "GPUs       of h200-nvlink cannot run this: data_type = fp32"},
       {" --machine a800", "GPUs       of a800 can run this"},
       {" --machine rtx4090", "GPUs       of rtx4090 can run this"},

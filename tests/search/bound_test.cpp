@@ -28,7 +28,9 @@ TEST(BoundTest, IsTheBestKernelsTimeWhereLinksAreFast) {
   Problem alone = problem;
   alone.ranks = 1;
   const double gemm_us = search_schedules(alone, machine).front().predicted_us;
-  EXPECT_DOUBLE_EQ(lower_bound_microseconds(problem, {}, machine), gemm_us);
+  const double bound_us = lower_bound_microseconds(problem, {}, machine);
+  EXPECT_LE(bound_us, gemm_us);
+  EXPECT_GE(bound_us, 0.97 * gemm_us) << "whose last wave could be shared";
 }
 
 // Without peer access there is only NCCL, whose larger messages are the faster ones.
@@ -43,6 +45,7 @@ TEST(BoundTest, IsTheCollectivesTimeWhereLinksAreSlow) {
   machine.collectives[MessageKind::exchange] = {{8, {{{1e6, 1}, {1e8, 100}}}}};
   machine.teraflops = 1e6;
   machine.tile_microseconds = 1e-3;
+  machine.memory_gigabytes_per_second = 1e9;
   EXPECT_NEAR(lower_bound_microseconds(layer(Operation::gemm_all_reduce), {}, machine), 2 * bytes * 1e-6,
               1e-6);
 }
@@ -50,6 +53,7 @@ TEST(BoundTest, IsTheCollectivesTimeWhereLinksAreSlow) {
 TEST(BoundTest, IsTheFastestTransportsTime) {
   Machine machine = preset("h200-nvlink");
   for (KernelCosts& kernel : machine.kernels) kernel.wave = kernel.lone_wave = {{{1, 1e-9}, {1e6, 2e-9}}};
+  machine.memory_gigabytes_per_second = 1e9;
   const Problem problem = layer(Operation::gemm_reduce_scatter);
   const double sent = 8192.0 * 8192 * 2 * 7 / 8;
   machine.store = {{8, {{{1e6, 1}, {1e8, 100}}}}};
@@ -86,6 +90,7 @@ TEST(BoundTest, NoRandomScheduleBeatsIt) {
     machine.launch_microseconds = machine.gemm_launch_microseconds = machine.signal_microseconds = 1e-3;
     machine.teraflops = cases.between(1, 1000);
     machine.tile_microseconds = 1e-3;
+    machine.memory_gigabytes_per_second = 1e9;
     const auto redraw = [&](CurvesByRanks& curves) {
       for (auto& [ranks, curve] : curves) {
         curve.points.clear();

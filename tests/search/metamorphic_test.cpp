@@ -141,7 +141,9 @@ TEST(MetamorphicTest, MoreRanksAreNotFaster) {
 double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   double slowest_us = 0;
   for (const Plan& plan : make_plans(problem, schedule)) {
-    const int waves = wave_count(schedule, std::ranges::count(plan.tiles, false, &Tile::only_adds));
+    const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
+    const double waves =
+        schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
     slowest_us = std::max(slowest_us, waves * tile_entry_microseconds(problem, schedule, machine, waves));
   }
   return machine.gemm_launch_microseconds + slowest_us;

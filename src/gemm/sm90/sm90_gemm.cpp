@@ -73,6 +73,7 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
 void Sm90Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
   sm90::resolve_tiles(plan, memory_, options_, boxes_, tiles, arguments_);
   blocks_ = launched_workers(plan) * cluster_rows_;
+  tiles_ = static_cast<std::int32_t>(plan.tiles.size());
 }
 
 void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {
@@ -105,6 +106,6 @@ void Sm90Gemm::launch(cudaStream_t stream) const {
 
 void Sm90Gemm::check_waits() const { lists_.check_waits(); }
 
-std::vector<std::uint64_t> Sm90Gemm::tile_times() const { return lists_.tile_times(arguments_.tile_count); }
+std::vector<std::uint64_t> Sm90Gemm::tile_times() const { return lists_.tile_times(tiles_); }
 
 }  // namespace flashoverlap

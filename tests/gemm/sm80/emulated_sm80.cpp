@@ -30,7 +30,7 @@ class EmulatedSm80 final : public EmulatedGemm {
         kernel_(kernel),
         blocks_(launched_workers(plan)),
         destinations_(sm80::resolve_destinations(ranks.memory())) {
-    for (std::size_t tile = 0; tile < tiles().size(); ++tile)
+    for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
       tiles()[tile] = resolve_tile(plan, plan.tiles[tile], ranks.memory(), options);
     static_cast<TileListArguments&>(arguments_) = arguments();
     sm80::resolve_matrices(plan, ranks.memory(), arguments_);
