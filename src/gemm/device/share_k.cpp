@@ -9,10 +9,10 @@
 namespace flashoverlap {
 namespace {
 
-/// Of k, that a worker takes of a tile; fewer are left to the worker before or after.
-constexpr std::int64_t least_steps = 4;
-/// That a worker has of the last wave: it begins no third tile.
-constexpr std::int64_t most_rows = 2;
+/// Steps of k of a tile that a worker takes; fewer are left to the worker before or after.
+constexpr std::int64_t least_share = 4;
+/// Of the last wave, by worker: it never begins a third tile.
+constexpr std::int64_t shared_entries = 2;
 
 /// Nothing to multiply and nothing to store.
 DeviceTile empty_entry() {
@@ -26,16 +26,16 @@ DeviceTile empty_entry() {
 std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
   const std::int64_t all = tiles * steps;
   const std::int64_t useful =
-      std::clamp<std::int64_t>(all / least_steps, std::max<std::int64_t>(tiles, 1), workers);
+      std::clamp<std::int64_t>(all / least_share, std::max<std::int64_t>(tiles, 1), workers);
   const std::int64_t busy = sharing_workers(tiles, useful);
   std::vector<std::int64_t> cuts;
   for (std::int64_t worker = 0; worker <= workers; ++worker) {
     const std::int64_t even = all * std::min(worker, busy) / busy;
     const std::int64_t begin = even / steps * steps;
-    if (even - begin < least_steps) {
+    if (even - begin < least_share) {
       cuts.push_back(begin);
     } else {
-      cuts.push_back(begin + steps - even < least_steps ? begin + steps : even);
+      cuts.push_back(begin + steps - even < least_share ? begin + steps : even);
     }
   }
   return cuts;
@@ -92,7 +92,7 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
 }
 
 std::size_t most_entries(const Plan& plan) {
-  const std::int64_t shared = plan.schedule.share_k ? most_rows * workers(plan.schedule) : 0;
+  const std::int64_t shared = plan.schedule.share_k ? shared_entries * workers(plan.schedule) : 0;
   return static_cast<std::size_t>(route_room(plan).tiles + shared);
 }
 
