@@ -73,7 +73,7 @@ class Simulator {
     const auto waves = static_cast<double>(divide_up(first, present(first_workers(schedule_))) +
                                            divide_up(tiles - first, steady));
     const double shared = static_cast<double>(tiles % steady) / steady;
-    const double shared_waves = static_cast<double>(tiles / steady) + shared;
+    const double shared_waves = static_cast<double>(tiles) / steady;
     rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_,
                                            schedule_.share_k && tiles > 0 ? shared_waves : waves);
     if (schedule_.share_k && tiles % steady > 0) {

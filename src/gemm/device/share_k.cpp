@@ -1,7 +1,6 @@
 #include "gemm/device/share_k.hpp"
 
 #include <algorithm>
-#include <ranges>
 
 #include "plan/grouping.hpp"
 #include "plan/route_room.hpp"
@@ -54,12 +53,13 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
 
   const std::vector<std::int64_t> cuts = cut(products - whole, steps, workers);
   const auto begin_of = [&](std::int64_t worker) { return cuts[static_cast<std::size_t>(worker)]; };
-  const auto begins_another = [&](std::int64_t worker, std::int64_t row) {
-    return (begin_of(worker) / steps + row) * steps < begin_of(worker + 1);
+  const auto any_begins_another = [&](std::int64_t row) {
+    for (std::int64_t worker = 0; worker < workers; ++worker) {
+      if ((begin_of(worker) / steps + row) * steps < begin_of(worker + 1)) return true;
+    }
+    return false;
   };
-  const auto all = std::views::iota(std::int64_t{0}, workers);
-  for (std::int64_t row = 0; std::ranges::any_of(all, [&](auto each) { return begins_another(each, row); });
-       ++row) {
+  for (std::int64_t row = 0; any_begins_another(row); ++row) {
     for (std::int64_t worker = 0; worker < workers; ++worker) {
       const std::int64_t from = begin_of(worker);
       const std::int64_t end = begin_of(worker + 1);
