@@ -84,16 +84,18 @@ TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
       const Problem problem{.operation = operation,
                             .m = std::int64_t{ranks} * cases.between(1, 40),
                             .n = std::int64_t{8} * cases.between(1, 60),
-                            .k = std::int64_t{8} * ranks * cases.between(1, 10),
+                            .k = std::int64_t{8} * ranks * cases.between(1, 24),
                             .ranks = ranks};
-      SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} shots {} tile {}x{}", ++seed,
-                               name(operation), problem.m, problem.n, problem.k, ranks, shots, tile.rows,
-                               tile.cols));
+      const bool shares = shares_k(*family_.kernels, tile) && cases.between(0, 1) == 1;
+      SCOPED_TRACE(fmt::format(
+          "FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} shots {} tile {}x{} shares {}", ++seed,
+          name(operation), problem.m, problem.n, problem.k, ranks, shots, tile.rows, tile.cols, shares));
       const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::store,
                                                            .tile_rows = tile.rows,
                                                            .tile_cols = tile.cols,
                                                            .cluster_rows = tile.cluster_rows,
                                                            .multiprocessors = 2 * tile.cluster_rows,
+                                                           .share_k = shares,
                                                            .shots = shots});
       expect_right(plans, /*runs=*/4, seed, operation == Operation::gemm_all_reduce);
       if (HasFailure()) return;

@@ -24,10 +24,12 @@ constexpr int wanted_waves = 6;  // so that small shapes have several groups too
 Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   const int reserved = wanted.strategy == Strategy::sequential ? 0 : comm_multiprocessors;
   const int left = gpu.multiprocessors() - reserved;
-  Schedule schedule = kernel_schedule(current_machine(fabric()), wanted.problem, wanted.strategy,
-                                      wanted.layout, left, reserved);
+  const Machine machine = current_machine(fabric());
+  Schedule schedule =
+      kernel_schedule(machine, wanted.problem, wanted.strategy, wanted.layout, left, reserved);
   schedule.rounds = wanted.rounds;
   schedule.shots = wanted.shots;
+  schedule.share_k = wanted.shots == 1 && shares_k(machine_kernels(machine), kernel_tile(schedule));
   if (reserved == 0) return schedule;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
