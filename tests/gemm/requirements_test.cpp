@@ -43,6 +43,23 @@ TEST(Requirements, ATileWithoutAKernelIsRefusedWithThoseThatThereAre) {
               HasSubstr("128x192 in clusters of 2"));
 }
 
+TEST(Requirements, KIsSharedOnlyByKernelsThatCanAndWhereItIsOnePart) {
+  const Schedule schedule{.strategy = Strategy::sequential, .share_k = true};
+  EXPECT_EQ(refusal(make_plan(problem(), schedule, 0)), "");
+  EXPECT_THAT(refusal(make_plan(problem(), schedule, 0), require_family(80)), HasSubstr("for sm80 kernels"));
+  Schedule in_clusters = schedule;
+  in_clusters.tile_cols = 192;
+  in_clusters.cluster_rows = 2;
+  EXPECT_THAT(refusal(make_plan(problem(), in_clusters, 0)), HasSubstr("clusters of several blocks"));
+  Problem gathered = problem();
+  gathered.operation = Operation::all_gather_gemm;
+  gathered.a_layout = gathered.b_layout = OperandLayout::row_contiguous;  // along k
+  Schedule copied = schedule;
+  copied.strategy = Strategy::copy;
+  copied.multiprocessors = 100;
+  EXPECT_THAT(refusal(make_plan(gathered, copied, 0)), HasSubstr("share_k = true"));
+}
+
 TEST(Requirements, GpusWithoutKernelsAreRefused) {
   EXPECT_EQ(kernel_family(75), nullptr);
   EXPECT_THAT([] { require_family(75); },
