@@ -35,6 +35,8 @@ struct GemmOptions {
   /// or writes anything. The next one may begin early, too, and take multiprocessors that are free: not for
   /// plans with messages, which may need them.
   bool begins_early = false;
+  /// The kernel before does not write B: a kernel that begins early loads it before that one has ended.
+  bool b_is_constant = false;
 };
 
 }  // namespace flashoverlap

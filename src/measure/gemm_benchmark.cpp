@@ -100,8 +100,8 @@ Variant kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::u
     bind(BufferRole::a, set.a.data());
     bind(BufferRole::b, set.b.data());
     bind(BufferRole::out, set.c.data());
-    kernels->push_back(
-        make_gemm_kernel(plan, memory, {.raise_counters = raise_counters, .begins_early = true}));
+    kernels->push_back(make_gemm_kernel(
+        plan, memory, {.raise_counters = raise_counters, .begins_early = true, .b_is_constant = true}));
   }
   return [kernels](std::size_t set, cudaStream_t stream) { (*kernels)[set]->launch(stream); };
 }

@@ -50,7 +50,8 @@ BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool r
     : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
   gpu_.barrier();
   operator_ = std::make_unique<Operator>(
-      plans_, gpu.communicator(), OperatorOptions{.record_timeline = record_timeline, .own_result = true});
+      plans_, gpu.communicator(),
+      OperatorOptions{.record_timeline = record_timeline, .own_result = true, .b_is_constant = true});
   gpu_.barrier();
 }
 

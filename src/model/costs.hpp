@@ -18,8 +18,7 @@ double memory_microseconds(const Machine& machine, const KernelTile& tile, const
                            int multiprocessors, bool share_k);
 
 /// What it adds to a wave that its workers share these tiles: see `Schedule::share_k`. Sums of the tile's
-/// rows, or of the fewer of the GEMM, are left in the L2 cache and fetched from there, within a worker's time
-/// unless each has a part of one tile.
+/// rows, or of the fewer of the GEMM, are left in the L2 cache, and one worker of each tile fetches them.
 double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
                             std::int64_t workers);
 

@@ -34,6 +34,7 @@ class Chain {
     for (DeviceArray<Element>& result : results_) result = DeviceArray<Element>(first_.size());
   }
 
+  /// Early ones load B, which no kernel of the chain writes, before the one before has ended.
   std::unique_ptr<GemmKernel> kernel(bool begins_early) {
     const Plan& plan = plans_[0];
     GemmMemory memory{.buffers = {{}}, .counters = {counters_.data()}};
@@ -44,7 +45,8 @@ class Chain {
     describe(BufferRole::a, first_.data());
     describe(BufferRole::b, b_.data());
     describe(BufferRole::out, results_[0].data());
-    return make_gemm_kernel(plan, memory, {.raise_counters = false, .begins_early = begins_early});
+    return make_gemm_kernel(
+        plan, memory, {.raise_counters = false, .begins_early = begins_early, .b_is_constant = begins_early});
   }
 
   void launch(GemmKernel& kernel, int link, cudaStream_t stream) {

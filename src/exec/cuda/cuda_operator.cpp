@@ -69,7 +69,7 @@ struct Operator::State {
                      GemmPitches{pitch(order->gemm->a), pitch(order->gemm->b), pitch(order->gemm->c)},
                      memory.cublas());
     } else {
-      make_kernel(options.record_timeline);
+      make_kernel(options);
     }
     if (options.record_timeline) {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
@@ -164,7 +164,7 @@ struct Operator::State {
     return streamed;
   }
 
-  void make_kernel(bool record_tiles) {
+  void make_kernel(const OperatorOptions& options) {
     const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
     GemmMemory gemm_memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
                            .counters = std::vector<std::uint32_t*>(ranks)};
@@ -181,8 +181,9 @@ struct Operator::State {
     kernel = make_gemm_kernel(plan, gemm_memory,
                               {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
                                .resets = resets_by_kernel,
-                               .record_tiles = record_tiles,
-                               .begins_early = plan.messages.empty()});
+                               .record_tiles = options.record_timeline,
+                               .begins_early = plan.messages.empty(),
+                               .b_is_constant = options.b_is_constant});
   }
 
   /// Loads the kernels and connects the ranks, on operands of its own.

@@ -27,7 +27,6 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   if (warp == loading_warp) loader.begin();
   if (warp == loading_warp + 1 && elect()) shared.initialize_staging();
   barrier_init_fence();
-  await_kernels_before();
   constexpr bool alone = Shape::cluster_rows == 1;
   if constexpr (alone) {
     __syncthreads();
@@ -35,7 +34,11 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     cluster_arrive();
     cluster_wait();
   }
-  if (warp == loading_warp) loader.load_first();
+  if (warp == loading_warp) {
+    loader.load_first();
+  } else {
+    await_kernels_before();
+  }
   if (warp < loading_warp) {
     take_registers<224>();
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();

@@ -22,18 +22,13 @@ class Loader {
     shared_.initialize_stages();
   }
 
-  /// Every stage at once, before anything else: until the operands have come the block can only wait.
+  /// All stages at once, before anything else: until the operands have come the block can only wait. B,
+  /// unless it comes from other ranks, need not wait for what A waits for.
   __device__ void load_first() {
-    if (next_.start_wait.counter != nullptr && arguments_.own_depth == 0) return;
-    if (tiles_.first() >= arguments_.product_count) return;
-    const int a_row = uniform(next_.a_row) + tiles_.first_row();
-    const int b_row = uniform(next_.b_row);
-    const DevicePartOfK part = part_of_k(arguments_, 0, uniform(next_.gathered), first_k(next_));
-    first_depth_ = min(depth_of(next_), Shape::stages * Shape::depth);
-#pragma unroll 1
-    for (int k = 0; k < first_depth_; k += Shape::depth) {
-      if (elect()) load(k / Shape::depth, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
-    }
+    if (arguments_.b_is_constant == 0) await_kernels_before();
+    load_first_b();
+    await_kernels_before();
+    if (next_.start_wait.counter == nullptr || arguments_.own_depth != 0) load_first_a();
   }
 
   __device__ void run() {
@@ -60,13 +55,15 @@ class Loader {
             ++wait.counter;
             awaited_k += arguments_.wait_depth;
           }
-          if (k >= first_depth_) {
-            barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
-            if (elect()) load(stage_.index, part.gathered, a_row, part.a_k + k, b_row, part.b_k + k);
+          const bool is_new = k >= loaded_b_;
+          if (is_new) barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+          if (k >= loaded_a_ && elect()) {
+            if (is_new) load_b(stage_.index, part.gathered, b_row, part.b_k + k);
+            load_a(stage_.index, part.gathered, a_row, part.a_k + k);
           }
           stage_.advance();
         }
-        first_depth_ = 0;
+        loaded_a_ = loaded_b_ = 0;
         awaited_k -= arguments_.part_depth;
       }
       if (addend_row >= 0) load_partials(index, addend_row);
@@ -88,20 +85,41 @@ class Loader {
     return Shape::shares_k ? uniform(tile.depth) : arguments_.part_depth;
   }
 
+  __device__ void load_first_b() {
+    if (tiles_.first() >= arguments_.product_count) return;
+    const DevicePartOfK part = first_part();
+    const bool is_gathered = !Shape::b_by_expert && part.gathered >> 1 != 0;
+    if (is_gathered && next_.start_wait.counter != nullptr) return;
+    const int row = uniform(next_.b_row);
+    loaded_b_ = min(depth_of(next_), Shape::stages * Shape::depth);
+#pragma unroll 1
+    for (int k = 0; k < loaded_b_; k += Shape::depth) {
+      if (elect()) load_b(k / Shape::depth, part.gathered, row, part.b_k + k);
+    }
+  }
+
+  __device__ void load_first_a() {
+    const DevicePartOfK part = first_part();
+    const int row = uniform(next_.a_row) + tiles_.first_row();
+    loaded_a_ = loaded_b_;
+#pragma unroll 1
+    for (int k = 0; k < loaded_a_; k += Shape::depth) {
+      if (elect()) load_a(k / Shape::depth, part.gathered, row, part.a_k + k);
+    }
+  }
+
+  __device__ DevicePartOfK first_part() const {
+    return part_of_k(arguments_, 0, uniform(next_.gathered), first_k(next_));
+  }
+
   __device__ void await(const CounterWait& wait, int index) {
     wait_for(wait, arguments_, index);
     fence_global_for_async();
     __syncwarp();
   }
 
-  __device__ void load(int stage, int gathered, int a_row, int a_k, int b_row, int b_k) {
-    barrier_expect(shared_.loaded(stage), arguments_.a_box_bytes + Shape::b_bytes);
-    load_a(&arguments_.a[gathered & 1], stage, a_row, a_k);
-    const int source = gathered >> 1;
-    load_b(&arguments_.b[Shape::b_by_expert ? 0 : source], stage, b_row, b_k, source);
-  }
-
-  __device__ void load_a(const CUtensorMap* map, int stage, int row, int k) {
+  __device__ void load_a(int stage, int gathered, int row, int k) {
+    const CUtensorMap* map = &arguments_.a[gathered & 1];
     const std::uint32_t to = shared_.a(stage);
     const std::uint32_t barrier = shared_.loaded(stage);
     if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
@@ -133,15 +151,19 @@ class Loader {
     }
   }
 
-  // Blocks of a cluster load B for each other: a part of its rows each, or every second box.
-  __device__ void load_b(const CUtensorMap* map, int stage, int row, int k, int expert) {
+  /// The first that is loaded into a stage. Blocks of a cluster load B for each other: a part of its rows
+  /// each, or every second box.
+  __device__ void load_b(int stage, int gathered, int row, int k) {
+    const int source = gathered >> 1;
+    const CUtensorMap* map = &arguments_.b[Shape::b_by_expert ? 0 : source];
+    barrier_expect(shared_.loaded(stage), arguments_.a_box_bytes + Shape::b_bytes);
     const std::uint32_t to = shared_.b(stage);
     const std::uint32_t barrier = shared_.loaded(stage);
     constexpr bool in_rows = Shape::b_layout == OperandLayout::k_contiguous;
     constexpr int step = in_rows ? Shape::cols / Shape::cluster_rows : box_cols;
     for (int at = tiles_.cluster_block() * step; at < Shape::b_cols; at += Shape::cluster_rows * step) {
       if constexpr (Shape::b_by_expert) {
-        load_b_box(to + at * swizzle_bytes, map, barrier, row + at, k, expert);
+        load_b_box(to + at * swizzle_bytes, map, barrier, row + at, k, source);
       } else {
         load_b_box(to + at * swizzle_bytes, map, barrier, in_rows ? k : row + at, in_rows ? row + at : k);
       }
@@ -163,7 +185,8 @@ class Loader {
   const BlockTiles<Shape>& tiles_;
   DeviceTile::Load next_{};
   Ring<Shape::stages> stage_;
-  int first_depth_ = 0;  ///< of the first tile's A that `load_first` has loaded
+  int loaded_a_ = 0;  ///< columns of k of the first tile that `load_first` has loaded
+  int loaded_b_ = 0;
 };
 
 }  // namespace flashoverlap::sm90

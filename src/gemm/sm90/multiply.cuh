@@ -168,36 +168,53 @@ class Multiplier {
     }
   }
 
-  /// In the order of k. Leaves nothing for the next launch.
+  /// In the order of k. Leaves nothing for the next launch. Each look takes as long as memory answers,
+  /// however much it reads: so it reads several shares, as many as registers hold.
   __device__ void add_shares(const DeviceTile::Finish& finish, int index, Accumulator& sum) {
     constexpr int batch = 4;
+    constexpr int shares_at_once = Shape::cols <= 128 ? 4 : 1;
     if (!has_share()) return;
+    const std::int64_t stride = share_of_lane(1) - share_of_lane(0);
 #pragma unroll 1
-    for (int share = finish.first_share; share < finish.first_share + finish.shares; ++share) {
-      float4* const from = share_of_lane(share);
+    for (int done = 0; done < finish.shares; done += shares_at_once) {
+      const int shares = min(finish.shares - done, shares_at_once);
+      float4* const from = share_of_lane(finish.first_share + done);
 #pragma unroll
       for (int first = 0; first < lane_quads; first += batch) {
-        float4 left[batch];
+        float4 left[shares_at_once][batch];
         wait_until(
             [&] {
-              bool complete = true;
 #pragma unroll
-              for (int each = 0; each < batch && first + each < lane_quads; ++each) {
-                left[each] = look_at_sums(from + (first + each) * 32);
-                complete = complete && are_there(left[each]);
+              for (int share = 0; share < shares_at_once; ++share) {
+#pragma unroll
+                for (int each = 0; each < batch && first + each < lane_quads; ++each) {
+                  const int read = min(share, shares - 1);
+                  left[share][each] = look_at_sums(from + read * stride + (first + each) * 32);
+                }
+              }
+              bool complete = true;  // no branch before the last look, or each would wait for the one before
+#pragma unroll
+              for (int share = 0; share < shares_at_once; ++share) {
+#pragma unroll
+                for (int each = 0; each < batch && first + each < lane_quads; ++each)
+                  complete &= are_there(left[share][each]);
               }
               return complete;
             },
             arguments_, index);
 #pragma unroll
-        for (int each = 0; each < batch && first + each < lane_quads; ++each) {
-          float* const sums = &sum[4 * (first + each)];
-          sums[0] += left[each].x;
-          sums[1] += left[each].y;
-          sums[2] += left[each].z;
-          sums[3] += left[each].w;
-          const float nothing = __uint_as_float(nothing_left);
-          leave_sums(from + (first + each) * 32, {nothing, nothing, nothing, nothing});
+        for (int share = 0; share < shares_at_once; ++share) {
+          if (share >= shares) break;
+#pragma unroll
+          for (int each = 0; each < batch && first + each < lane_quads; ++each) {
+            float* const sums = &sum[4 * (first + each)];
+            sums[0] += left[share][each].x;
+            sums[1] += left[share][each].y;
+            sums[2] += left[share][each].z;
+            sums[3] += left[share][each].w;
+            const float nothing = __uint_as_float(nothing_left);
+            leave_sums(from + share * stride + (first + each) * 32, {nothing, nothing, nothing, nothing});
+          }
         }
       }
     }
@@ -205,8 +222,8 @@ class Multiplier {
   }
 
   static __device__ bool are_there(const float4& sums) {
-    return __float_as_uint(sums.x) != nothing_left && __float_as_uint(sums.y) != nothing_left &&
-           __float_as_uint(sums.z) != nothing_left && __float_as_uint(sums.w) != nothing_left;
+    const auto left = [](float sum) { return __float_as_uint(sum) != nothing_left; };
+    return left(sums.x) & left(sums.y) & left(sums.z) & left(sums.w);
   }
 
   // Partial results of the other ranks are added in rank order, with this rank's own in its place, unless it

@@ -132,6 +132,7 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
   }
   arguments.steps_per_box = spread.steps_per_box;
   arguments.lets_next_begin = options.begins_early ? 1 : 0;
+  arguments.b_is_constant = options.b_is_constant ? 1 : 0;
   count_tiles(plan, arguments);
   if (!plan.schedule.share_k) return;
   const SharedTiles shared = share_k(plan, tiles.first(plan.tiles.size()));
