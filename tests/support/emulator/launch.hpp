@@ -228,9 +228,9 @@ inline void Launch::enter() {
 
 inline void Launch::resume(const Place& place) {
   place_ = place;
-  const Block& own = blocks_[place.block];
-  grid_size = {static_cast<unsigned>(own.grid->blocks)};
-  block_index = {static_cast<unsigned>(own.index)};
+  const Block& resumed = blocks_[place.block];
+  grid_size = {static_cast<unsigned>(resumed.grid->blocks)};
+  block_index = {static_cast<unsigned>(resumed.index)};
   thread_index = {static_cast<unsigned>(place.warp * lanes + place.lane)};
   Fiber& next = fiber();
 #if defined(__SANITIZE_ADDRESS__)
