@@ -79,6 +79,7 @@ class SharedWorkspace {
       bytes.peer_written = std::max(bytes.peer_written, needed.peer_written);
       bytes.collective = std::max(bytes.collective, needed.collective);
       bytes.device = std::max(bytes.device, needed.device);
+      bytes.shares = std::max(bytes.shares, needed.shares);
       bytes.counters = std::max(least_counter_bytes, 16 * needed.counters);
       workspace_.emplace(bytes, communicator);
       counters_left_ = bytes.counters;
@@ -94,7 +95,8 @@ class SharedWorkspace {
   bool holds(const WorkspaceBytes& needed) const {
     const WorkspaceBytes& bytes = workspace_->bytes();
     return needed.peer_written <= bytes.peer_written && needed.collective <= bytes.collective &&
-           needed.device <= bytes.device && needed.counters <= counters_left_;
+           needed.device <= bytes.device && needed.shares <= bytes.shares &&
+           needed.counters <= counters_left_;
   }
 
   std::optional<Workspace> workspace_;

@@ -163,10 +163,11 @@ std::string summary_text(std::span<const Plan> plans) {
                                buffer.peer_written ? ", written by peers" : ""));
   }
   const WorkspaceBytes workspace = workspace_of(plans);
-  line("workspace", fmt::format("{} bytes: {} written by peers, {} of collectives, {} others, {} counters",
-                                grouped_digits(workspace.total()), grouped_digits(workspace.peer_written),
-                                grouped_digits(workspace.collective), grouped_digits(workspace.device),
-                                grouped_digits(workspace.counters)));
+  line("workspace",
+       fmt::format("{} bytes: {} written by peers, {} of collectives, {} shares, {} others, {} counters",
+                   grouped_digits(workspace.total()), grouped_digits(workspace.peer_written),
+                   grouped_digits(workspace.collective), grouped_digits(workspace.shares),
+                   grouped_digits(workspace.device), grouped_digits(workspace.counters)));
   return text;
 }
 
@@ -193,6 +194,7 @@ nlohmann::ordered_json summary_json(std::span<const Plan> plans) {
   json["workspace_bytes"] = {{"peer_written", workspace.peer_written},
                              {"collective", workspace.collective},
                              {"device", workspace.device},
+                             {"shares", workspace.shares},
                              {"counters", workspace.counters}};
   return json;
 }

@@ -18,6 +18,19 @@ __device__ inline void raise_on_gpu(std::uint32_t* counter) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
+/// As raises do, and returns the value before: who sees others' counts sees what they have written.
+__device__ inline std::uint32_t count_everywhere(std::uint32_t* counter) {
+  std::uint32_t before;
+  asm volatile("atom.acq_rel.sys.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  return before;
+}
+
+__device__ inline std::uint32_t count_on_gpu(std::uint32_t* counter) {
+  std::uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  return before;
+}
+
 __device__ inline std::uint32_t read_counter(const std::uint32_t* counter) {
   std::uint32_t value;
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");

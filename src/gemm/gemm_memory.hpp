@@ -23,6 +23,9 @@ struct GemmMemory {
   std::vector<std::array<DeviceMatrix, buffer_count>> buffers;
   /// [rank]: the first of each rank's counters, zero at the start of a run.
   std::vector<std::uint32_t*> counters;
+  /// `share_bytes` of the plan, all bits set, as a launch leaves them; for any number of GEMMs that never run
+  /// at the same time. Null: the kernel brings its own.
+  std::byte* shares = nullptr;
 };
 
 struct GemmOptions {

@@ -11,6 +11,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
+#include "gemm/device/share_k.hpp"
 #include "gemm/gemm_kernel.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/gpu_compare.hpp"
@@ -89,10 +90,10 @@ class CapturedLaunches {
 };
 
 Variant kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::uint32_t* counters,
-                       bool raise_counters) {
+                       std::byte* shares, bool raise_counters) {
   auto kernels = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
   for (Operands& set : operands) {
-    GemmMemory memory{.buffers = {{}}, .counters = {counters}};
+    GemmMemory memory{.buffers = {{}}, .counters = {counters}, .shares = shares};
     const auto bind = [&](BufferRole role, void* base) {
       const Buffer& buffer = plan.buffer(role);
       memory.buffers[0][static_cast<std::size_t>(role)] = {base, buffer.rows, buffer.cols, buffer.cols};
@@ -124,6 +125,11 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   std::vector<Operands> operands = random_operands(problem, c);
   DeviceArray<std::uint32_t> counters(static_cast<std::size_t>(c.rows / 128) + 1);
   counters.set_bytes(0);
+  std::size_t most_shares = 0;
+  for (const KernelChoice& kernel : choices)
+    most_shares = std::max(most_shares, share_bytes(single_rank_plan(problem, machine, kernel, all)));
+  DeviceArray<std::byte> shares(most_shares);
+  shares.set_bytes(0xFF);
 
   std::vector<Variant> variants;
   CublasGemm cublas(problem.data_type, c, problem.k, problem.a_layout, problem.b_layout);
@@ -137,7 +143,7 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   };
   const auto add_kernel = [&](const KernelChoice& kernel, int multiprocessors, bool raise_counters) {
     const Plan plan = single_rank_plan(problem, machine, kernel, multiprocessors);
-    variants.push_back(kernel_variant(plan, operands, counters.data(), raise_counters));
+    variants.push_back(kernel_variant(plan, operands, counters.data(), shares.data(), raise_counters));
     return variants.size() - 1;
   };
   const std::size_t reference = add([&](const void* a, const void* b, void* product, cudaStream_t on) {

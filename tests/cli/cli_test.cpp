@@ -60,7 +60,7 @@ TEST_F(Cli, PlanPrintsASummary) {
   const json as_json = json::parse(run("plan " + small + " --json").out);
   EXPECT_EQ(as_json["tiles"]["most"], 30);
   EXPECT_EQ(as_json["workspace_bytes"], json::parse(R"({"peer_written": 0, "collective": 0, "device": 0,
-                                                       "counters": 256})"));
+                                                       "shares": 0, "counters": 256})"));
   EXPECT_GT(as_json["prediction"]["latency_us"], 0);
 }
 

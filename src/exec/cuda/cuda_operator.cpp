@@ -167,7 +167,8 @@ struct Operator::State {
   void make_kernel(const OperatorOptions& options) {
     const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
     GemmMemory gemm_memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
-                           .counters = std::vector<std::uint32_t*>(ranks)};
+                           .counters = std::vector<std::uint32_t*>(ranks),
+                           .shares = memory.workspace().shares()};
     for (const Plan& each : plans) {
       const auto rank = static_cast<std::size_t>(each.rank);
       gemm_memory.counters[rank] = memory.counters(each.rank);

@@ -5,6 +5,7 @@
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
 #include "gemm/cublas/workspace_bytes.hpp"
+#include "gemm/device/share_k.hpp"
 #include "plan/route_room.hpp"
 
 namespace flashoverlap {
@@ -61,6 +62,8 @@ WorkspaceLayout::WorkspaceLayout(std::span<const Plan> plans, bool own_result) :
   }
   if (std::ranges::any_of(plans, uses_cublas))
     cublas = take(MemoryKind::device, bytes.device, cublas_workspace_bytes);
+  for (const Plan& plan : plans)
+    bytes.shares = std::max(bytes.shares, align(static_cast<std::int64_t>(share_bytes(plan))));
   std::int64_t most_counters = 1;  // so that no two operators have theirs at the same place
   for (const Plan& plan : plans) most_counters = std::max(most_counters, route_room(plan).counters);
   bytes.counters = align(most_counters * static_cast<std::int64_t>(sizeof(std::uint32_t)));
@@ -71,6 +74,7 @@ void WorkspaceBytes::add(std::span<const Plan> plans, bool own_result) {
   peer_written = std::max(peer_written, needed.peer_written);
   collective = std::max(collective, needed.collective);
   device = std::max(device, needed.device);
+  shares = std::max(shares, needed.shares);
   counters += needed.counters;
 }
 

@@ -26,8 +26,10 @@ WorkspaceMemory::WorkspaceMemory(const WorkspaceBytes& bytes, const Communicator
     : bytes_(bytes),
       communicator_(communicator),
       device_(size(bytes.device)),
+      shares_(size(bytes.shares)),
       collective_(communicator.allocate(size(bytes.collective))) {
   registered_.emplace_back(communicator, collective_);
+  shares_.set_bytes(0xFF);
   if (bytes.peer_written > 0) {
     peers_ = std::make_unique<PeerMemory>(communicator, size(bytes.counters + bytes.peer_written));
   } else {
@@ -67,6 +69,7 @@ std::int64_t WorkspaceMemory::reserve(const WorkspaceBytes& needed, const Commun
   require_bytes("memory that peers write", bytes_.peer_written, needed.peer_written);
   require_bytes("memory for collectives", bytes_.collective, needed.collective);
   require_bytes("other memory", bytes_.device, needed.device);
+  require_bytes("shares", bytes_.shares, needed.shares);
   std::int64_t offset = 0;
   for (const auto& [begin, bytes] : reserved_) {
     if (begin - offset >= needed.counters) break;
@@ -111,7 +114,8 @@ void WorkspaceMemory::check_peers() const {
 }
 
 Workspace::Workspace(const WorkspaceBytes& bytes, const Communicator& communicator) {
-  for (const std::int64_t each : {bytes.peer_written, bytes.collective, bytes.device, bytes.counters})
+  for (const std::int64_t each :
+       {bytes.peer_written, bytes.collective, bytes.device, bytes.shares, bytes.counters})
     require(each >= 0 && each % 256 == 0, "workspace bytes", each, "must come from WorkspaceBytes::add");
   {
     const auto making = watch_construction(communicator, "a workspace");

@@ -29,6 +29,8 @@ class WorkspaceMemory {
   std::byte* counters(int rank) const;
   std::byte* peer_written(int rank) const;
   std::byte* device() const { return device_.data(); }
+  /// See `GemmMemory::shares`.
+  std::byte* shares() const { return shares_.data(); }
   /// Registered with `collectives`, if NCCL does that; every rank asks at the same time.
   CollectiveMemory collective(const Communicator& collectives);
 
@@ -58,6 +60,7 @@ class WorkspaceMemory {
   const WorkspaceBytes bytes_;
   Communicator communicator_;
   DeviceArray<std::byte> device_;
+  DeviceArray<std::byte> shares_;
   DeviceArray<std::byte> counters_;  // where there is no peer memory
   CollectiveMemory collective_;
   std::vector<std::pair<Communicator, CollectiveMemory>> registered_;

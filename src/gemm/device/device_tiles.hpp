@@ -30,8 +30,9 @@ struct DeviceTile {
     std::int32_t addend_row;      ///< -1: nothing is added
     std::int16_t addends_by_tma;  ///< as stages after those of the operands
     std::int16_t stored_by_tma;   ///< see Sm90Gemm
-    std::int32_t first_share;     ///< of the sums that are added, or where this entry leaves its own
-    std::int32_t shares;          ///< sums of other workers that are added; -1: the entry stores nothing but
+    std::int32_t first_share;     ///< the first worker whose sums are added; where it is this one or one
+                                  ///< before, all of them add a part of the columns each
+    std::int32_t shares;          ///< workers whose sums are added; -1: this one stores nothing but
                                   ///< leaves its sum, or is empty where `first_share` is -1
   } finish;
   struct alignas(16) Store {

@@ -10,6 +10,8 @@ namespace {
 
 /// Steps of k of a tile that a worker takes; fewer are left to the worker before or after.
 constexpr std::int64_t least_share = 4;
+/// Workers of a tile from which on each adds a part of it. Two are faster if one adds all.
+constexpr std::int64_t least_parts = 3;
 /// Of the last wave, by worker: it never begins a third tile.
 constexpr std::int64_t shared_entries = 2;
 
@@ -40,6 +42,19 @@ std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64
   return cuts;
 }
 
+/// The columns of a tile that its `part`-th worker of `parts` adds and stores: as many for each, of whole
+/// quads of the kernel's lanes.
+void take_part_of_columns(DeviceTile& entry, std::int64_t part, std::int64_t parts, std::int32_t tile_cols) {
+  constexpr std::int64_t quad_cols = 8;
+  constexpr std::int32_t box_cols = 64;
+  const auto cols = static_cast<std::int32_t>(quad_cols * divide_up(divide_up(tile_cols, quad_cols), parts));
+  const auto first = static_cast<std::int32_t>(part) * cols;
+  entry.store.cols = std::clamp(entry.store.cols - first, 0, cols);
+  entry.store.store_col += first;
+  entry.store.addend_col += first;
+  if (cols % box_cols != 0) entry.finish.stored_by_tma = 0;
+}
+
 }  // namespace
 
 SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
@@ -59,6 +74,12 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
     }
     return false;
   };
+  const auto workers_of = [&](std::int64_t place) {  // [first, end) of a tile
+    const auto begins = cuts.begin();
+    const std::int64_t first = std::upper_bound(begins, cuts.end(), place * steps) - begins - 1;
+    const std::int64_t end = std::lower_bound(begins, cuts.end(), (place + 1) * steps) - begins;
+    return std::pair{first, end};
+  };
   for (std::int64_t row = 0; any_begins_another(row); ++row) {
     for (std::int64_t worker = 0; worker < workers; ++worker) {
       const std::int64_t from = begin_of(worker);
@@ -75,13 +96,20 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
       entry.load.depth = static_cast<std::int32_t>(std::min((last - place * steps) * depth, plan.problem.k) -
                                                    entry.load.first_k);
       entry.store.raise_late = 0;
-      if (entry.load.first_k > 0) {
+      const auto [first_worker, end_worker] = workers_of(place);
+      const std::int64_t sharing = end_worker - first_worker;
+      const bool only_this =
+          begin_of(first_worker) == place * steps && begin_of(end_worker) == (place + 1) * steps;
+      if (sharing >= least_parts && only_this) {
+        entry.finish.first_share = static_cast<std::int32_t>(first_worker);
+        entry.finish.shares = static_cast<std::int32_t>(sharing);
+        take_part_of_columns(entry, worker - first_worker, sharing, plan.schedule.tile_cols);
+      } else if (worker == first_worker) {
+        entry.finish.first_share = static_cast<std::int32_t>(worker) + 1;
+        entry.finish.shares = static_cast<std::int32_t>(sharing) - 1;
+      } else {
         entry.load.addend_row = none;
         entry.finish = {.addend_row = none, .first_share = static_cast<std::int32_t>(worker), .shares = -1};
-      } else {
-        entry.finish.first_share = static_cast<std::int32_t>(worker) + 1;
-        for (std::int64_t other = worker + 1; begin_of(other) < (place + 1) * steps; ++other)
-          ++entry.finish.shares;
       }
       shared.entries.push_back(entry);
     }
@@ -89,6 +117,13 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
   shared.product_count = static_cast<std::int32_t>(shared.entries.size());
   shared.entries.insert(shared.entries.end(), tiles.begin() + products, tiles.end());
   return shared;
+}
+
+std::size_t share_bytes(const Plan& plan) {
+  if (!plan.schedule.share_k) return 0;
+  const auto sums =
+      static_cast<std::size_t>(plan.schedule.tile_rows) * static_cast<std::size_t>(plan.schedule.tile_cols);
+  return static_cast<std::size_t>(workers(plan.schedule)) * (sums * sizeof(float) + sizeof(std::uint32_t));
 }
 
 std::size_t most_entries(const Plan& plan) {

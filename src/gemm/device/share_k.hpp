@@ -17,9 +17,14 @@ struct SharedTiles {
 };
 
 /// `tiles`: a plan's, resolved; its k is one part. A worker leaves the end of one tile before it begins
-/// another, which it stores, so none waits for what comes after that wait. There are as many shares as
-/// workers at most.
+/// another, which it stores, so none waits for what comes after that wait. Where three workers or more have
+/// nothing but their share of one tile, each adds and stores a part of its columns. A worker leaves one share
+/// at most.
 SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles);
+
+/// Memory in which workers leave sums for each other and count the stored parts of a tile; 0 where the plan
+/// shares no k.
+std::size_t share_bytes(const Plan& plan);
 
 /// The most entries that come of a plan's tiles, shared or not.
 std::size_t most_entries(const Plan& plan);

@@ -25,8 +25,10 @@ struct GemmArguments : Matrices, TileListArguments {
   std::int32_t a_box_bytes;      ///< of A's part of a stage, and of a box of partial results
   std::int32_t store_rows;       ///< rows that one TMA store takes
   float* shares;                 ///< sums of workers that share a tile's k; all bits are set between launches
+  std::uint32_t* stored_parts;   ///< of the tile whose first worker it is, less 1; so between launches, too
   std::int32_t lets_next_begin;  ///< before this kernel has ended: see GemmOptions::begins_early
   std::int32_t b_is_constant;    ///< see GemmOptions::b_is_constant
+  std::int32_t b_is_read_once;   ///< by one tile each, so that the L2 cache need not keep it
   std::int32_t share_warps;      ///< of a share: those that have rows
   std::int32_t steps_per_box;    ///< of the main loop after which a box of a finished tile is stored
 };

@@ -174,6 +174,9 @@ class Loader {
   __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                              Place... place) {
     if constexpr (Shape::cluster_rows == 1) {
+      if constexpr (!Shape::b_by_expert) {
+        if (arguments_.b_is_read_once != 0) return tma_load(to, map, barrier, dropped_, place...);
+      }
       tma_load(to, map, barrier, place...);
     } else {
       tma_load_multicast(to, map, barrier, (1 << Shape::cluster_rows) - 1, place...);
@@ -187,6 +190,7 @@ class Loader {
   Ring<Shape::stages> stage_;
   int loaded_a_ = 0;  ///< columns of k of the first tile that `load_first` has loaded
   int loaded_b_ = 0;
+  std::uint64_t dropped_ = drop_from_l2();
 };
 
 }  // namespace flashoverlap::sm90

@@ -32,8 +32,8 @@ class Multiplier {
       const bool only_adds = index >= arguments_.product_count;
       const DeviceTile::Finish finish = multiply(index, only_adds ? 0 : steps, steps, sum, result, finished);
       if constexpr (Shape::shares_k) {
+        if (leaves_share(finish)) leave_share(sum);
         if (finish.shares < 0) {
-          leave_share(finish.first_share, sum);
           finished = false;
           continue;
         }
@@ -149,18 +149,26 @@ class Multiplier {
   // Sums of a tile whose k several workers share: a lane leaves them where the same lane of another worker
   // finds them.
 
-  static constexpr int lane_quads = Shape::cols / 8;  ///< of sums
+  static constexpr int lane_quads = Shape::cols / 8;         ///< of sums
+  static constexpr bool has_registers = Shape::cols <= 128;  ///< left, for many shares at once
 
   __device__ bool has_share() const { return warp() < arguments_.share_warps; }
   __device__ int warp() const { return group_ * 4 + thread_ / 32; }
-  __device__ float4* share_of_lane(int share) const {
+  __device__ float4* share_of_lane(int worker) const {
     return reinterpret_cast<float4*>(arguments_.shares) +
-           (share * arguments_.share_warps + warp()) * lane_quads * 32 + thread_ % 32;
+           (worker * arguments_.share_warps + warp()) * lane_quads * 32 + thread_ % 32;
+  }
+  __device__ bool adds_a_part(const DeviceTile::Finish& finish) const {
+    return finish.shares > 0 && finish.first_share <= tiles_.first();
   }
 
-  __device__ void leave_share(int share, const Accumulator& sum) {
-    if (share < 0 || !has_share()) return;
-    float4* const to = share_of_lane(share);
+  __device__ bool leaves_share(const DeviceTile::Finish& finish) const {
+    return finish.shares < 0 ? finish.first_share >= 0 : adds_a_part(finish);
+  }
+
+  __device__ void leave_share(const Accumulator& sum) {
+    if (!has_share()) return;
+    float4* const to = share_of_lane(tiles_.first());
 #pragma unroll
     for (int quad = 0; quad < lane_quads; ++quad) {
       const float* const sums = &sum[4 * quad];
@@ -168,57 +176,87 @@ class Multiplier {
     }
   }
 
-  /// In the order of k. Leaves nothing for the next launch. Each look takes as long as memory answers,
-  /// however much it reads: so it reads several shares, as many as registers hold.
+  /// In the order of k. Leaves nothing for the next launch. A worker that adds a part of the columns has them
+  /// first in `sum` then.
   __device__ void add_shares(const DeviceTile::Finish& finish, int index, Accumulator& sum) {
-    constexpr int batch = 4;
-    constexpr int shares_at_once = Shape::cols <= 128 ? 4 : 1;
-    if (!has_share()) return;
-    const std::int64_t stride = share_of_lane(1) - share_of_lane(0);
-#pragma unroll 1
-    for (int done = 0; done < finish.shares; done += shares_at_once) {
-      const int shares = min(finish.shares - done, shares_at_once);
-      float4* const from = share_of_lane(finish.first_share + done);
+    if (!has_share() || finish.shares == 0) return;
+    const bool in_parts = adds_a_part(finish);
+    const int part_quads = in_parts ? (lane_quads + finish.shares - 1) / finish.shares : lane_quads;
+    const int first_quad = in_parts ? (tiles_.first() - finish.first_share) * part_quads : 0;
+    const int quads = min(part_quads, lane_quads - first_quad);
+    if (in_parts) {
 #pragma unroll
-      for (int first = 0; first < lane_quads; first += batch) {
-        float4 left[shares_at_once][batch];
-        wait_until(
-            [&] {
-#pragma unroll
-              for (int share = 0; share < shares_at_once; ++share) {
-#pragma unroll
-                for (int each = 0; each < batch && first + each < lane_quads; ++each) {
-                  const int read = min(share, shares - 1);
-                  left[share][each] = look_at_sums(from + read * stride + (first + each) * 32);
-                }
-              }
-              bool complete = true;  // no branch before the last look, or each would wait for the one before
-#pragma unroll
-              for (int share = 0; share < shares_at_once; ++share) {
-#pragma unroll
-                for (int each = 0; each < batch && first + each < lane_quads; ++each)
-                  complete &= are_there(left[share][each]);
-              }
-              return complete;
-            },
-            arguments_, index);
-#pragma unroll
-        for (int share = 0; share < shares_at_once; ++share) {
-          if (share >= shares) break;
-#pragma unroll
-          for (int each = 0; each < batch && first + each < lane_quads; ++each) {
-            float* const sums = &sum[4 * (first + each)];
-            sums[0] += left[share][each].x;
-            sums[1] += left[share][each].y;
-            sums[2] += left[share][each].z;
-            sums[3] += left[share][each].w;
-            const float nothing = __uint_as_float(nothing_left);
-            leave_sums(from + share * stride + (first + each) * 32, {nothing, nothing, nothing, nothing});
-          }
-        }
+      for (float& own : sum) own = 0;  // this worker has left them, too
+    }
+    for (int added = 0; added < finish.shares;) {
+      float4* const from = share_of_lane(finish.first_share + added) + first_quad * 32;
+      const int shares = finish.shares - added;
+      if (has_registers && shares >= 4) {
+        add_shares_of<4>(from, quads, index, sum);
+        added += 4;
+      } else if (has_registers && shares >= 2) {
+        add_shares_of<2>(from, quads, index, sum);
+        added += 2;
+      } else {
+        add_shares_of<1>(from, quads, index, sum);
+        ++added;
       }
     }
     __syncwarp();
+  }
+
+  /// Of `Shares` workers. Each look takes as long as memory answers, however much it reads: so it reads as
+  /// much as registers hold, without a branch between two reads.
+  template <int Shares>
+  __device__ void add_shares_of(float4* from, int quads, int index, Accumulator& sum) {
+    constexpr int reads_at_once = has_registers ? 16 : 4;
+    constexpr int batch = (lane_quads < reads_at_once ? lane_quads : reads_at_once) / Shares;
+    const std::int64_t stride = share_of_lane(1) - share_of_lane(0);
+#pragma unroll
+    for (int first = 0; first < lane_quads; first += batch) {
+      if (first >= quads) break;
+      float4 left[Shares][batch];
+      wait_until(
+          [&] {
+#pragma unroll
+            for (int share = 0; share < Shares; ++share) {
+#pragma unroll
+              for (int each = 0; each < batch; ++each)
+                left[share][each] = look_at_sums(from + share * stride + min(first + each, quads - 1) * 32);
+            }
+            bool complete = true;
+#pragma unroll
+            for (int share = 0; share < Shares; ++share) {
+#pragma unroll
+              for (int each = 0; each < batch; ++each) complete &= are_there(left[share][each]);
+            }
+            return complete;
+          },
+          arguments_, index);
+#pragma unroll
+      for (int each = 0; each < batch && first + each < lane_quads; ++each) {
+        float* const sums = &sum[4 * (first + each)];
+#pragma unroll
+        for (int share = 0; share < Shares; ++share) {
+          sums[0] += left[share][each].x;
+          sums[1] += left[share][each].y;
+          sums[2] += left[share][each].z;
+          sums[3] += left[share][each].w;
+        }
+      }
+#pragma unroll
+      for (int each = 0; each < batch && first + each < lane_quads; ++each) {
+        if (first + each >= quads) break;
+#pragma unroll
+        for (int share = 0; share < Shares; ++share)
+          leave_nothing(from + share * stride + (first + each) * 32);
+      }
+    }
+  }
+
+  static __device__ void leave_nothing(float4* at) {
+    const float nothing = __uint_as_float(nothing_left);
+    leave_sums(at, {nothing, nothing, nothing, nothing});
   }
 
   static __device__ bool are_there(const float4& sums) {

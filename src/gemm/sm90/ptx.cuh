@@ -119,6 +119,22 @@ __device__ inline void tma_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/// For what is loaded once: the L2 cache drops it before all else.
+__device__ inline std::uint64_t drop_from_l2() {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+__device__ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
+                                std::uint64_t policy, int col, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(col), "r"(row), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
 __device__ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int col,
                                 int row) {
   asm volatile(

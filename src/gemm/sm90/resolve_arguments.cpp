@@ -59,6 +59,12 @@ int loaded_rows(const Plan& plan) {
   return std::min(all, static_cast<int>(divide_up(most, swizzle_rows)) * swizzle_rows);
 }
 
+bool is_b_read_once(const Plan& plan) {
+  std::int64_t cols = 0;
+  for (const Tile& tile : plan.tiles) cols += tile.only_adds ? 0 : tile.cols;
+  return cols <= gemm_shape(plan.problem, plan.rank).cols;
+}
+
 const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, BufferRole role) {
   return memory.buffers[index(plan.rank)][static_cast<std::size_t>(role)];
 }
@@ -115,6 +121,12 @@ void resolve_matrices(const Plan& plan, const GemmMemory& memory, const Boxes& b
   arguments.share_warps = static_cast<std::int32_t>(divide_up(boxes.a_rows, warp_rows));
 }
 
+void resolve_shares(const Plan& plan, std::byte* memory, GemmArguments& arguments) {
+  const std::size_t sums = share_bytes(plan) - workers(plan.schedule) * sizeof(std::uint32_t);
+  arguments.shares = reinterpret_cast<float*>(memory);
+  arguments.stored_parts = reinterpret_cast<std::uint32_t*>(memory + sums);
+}
+
 void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options, const Boxes& boxes,
                    std::span<DeviceTile> tiles, GemmArguments& arguments) {
   const SpreadStores spread = spread_stores(plan);
@@ -132,6 +144,7 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
   }
   arguments.steps_per_box = spread.steps_per_box;
   arguments.lets_next_begin = options.begins_early ? 1 : 0;
+  arguments.b_is_read_once = is_b_read_once(plan) ? 1 : 0;
   arguments.b_is_constant = options.b_is_constant ? 1 : 0;
   count_tiles(plan, arguments);
   if (!plan.schedule.share_k) return;

@@ -36,6 +36,9 @@ std::vector<Destination> resolve_destinations(const Boxes& boxes, const GemmMemo
 void resolve_matrices(const Plan& plan, const GemmMemory& memory, const Boxes& boxes,
                       GemmArguments& arguments);
 
+/// `memory`: see `GemmMemory::shares`.
+void resolve_shares(const Plan& plan, std::byte* memory, GemmArguments& arguments);
+
 /// Into the first of `tiles`, of which there are `most_entries`, and the arguments that go with them.
 void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options, const Boxes& boxes,
                    std::span<DeviceTile> tiles, GemmArguments& arguments);

@@ -6,6 +6,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/kernels.hpp"
 #include "gemm/device/resolve_tiles.hpp"
+#include "gemm/device/share_k.hpp"
 #include "gemm/sm90/kernels.hpp"
 #include "plan/message_rules.hpp"
 
@@ -45,11 +46,11 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   destinations_ = DeviceArray<sm90::Destination>(sm90::resolve_destinations(boxes_, memory));
   arguments_.destinations = destinations_.data();
   if (plan.schedule.share_k) {
-    const int rows = workers(plan.schedule) * arguments_.share_warps * sm90::warp_rows;
-    shares_ = DeviceArray<float>(static_cast<std::size_t>(rows) *
-                                 static_cast<std::size_t>(plan.schedule.tile_cols));
-    shares_.set_bytes(0xFF);
-    arguments_.shares = shares_.data();
+    if (memory.shares == nullptr) {
+      shares_ = DeviceArray<std::byte>(share_bytes(plan));
+      shares_.set_bytes(0xFF);
+    }
+    sm90::resolve_shares(plan, memory.shares == nullptr ? shares_.data() : memory.shares, arguments_);
   }
   arguments_.out = sm90::resolve_destination(boxes_, own(BufferRole::out));
   std::vector<DeviceTile> tiles(lists_.room());

@@ -37,7 +37,7 @@ class Sm90Gemm final : public GemmKernel {
   int threads_ = 0;
   int shared_bytes_ = 0;
   DeviceArray<sm90::Destination> destinations_;
-  DeviceArray<float> shares_;
+  DeviceArray<std::byte> shares_;
   TileLists lists_;
 };
 

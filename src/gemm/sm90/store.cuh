@@ -36,6 +36,9 @@ class Storer {
       }
       if (arguments_.tile_times != nullptr && issues_) arguments_.tile_times[tile.index] = nanoseconds();
       if (tile.raise == nullptr || !issues_) continue;
+      if constexpr (Shape::shares_k) {
+        if (!completes(arguments_.tiles[index].finish, tile.leaves_gpu)) continue;
+      }
       unraised_ = {tile.raise, tile.leaves_gpu};
       // A late raise comes after the next tile's first box.
       if (tile.raise_late == 0 || Shape::boxes == 1) raise_after<0>();
@@ -59,6 +62,17 @@ class Storer {
     tma_store_wait_visible<Pending>();
     raise_counter(unraised_.counter, unraised_.leaves_gpu, arguments_);
     unraised_ = {};
+  }
+
+  /// Whether a tile is stored to which several workers add a part each.
+  __device__ bool completes(const DeviceTile::Finish& finish, int leaves_gpu) {
+    if (finish.shares == 0 || finish.first_share > tiles_.first()) return true;
+    tma_store_wait_visible<0>();
+    std::uint32_t* const stored = arguments_.stored_parts + finish.first_share;
+    const std::uint32_t others = (leaves_gpu == 0 ? count_on_gpu(stored) : count_everywhere(stored)) + 1;
+    if (others + 1 < static_cast<std::uint32_t>(finish.shares)) return false;
+    *stored = nothing_left;
+    return true;
   }
 
   /// Stores the boxes of a tile as they are staged.

@@ -1,5 +1,6 @@
 #include <bit>
 
+#include "gemm/device/share_k.hpp"
 #include "gemm/sm90/kernel.cuh"
 #include "gemm/sm90/resolve_arguments.hpp"
 #include "gemm/sm90/tensor_map.hpp"
@@ -47,10 +48,8 @@ class EmulatedSm90 final : public EmulatedGemm {
     destinations_ = sm90::resolve_destinations(boxes, ranks.memory());
     arguments_.out = destinations_[static_cast<std::size_t>(arguments_.out_index)];
     arguments_.destinations = destinations_.data();
-    const int rows = workers(plan.schedule) * arguments_.share_warps * sm90::warp_rows;
-    shares_.assign(static_cast<std::size_t>(rows) * static_cast<std::size_t>(plan.schedule.tile_cols),
-                   std::bit_cast<float>(~0u));
-    arguments_.shares = shares_.data();
+    shares_.assign(share_bytes(plan) / sizeof(float), std::bit_cast<float>(~0u));
+    sm90::resolve_shares(plan, reinterpret_cast<std::byte*>(shares_.data()), arguments_);
     sm90::resolve_tiles(plan, ranks.memory(), options, boxes, tiles(), arguments_);
     allow(launch);
   }

@@ -19,6 +19,13 @@ namespace flashoverlap {
 inline void raise_everywhere(std::uint32_t* counter) { testing::emulator::current->raise(counter); }
 inline void raise_on_gpu(std::uint32_t* counter) { testing::emulator::current->raise(counter); }
 
+inline std::uint32_t count_everywhere(std::uint32_t* counter) {
+  testing::emulator::current->fence();
+  testing::emulator::current->pause();
+  return (*counter)++;
+}
+inline std::uint32_t count_on_gpu(std::uint32_t* counter) { return count_everywhere(counter); }
+
 inline std::uint32_t read_counter(const std::uint32_t* counter) {
   testing::emulator::current->poll(counter);
   return *counter;
