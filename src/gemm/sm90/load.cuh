@@ -31,7 +31,14 @@ class Loader {
     if (next_.start_wait.counter == nullptr || arguments_.own_depth != 0) load_first_a();
   }
 
-  __device__ void run() {
+  __device__ void run() { arguments_.b_is_read_once != 0 ? load_tiles<true>() : load_tiles<false>(); }
+
+ private:
+  static constexpr int box_cols = Shape::box_cols;
+
+  /// `Once`: B is read by one tile each.
+  template <bool Once>
+  __device__ void load_tiles() {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       CounterWait wait = next_.start_wait;
       const int first_a_row = uniform(next_.a_row) + tiles_.first_row();
@@ -58,7 +65,7 @@ class Loader {
           const bool is_new = k >= loaded_b_;
           if (is_new) barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
           if (k >= loaded_a_ && elect()) {
-            if (is_new) load_b(stage_.index, part.gathered, b_row, part.b_k + k);
+            if (is_new) load_b<Once>(stage_.index, part.gathered, b_row, part.b_k + k);
             load_a(stage_.index, part.gathered, a_row, part.a_k + k);
           }
           stage_.advance();
@@ -75,9 +82,6 @@ class Loader {
     }
   }
 
- private:
-  static constexpr int box_cols = Shape::box_cols;
-
   static __device__ int first_k(const DeviceTile::Load& tile) {
     return Shape::shares_k ? uniform(tile.first_k) : 0;
   }
@@ -90,11 +94,16 @@ class Loader {
     const DevicePartOfK part = first_part();
     const bool is_gathered = !Shape::b_by_expert && part.gathered >> 1 != 0;
     if (is_gathered && next_.start_wait.counter != nullptr) return;
-    const int row = uniform(next_.b_row);
     loaded_b_ = min(depth_of(next_), Shape::stages * Shape::depth);
+    arguments_.b_is_read_once != 0 ? load_stages_of_b<true>(part) : load_stages_of_b<false>(part);
+  }
+
+  template <bool Once>
+  __device__ void load_stages_of_b(const DevicePartOfK& part) {
+    const int row = uniform(next_.b_row);
 #pragma unroll 1
     for (int k = 0; k < loaded_b_; k += Shape::depth) {
-      if (elect()) load_b(k / Shape::depth, part.gathered, row, part.b_k + k);
+      if (elect()) load_b<Once>(k / Shape::depth, part.gathered, row, part.b_k + k);
     }
   }
 
@@ -153,6 +162,7 @@ class Loader {
 
   /// The first that is loaded into a stage. Blocks of a cluster load B for each other: a part of its rows
   /// each, or every second box.
+  template <bool Once>
   __device__ void load_b(int stage, int gathered, int row, int k) {
     const int source = gathered >> 1;
     const CUtensorMap* map = &arguments_.b[Shape::b_by_expert ? 0 : source];
@@ -163,20 +173,20 @@ class Loader {
     constexpr int step = in_rows ? Shape::cols / Shape::cluster_rows : box_cols;
     for (int at = tiles_.cluster_block() * step; at < Shape::b_cols; at += Shape::cluster_rows * step) {
       if constexpr (Shape::b_by_expert) {
-        load_b_box(to + at * swizzle_bytes, map, barrier, row + at, k, source);
+        load_b_box<Once>(to + at * swizzle_bytes, map, barrier, row + at, k, source);
       } else {
-        load_b_box(to + at * swizzle_bytes, map, barrier, in_rows ? k : row + at, in_rows ? row + at : k);
+        load_b_box<Once>(to + at * swizzle_bytes, map, barrier, in_rows ? k : row + at,
+                         in_rows ? row + at : k);
       }
     }
   }
 
-  template <typename... Place>
+  template <bool Once, typename... Place>
   __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                              Place... place) {
-    if constexpr (Shape::cluster_rows == 1) {
-      if constexpr (!Shape::b_by_expert) {
-        if (arguments_.b_is_read_once != 0) return tma_load(to, map, barrier, dropped_, place...);
-      }
+    if constexpr (Shape::cluster_rows == 1 && Once && !Shape::b_by_expert) {
+      tma_load(to, map, barrier, dropped_, place...);
+    } else if constexpr (Shape::cluster_rows == 1) {
       tma_load(to, map, barrier, place...);
     } else {
       tma_load_multicast(to, map, barrier, (1 << Shape::cluster_rows) - 1, place...);
