@@ -184,12 +184,20 @@ class Loader {
   template <bool Once, typename... Place>
   __device__ void load_b_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                              Place... place) {
-    if constexpr (Shape::cluster_rows == 1 && Once && !Shape::b_by_expert) {
-      tma_load(to, map, barrier, dropped_, place...);
-    } else if constexpr (Shape::cluster_rows == 1) {
-      tma_load(to, map, barrier, place...);
+    constexpr std::uint16_t all = (1 << Shape::cluster_rows) - 1;
+    constexpr bool dropped = Once && !Shape::b_by_expert;
+    if constexpr (Shape::cluster_rows == 1) {
+      if constexpr (dropped) {
+        tma_load(to, map, barrier, dropped_, place...);
+      } else {
+        tma_load(to, map, barrier, place...);
+      }
     } else {
-      tma_load_multicast(to, map, barrier, (1 << Shape::cluster_rows) - 1, place...);
+      if constexpr (dropped) {
+        tma_load_multicast(to, map, barrier, dropped_, all, place...);
+      } else {
+        tma_load_multicast(to, map, barrier, all, place...);
+      }
     }
   }
 

@@ -166,6 +166,15 @@ __device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* m
 }
 
 __device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
+                                          std::uint64_t policy, std::uint16_t blocks, int col, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+      "l"(map), "r"(col), "r"(row), "r"(barrier), "h"(blocks), "l"(policy)
+      : "memory");
+}
+
+__device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                                           std::uint16_t blocks, int col, int row, int matrix) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "

@@ -102,6 +102,10 @@ inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t bar
   const auto own = static_cast<unsigned>(launch().place().block - launch().block().first_of_cluster);
   emulator::tma_load(launch(), to, *map, barrier, 1U << own, {col, row, matrix});
 }
+inline void tma_load_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
+                               std::uint64_t /*policy*/, std::uint16_t blocks, int col, int row) {
+  tma_load_multicast(to, map, barrier, blocks, col, row);
+}
 inline std::uint64_t drop_from_l2() { return 1; }
 inline void tma_load(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                      std::uint64_t /*policy*/, int col, int row) {
