@@ -21,8 +21,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-# To call no multimem_* operator is not enough: NCCL uses multicast for its own collectives, and symmetric memory
-# sets up a multicast object for whatever memory ranks share.
+# To call no multimem_* operator is not enough: NCCL uses multicast for its own collectives, and symmetric
+# memory sets up a multicast object for whatever memory ranks share.
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
 
 import torch
@@ -45,7 +45,7 @@ class Failed(Exception):
 
 
 class World:
-    """The ranks, one process and one GPU each, as torchrun or scripts/run_ranks.sh starts them. Collective."""
+    """The ranks, one process and one GPU each, started by torchrun or scripts/run_ranks.sh. Collective."""
 
     def __init__(self) -> None:
         if int(os.environ.get("WORLD_SIZE", 0)) < 2:
@@ -53,10 +53,10 @@ class World:
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(self.device)
-        # A rank that waits for another one in vain is ended after this time, and its launcher ends the others.
+        # A rank that waits for another one in vain is ended then, and its launcher ends the others.
         dist.init_process_group("nccl", device_id=self.device, timeout=timedelta(minutes=5))
         self.group_name: str = dist.group.WORLD.group_name
-        # Graphs are captured here, and gradients wait for the stream of their leaves: so everything runs on it.
+        # Graphs are captured on it, and gradients wait for the stream of their leaves: so all runs on it.
         torch.cuda.set_stream(torch.cuda.Stream())
         self._token = torch.zeros(1, device=self.device)
         self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -67,7 +67,7 @@ class World:
     def prepare_symmetric_memory(self) -> None:
         """Raises RuntimeError where NVLink multicast would be used."""
         if _SymmetricMemory.has_multicast_support(DeviceType.CUDA, self.device.index):
-            raise RuntimeError(f"PyTorch {torch.__version__}: must be a version whose NVLink multicast can be off")
+            raise RuntimeError(f"PyTorch {torch.__version__}: must be a version without NVLink multicast")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # newer versions can do without
             symmetric_memory.enable_symm_mem_for_group(self.group_name)
@@ -100,8 +100,8 @@ class World:
 
     def time_us(self, launch: Callable[[], object]) -> float:
         """On this rank's GPU. All ranks begin together."""
-        # While the GPU multiplies the host gets ahead of it, so that first launches from Python are not timed; if it
-        # rested instead, it would run at a higher clock afterwards.
+        # While the GPU multiplies the host gets ahead of it, so that first launches from Python are not timed;
+        # if it rested instead, it would run at a higher clock afterwards.
         torch.mm(self._factor, self._factor, out=self._product)
         dist.all_reduce(self._token)
         self._begin.record()
@@ -123,7 +123,7 @@ class World:
 
 
 class Graph:
-    """A function in a CUDA graph, and its result there. It is called twice before, as a warm-up. Collective."""
+    """A function in a CUDA graph, and its result there. It is called twice before. Collective."""
 
     def __init__(self, function: Callable[[], Result]) -> None:
         for _ in range(2):
@@ -170,6 +170,7 @@ def package_versions() -> dict[str, str]:
 def machine_record(world: World) -> dict[str, object]:
     """Where and how results were measured, now."""
     fields = "driver_version,clocks.sm,temperature.gpu,power.draw"
+    commit = os.environ.get("FLASHOVERLAP_COMMIT") or output_of("git", "describe", "--always", "--dirty")
     script = str(Path(sys.argv[0]).resolve().relative_to(ROOT))
     return {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -182,7 +183,7 @@ def machine_record(world: World) -> dict[str, object]:
         "cuda": torch.version.cuda,
         "nccl": nccl_version(),
         "nccl_environment": {name: value for name, value in os.environ.items() if name.startswith("NCCL_")},
-        "commit": os.environ.get("FLASHOVERLAP_COMMIT") or output_of("git", "describe", "--always", "--dirty"),
+        "commit": commit,
         "command": shlex.join(["torchrun", "--nproc-per-node", str(world.ranks), script, *sys.argv[1:]]),
     }
 

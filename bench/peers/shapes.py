@@ -4,8 +4,8 @@ random order on the same tensors, so at the same clocks.
 
     torchrun --nproc-per-node 2 bench/peers/shapes.py gemm_all_reduce --out out/shapes.json
 
-As in `flashoverlap bench`, m, n and k describe the product A[m, k] · B[n, k]ᵀ of each rank. Of all_gather_gemm each
-rank holds m / ranks rows of A.
+As in `flashoverlap bench`, m, n and k describe the product A[m, k] · B[n, k]ᵀ of each rank. Of all_gather_gemm
+each rank holds m / ranks rows of A.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Shape:
 
 
 class Case:
-    """Operands of a shape on this rank: several sets, so that what rotates is more than the L2 cache holds."""
+    """Operands of a shape on this rank: several sets, which together are more than the L2 cache holds."""
 
     def __init__(self, world: World, op: str, shape: Shape) -> None:
         self.world, self.m, self.n, self.k = world, shape.m, shape.n, shape.k
@@ -133,7 +133,8 @@ def flashoverlap_call(operation: Callable[..., Tensor]) -> Callable[[Case], Call
 def async_tp_reduce_scatter(case: Case) -> Call:
     def call(index: int) -> Tensor:
         a, weight = case.operands[index]
-        return torch.ops.symm_mem.fused_matmul_reduce_scatter(a, weight.t(), "sum", 0, case.world.group_name)
+        group = case.world.group_name
+        return torch.ops.symm_mem.fused_matmul_reduce_scatter(a, weight.t(), "sum", 0, group)
 
     return call
 
@@ -194,9 +195,11 @@ def kraken_reduce_scatter(case: Case) -> Call:
 def kraken_all_reduce(case: Case) -> Call:
     from kraken.fused import gemm_one_shot_all_reduce_fused
 
+    tile = {"BLOCK_SIZE_M": KRAKEN_TILE, "BLOCK_SIZE_N": KRAKEN_TILE}
+
     def call(index: int) -> Tensor:
         a, weight = case.operands[index]
-        return gemm_one_shot_all_reduce_fused(a, weight.t(), BLOCK_SIZE_M=KRAKEN_TILE, BLOCK_SIZE_N=KRAKEN_TILE)
+        return gemm_one_shot_all_reduce_fused(a, weight.t(), **tile)
 
     return call
 
@@ -214,7 +217,7 @@ def kraken_all_gather(case: Case) -> Call:
 
 
 def make_room_for_kraken(shapes: list[Shape], ranks: int) -> None:
-    """Each block of its AllReduce signals to the other ranks. Before any symmetric memory is allocated."""
+    """For the signals of each block of its AllReduce. Before any symmetric memory is allocated."""
     blocks = max(math.ceil(each.m / KRAKEN_TILE) * math.ceil(each.n / KRAKEN_TILE) for each in shapes)
     least = torch.int32.itemsize * ranks * blocks
     symmetric_memory.set_signal_pad_size(max(symmetric_memory.get_signal_pad_size(), least))
@@ -244,13 +247,13 @@ PEERS = {
         "flashoverlap": Peer(flashoverlap_call(ours.matmul_reduce_scatter)),
         "nccl": Peer(nccl_reduce_scatter),
         "async_tp": Peer(async_tp_reduce_scatter),
-        "kraken": Peer(kraken_reduce_scatter, "kraken.fused", graph=False),  # streams wait for values in memory
+        "kraken": Peer(kraken_reduce_scatter, "kraken.fused", graph=False),  # streams wait for memory
     },
     "all_gather_gemm": {
         "flashoverlap": Peer(flashoverlap_call(ours.all_gather_matmul)),
         "nccl": Peer(nccl_all_gather),
         "async_tp": Peer(async_tp_all_gather),
-        "kraken": Peer(kraken_all_gather, "kraken.fused", graph=False),  # streams write values into memory
+        "kraken": Peer(kraken_all_gather, "kraken.fused", graph=False),  # streams write memory
         "quack": Peer(quack_all_gather, "quack.distributed"),
     },
     "gemm_all_reduce": {
@@ -329,8 +332,8 @@ def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds:
         expect_close(world, lambda: replayed(graph), reference)
         launches[name] = graph.replay
 
-    # All are called before any is captured: PyTorch's symmetric memory grows with what is called, and graphs of the
-    # smaller one would be left with memory that is gone.
+    # All are called before any is captured: PyTorch's symmetric memory grows with what is called, and graphs of
+    # the smaller one would be left with memory that is gone.
     for step in (make, launch):
         for name in [name for name in peers if name not in errors]:
             try:
@@ -405,11 +408,12 @@ def shape_list(text: str) -> list[Shape]:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("op", choices=PEERS)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--shapes", type=shape_list, metavar="M,N,K;...", help="by default layers of Llama-3")
-    which.add_argument("--random", type=int, metavar="N", help="this many random shapes instead")
+    which.add_argument("--random", type=int, default=0, metavar="N", help="this many random shapes instead")
     parser.add_argument("--seed", type=int, default=0, help="of random shapes")
     parser.add_argument("--rounds", type=int, default=21, help="in each of which all take turns")
     parser.add_argument("--out", type=Path, help="JSON file to write the figures to")
@@ -427,9 +431,8 @@ def main() -> None:
 
     def program(world: World) -> bool:
         op, ranks = arguments.op, world.ranks
-        shapes = arguments.shapes or (
-            random_shapes(ranks, arguments.random, arguments.seed) if arguments.random else layer_shapes(op, ranks)
-        )
+        drawn = random_shapes(ranks, arguments.random, arguments.seed)
+        shapes = arguments.shapes or drawn or layer_shapes(op, ranks)
         peers = usable(world, PEERS[op], shapes)
         world.prepare_symmetric_memory()
         names = list(peers)
