@@ -223,7 +223,7 @@ def measure(world: World, functions: dict[str, Callable[[], list[Tensor]]], roun
         differences = [relative_difference(*pair) for pair in zip(functions[name](), plain)]
         errors[name] = max(world.maxima(differences))
         if errors[name] >= LIMIT:
-            raise RuntimeError(f"{name} differs from plain PyTorch by {errors[name]}: must be less than {LIMIT:g}")
+            raise RuntimeError(f"{name} differs from plain by {errors[name]}: must be less than {LIMIT:g}")
     peaks, graphs = {}, {}
     for name, function in functions.items():
         torch.cuda.synchronize()

@@ -100,8 +100,8 @@ class World:
 
     def time_us(self, launch: Callable[[], object]) -> float:
         """On this rank's GPU. All ranks begin together."""
-        # While the GPU multiplies the host gets ahead of it, so that first launches from Python are not timed;
-        # if it rested instead, it would run at a higher clock afterwards.
+        # While the GPU multiplies the host gets ahead of it, so that first launches from Python are not
+        # timed; if it rested instead, it would run at a higher clock afterwards.
         torch.mm(self._factor, self._factor, out=self._product)
         dist.all_reduce(self._token)
         self._begin.record()

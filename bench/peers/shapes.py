@@ -4,8 +4,8 @@ random order on the same tensors, so at the same clocks.
 
     torchrun --nproc-per-node 2 bench/peers/shapes.py gemm_all_reduce --out out/shapes.json
 
-As in `flashoverlap bench`, m, n and k describe the product A[m, k] · B[n, k]ᵀ of each rank. Of all_gather_gemm
-each rank holds m / ranks rows of A.
+As in `flashoverlap bench`, m, n and k describe the product A[m, k] · B[n, k]ᵀ of each rank. Of
+all_gather_gemm each rank holds m / ranks rows of A.
 """
 
 import argparse
@@ -171,7 +171,7 @@ def symmetric_all_reduce(operator: str) -> Callable[[Case], Call]:
 
 
 def without_descriptors(name: str) -> Callable[..., object]:
-    """A function of kraken.fused, which would otherwise keep every operand and result that it has described."""
+    """A function of kraken.fused, which would else keep every operand and result that it has described."""
     function = getattr(importlib.import_module("kraken.fused"), name)
     kept = getattr(sys.modules[function.__module__], "_tma_desc_cache", {})
 
@@ -270,7 +270,7 @@ PEERS = {
 
 
 def usable(world: World, peers: dict[str, Peer], shapes: list[Shape]) -> dict[str, Peer]:
-    """Those that are installed."""
+    """Those that are installed, prepared for these shapes."""
     found = {}
     for name, peer in peers.items():
 
@@ -332,8 +332,8 @@ def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds:
         expect_close(world, lambda: replayed(graph), reference)
         launches[name] = graph.replay
 
-    # All are called before any is captured: PyTorch's symmetric memory grows with what is called, and graphs of
-    # the smaller one would be left with memory that is gone.
+    # All are called before any is captured: PyTorch's symmetric memory grows with what is called, and graphs
+    # of the smaller one would be left with memory that is gone.
     for step in (make, launch):
         for name in [name for name in peers if name not in errors]:
             try:
@@ -419,7 +419,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="JSON file to write the figures to")
     arguments = parser.parse_args()
     ranks = int(os.environ.get("WORLD_SIZE", 1))
-    if arguments.op != "gemm_all_reduce" and any(each.m % ranks for each in arguments.shapes or []):
+    drawn = random_shapes(ranks, arguments.random, arguments.seed)
+    arguments.shapes = arguments.shapes or drawn or layer_shapes(arguments.op, ranks)
+    if arguments.op != "gemm_all_reduce" and any(each.m % ranks for each in arguments.shapes):
         parser.error(f"--shapes: m must be a multiple of the {ranks} ranks")
     if os.environ.get("NCCL_P2P_DISABLE") == "1":
         parser.error("NCCL_P2P_DISABLE=1 slows down NCCL but not symmetric memory")
@@ -430,17 +432,15 @@ def main() -> None:
     arguments = parse_arguments()
 
     def program(world: World) -> bool:
-        op, ranks = arguments.op, world.ranks
-        drawn = random_shapes(ranks, arguments.random, arguments.seed)
-        shapes = arguments.shapes or drawn or layer_shapes(op, ranks)
-        peers = usable(world, PEERS[op], shapes)
+        op, rounds = arguments.op, arguments.rounds
+        peers = usable(world, PEERS[op], arguments.shapes)
         world.prepare_symmetric_memory()
         names = list(peers)
-        world.print(f"{op} on {ranks} GPUs, bf16; µs of the slowest rank, median of {arguments.rounds} rounds")
+        world.print(f"{op} on {world.ranks} GPUs, bf16; µs of the slowest rank, median of {rounds} rounds")
         world.print(f"{'m':>6}{'n':>7}{'k':>7}{''.join(f'{name:>{WIDTH}}' for name in names)}  without graph")
         rows: list[dict[str, object]] = []
-        for shape in shapes:
-            rows.append(measure(world, op, shape, peers, arguments.rounds))
+        for shape in arguments.shapes:
+            rows.append(measure(world, op, shape, peers, rounds))
             world.print(line(rows[-1], names))
             write_results(world, arguments.out, rows)
             torch.cuda.empty_cache()

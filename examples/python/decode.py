@@ -4,8 +4,9 @@ symmetric memory.
 
     torchrun --nproc-per-node 2 examples/python/decode.py --out out/decode.json
 
-Each kind computes with the same weights and cache, in a CUDA graph of its own. The graphs take turns in random
-order, and the table shows the time of one block. Positions are not rotated: that concerns no other rank.
+Each kind computes with the same weights and cache, in a CUDA graph of its own. The graphs take turns in
+random order, and the table shows the time of one block. Positions are not rotated, which concerns no rank but
+its own.
 """
 
 import argparse
@@ -165,7 +166,7 @@ def main() -> None:
     options = parser.parse_args()
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     if ranks == 1 or KEY_HEADS % ranks != 0:
-        parser.error(f"{ranks} ranks: start this with torchrun on several GPUs whose number divides {KEY_HEADS}")
+        parser.error(f"{ranks} ranks: start this with torchrun on 2, 4 or {KEY_HEADS} GPUs")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
