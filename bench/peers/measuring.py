@@ -90,7 +90,7 @@ class World:
             result = step()
             torch.cuda.synchronize()
         except Exception as caught:
-            error = f"rank {self.rank}: {type(caught).__name__}: {str(caught).partition(chr(10))[0]}"
+            error = f"rank {self.rank}: {described(caught)}"
         errors: list[str | None] = [None] * self.ranks
         dist.all_gather_object(errors, error)
         for each in errors:
@@ -140,13 +140,23 @@ class Graph:
         self._graph.replay()
 
 
+def described(error: Exception) -> str:
+    """In a line; of an assertion without words, the line that it is in."""
+    words = str(error).partition("\n")[0] or traceback.extract_tb(error.__traceback__)[-1].line
+    return f"{type(error).__name__}: {words}"
+
+
 def relative_difference(value: Tensor, reference: Tensor) -> float:
     """Of Frobenius norms."""
     return ((value.double() - reference.double()).norm() / reference.double().norm()).item()
 
 
 def output_of(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    """Nothing where the command is not installed."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def nccl_version() -> str:
