@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/peers.svg: shares of the bound of this library and of those in bench/peers, from bench/results."""
+"""Draws docs/peers.svg: shares of the bound of this library and of PyTorch's, from bench/results."""
 
 import glob
 import os

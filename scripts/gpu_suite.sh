@@ -58,15 +58,14 @@ bench() {
   done
 }
 
-# Other libraries for comparison, where they are installed
+# Next to other libraries, those that are installed
 bench_peers() {
-  python3 -c "import torch" 2>/dev/null || { echo "no PyTorch: its overlap is not measured"; return; }
-  for operation in gemm_reduce_scatter all_gather_gemm; do
-    run $ranks "$gpus" bench/peers/torch_async_tp.py $operation \
-      --json out/bench-$operation-$gpus-torch_async_tp.json || echo "PyTorch's $operation failed"
+  python3 -c "import torch, flashoverlap.gpu" 2>/dev/null ||
+    { echo "no PyTorch, or no flashoverlap for Python (pip install .): no peers"; return; }
+  for operation in gemm_reduce_scatter gemm_all_reduce all_gather_gemm; do
+    run $ranks "$gpus" bench/peers/shapes.py $operation --out out/bench-$operation-$gpus-peers.json
   done
-  python3 -c "import flashoverlap.gpu" 2>/dev/null || { echo "no flashoverlap for Python: no blocks"; return; }
-  run $ranks "$gpus" bench/peers/blocks.py --json out/bench-block-$gpus.json
+  run $ranks "$gpus" bench/peers/blocks.py --out out/bench-block-$gpus.json
 }
 
 # The Python package, where it is installed next to PyTorch
@@ -74,6 +73,9 @@ check_python() {
   python3 -c "import torch, flashoverlap.gpu" 2>/dev/null ||
     { echo "no PyTorch, or no flashoverlap for Python (pip install .): skipped"; return; }
   run env FLASHOVERLAP_TUNING=off $ranks "$gpus" python3 -m pytest --quiet tests/python/gpu
+  case "$gpus" in
+    2 | 4 | 8) run env FLASHOVERLAP_TUNING=off $ranks "$gpus" python3 examples/python/decode.py --m 1 16 256 ;;
+  esac
 }
 
 case "${1:-}" in

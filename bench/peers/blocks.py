@@ -1,36 +1,31 @@
+#!/usr/bin/env python3
 """One Llama block with tensor and sequence parallelism: ours, plain PyTorch with NCCL, PyTorch's async-TP, and
 what would be possible without communication, in one process, taking turns in random order on the same tensors.
 
-    torchrun --nproc-per-node 2 bench/peers/blocks.py --model 8b 70b --tokens 4096 8192 16384 --json out/block.json
+    torchrun --nproc-per-node 2 bench/peers/blocks.py --model 8b 70b --tokens 4096 8192 --out out/block.json
 
 All compute the same: outputs and gradients are compared with plain PyTorch's before anything is measured. All are
 replayed from CUDA graphs. Peak memory is that of one eager call.
 """
 
 import argparse
-import json
-import os
-import random
-import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# NVLink multicast stays off, for all alike.
-os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")
+from measuring import Graph, World, relative_difference, run, write_results  # before PyTorch
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
-from torch.distributed import _symmetric_memory as symmetric_memory
 
 import flashoverlap.torch as ours
 
 HEAD = 128
 SEQUENCE = 4096
+LIMIT = 2e-2  # of the relative difference from plain PyTorch
+MEASURED_US = 20_000  # at a time
 
 
 @dataclass(frozen=True)
@@ -197,38 +192,6 @@ def block(x: Tensor, weights: Weights, model: Model, ranks: int, products: Produ
 # Measuring
 
 
-class Run:
-    """A function in a CUDA graph."""
-
-    def __init__(self, function: Callable[[], object]):
-        for _ in range(2):
-            function()
-        torch.cuda.synchronize()
-        dist.barrier()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream()):
-            self.result = function()
-
-    def milliseconds(self, repetitions: int) -> float:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(repetitions):
-            self.graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end) / repetitions
-
-
-def slowest(value: float) -> float:
-    of_all = torch.tensor([value], device="cuda")
-    dist.all_reduce(of_all, dist.ReduceOp.MAX)
-    return of_all.item()
-
-
-def relative_error(value: Tensor, reference: Tensor) -> float:
-    return slowest(((value.double() - reference.double()).norm() / reference.double().norm()).item())
-
-
 def passes(model: Model, tokens: int, ranks: int, products: dict[str, Products]):
     """name of pass -> name of implementation -> function, each returning what is compared."""
     weights = Weights(model, ranks)
@@ -253,50 +216,33 @@ def passes(model: Model, tokens: int, ranks: int, products: dict[str, Products])
         yield name, {each: make(using) for each, using in products.items()}
 
 
-def measure(functions: dict[str, Callable[[], list[Tensor]]], rounds: int, draw: random.Random) -> dict[str, object]:
+def measure(world: World, functions: dict[str, Callable[[], list[Tensor]]], rounds: int) -> dict[str, object]:
     plain = [each.clone() for each in functions["plain"]()]
-    errors = {
-        name: max(relative_error(value, reference) for value, reference in zip(functions[name](), plain))
-        for name in ("async_tp", "ours")
-    }
-    for name, error in errors.items():
-        if not error < 2e-2:
-            raise SystemExit(f"{name}: differs from plain PyTorch by {error}")
-    peaks, runs = {}, {}
+    errors = {}
+    for name in ("async_tp", "ours"):
+        differences = [relative_difference(*pair) for pair in zip(functions[name](), plain)]
+        errors[name] = max(world.maxima(differences))
+        if errors[name] >= LIMIT:
+            raise RuntimeError(f"{name} differs from plain by {errors[name]}: must be less than {LIMIT:g}")
+    peaks, graphs = {}, {}
     for name, function in functions.items():
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         function()
         peaks[name] = round((torch.cuda.max_memory_allocated() - before) / 2**20)
-        runs[name] = Run(function)
-    once = slowest(runs["plain"].milliseconds(3))
-    repetitions = max(2, round(20 / once))
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name in draw.sample(sorted(runs), len(runs)):
-            dist.barrier()
-            times[name].append(slowest(runs[name].milliseconds(repetitions)))
-    row: dict[str, object] = {f"{name}_us": round(1e3 * statistics.median(each), 1) for name, each in times.items()}
+        graphs[name] = Graph(function)
+    once = world.maxima([world.time_us(graphs["plain"].replay)])[0]
+    repetitions = max(2, round(MEASURED_US / once))
+
+    def repeated(graph: Graph) -> Callable[[], object]:
+        return lambda: [graph.replay() for _ in range(repetitions)]
+
+    times = world.medians_us({name: repeated(graph) for name, graph in graphs.items()}, rounds)
+    row: dict[str, object] = {f"{name}_us": round(each / repetitions, 1) for name, each in times.items()}
     row["errors"] = errors
     row["peak_mib"] = peaks
     return row
-
-
-def machine() -> dict[str, object]:
-    def say(*command: str) -> str:
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "gpus": dist.get_world_size(),
-        "driver_clock": say("nvidia-smi", "--query-gpu=driver_version,clocks.sm", "--format=csv,noheader").split("\n"),
-        "torch": torch.__version__,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "nccl_environment": {key: value for key, value in os.environ.items() if key.startswith("NCCL_")},
-        "commit": os.environ.get("FLASHOVERLAP_COMMIT") or say("git", "describe", "--always", "--dirty"),
-        "command": " ".join(["torchrun", f"--nproc-per-node {dist.get_world_size()}", *sys.argv]),
-    }
 
 
 def main() -> None:
@@ -304,32 +250,29 @@ def main() -> None:
     parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--tokens", nargs="+", type=int, default=[4096, 8192, 16384])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
+    parser.add_argument("--out", type=Path, help="JSON file to write the figures to")
     arguments = parser.parse_args()
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
-    torch.cuda.set_stream(torch.cuda.Stream())  # of leaves too: gradients wait for the stream of their leaves
-    symmetric_memory.enable_symm_mem_for_group(group_name())
-    ranks, rank = dist.get_world_size(), dist.get_rank()
-    torch.manual_seed(arguments.seed + rank)
-    products = all_products(ours.groups.name_of(dist.group.WORLD))
-    rows = []
-    for name in arguments.model:
-        for tokens in arguments.tokens:
-            for which, functions in passes(MODELS[name], tokens, ranks, products):
-                row = {"model": name, "tokens": tokens, "ranks": ranks, "pass": which}
-                row |= measure(functions, arguments.rounds, random.Random(arguments.seed))
-                rows.append(row)
-                if rank == 0:
+
+    def program(world: World) -> bool:
+        world.prepare_symmetric_memory()
+        torch.manual_seed(arguments.seed + world.rank)
+        products = all_products(world.group_name)
+        rows = []
+        for name in arguments.model:
+            for tokens in arguments.tokens:
+                for which, functions in passes(MODELS[name], tokens, world.ranks, products):
+                    row = {"model": name, "tokens": tokens, "ranks": world.ranks, "pass": which}
+                    row |= measure(world, functions, arguments.rounds)
+                    rows.append(row)
                     gains = {k: row["plain_us"] / row[f"{k}_us"] for k in ("possible", "async_tp", "ours")}
                     shown = "  ".join(f"{k} {v:.2f}x" for k, v in gains.items())
-                    print(f"{name:4} {tokens:6} {which:9} plain {row['plain_us']:9.1f} us  {shown}", flush=True)
-                    if arguments.json:
-                        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-                        arguments.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
-            torch.cuda.empty_cache()
-    dist.destroy_process_group()
+                    world.print(f"{name:4} {tokens:6} {which:9} plain {row['plain_us']:9.1f} us  {shown}")
+                    write_results(world, arguments.out, rows)
+                torch.cuda.empty_cache()
+        return True
+
+    run(program)
 
 
 if __name__ == "__main__":

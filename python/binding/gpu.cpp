@@ -106,9 +106,10 @@ class SharedWorkspace {
 class GpuOperator {
  public:
   GpuOperator(const Problem& problem, const Schedule& schedule, const GpuCommunicator& communicator,
-              Unlocked<SharedWorkspace>& workspace, std::tuple<std::int64_t, std::int64_t> pitches)
+              Unlocked<SharedWorkspace>& workspace, std::tuple<std::int64_t, std::int64_t> pitches,
+              bool b_is_constant)
       : communicator_(std::in_place, *communicator),
-        operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches)) {
+        operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches, b_is_constant)) {
     const Problem& own = operator_->plan().problem;
     a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
@@ -223,13 +224,15 @@ class GpuOperator {
   };
 
   static Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
-                       SharedWorkspace& workspace, const std::tuple<std::int64_t, std::int64_t>& pitches) {
+                       SharedWorkspace& workspace, const std::tuple<std::int64_t, std::int64_t>& pitches,
+                       bool b_is_constant) {
     make_current(communicator);
     const std::vector<Plan> plans = make_plans(problem, schedule);
     const auto rank = static_cast<std::size_t>(communicator.rank());
     require(!plans[rank].buffer(BufferRole::out).peer_written, "strategy", name(schedule.strategy),
             "must not let peers write out, which belongs to the caller");
     OperatorOptions options;
+    options.b_is_constant = b_is_constant;
     const auto padded = [](std::int64_t pitch, const Shape& shape) {
       return pitch == shape.cols ? 0 : pitch;
     };
@@ -370,8 +373,9 @@ NB_MODULE(_gpu, module) {
            [](Unlocked<SharedWorkspace>* self) { new (self) Unlocked<SharedWorkspace>(std::in_place); });
   nb::class_<GpuOperator>(module, "GpuOperator")
       .def(nb::init<const Problem&, const Schedule&, const GpuCommunicator&, Unlocked<SharedWorkspace>&,
-                    std::tuple<std::int64_t, std::int64_t>>(),
-           "problem"_a, "schedule"_a, "communicator"_a, "workspace"_a, "pitches"_a, Released())
+                    std::tuple<std::int64_t, std::int64_t>, bool>(),
+           "problem"_a, "schedule"_a, "communicator"_a, "workspace"_a, "pitches"_a, "b_is_constant"_a,
+           Released())
       .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
       .def("route", &GpuOperator::route, "expert_rows"_a, Released())
       .def("gathered", &GpuOperator::gathered, "a"_a)

@@ -129,11 +129,15 @@ class Communicator(NamedCommunicator):
         """Ends everything that is enqueued. Afterwards every call raises CommunicationError with the reason."""
         self._communicator.abort(reason)
 
-    def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> _BoundOperator:
+    def bind(
+        self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int], b_is_constant: bool
+    ) -> _BoundOperator:
         for each in self._bound:  # making an operator runs it, in the memory of all
             each.wait()
         chosen = schedule or self._its_tuner().schedule(problem)
-        operator = _gpu.GpuOperator(problem, chosen, self._communicator, self._workspace, pitches)
+        operator = _gpu.GpuOperator(
+            problem, chosen, self._communicator, self._workspace, pitches, b_is_constant
+        )
         self._bound.append(_BoundOperator(operator))
         return self._bound[-1]
 

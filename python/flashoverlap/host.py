@@ -183,7 +183,9 @@ class HostCommunicator(NamedCommunicator):
         gathered: list[Any] = self._meeting.meet(self._rank, "gather", value, list)
         return gathered
 
-    def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> _HostOperator:
+    def bind(
+        self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int], b_is_constant: bool
+    ) -> _HostOperator:
         def make(problems: list[tuple[Problem, Schedule | None]]) -> tuple[HostWorld, Schedule]:
             for rank, each in enumerate(problems):
                 if each != problems[0]:

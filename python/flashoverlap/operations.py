@@ -7,7 +7,8 @@ it is not given, it is allocated by the library that `a` comes from.
 
 On GPUs the work is enqueued on the current stream of PyTorch or CuPy, and the operations return at once. An
 operation that is called for the first time with these shapes makes its operator, which is collective: every
-rank takes part at the same time. Wrong arguments raise `InvalidArgument` before anything is enqueued.
+rank takes part at the same time. `b_is_constant` is the promise of the same name of `Operator`. Wrong
+arguments raise `InvalidArgument` before anything is enqueued.
 """
 
 import itertools
@@ -80,7 +81,9 @@ class AnyCommunicator(Protocol):
     def machine(self) -> Machine:
         """What predictions are made from, the same on all ranks."""
 
-    def bind(self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int]) -> BoundOperator: ...
+    def bind(
+        self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int], b_is_constant: bool
+    ) -> BoundOperator: ...
 
 
 communicators: "WeakValueDictionary[str, AnyCommunicator]" = WeakValueDictionary()
@@ -117,6 +120,9 @@ class Operator:
     schedule: how it is computed; where it is not given the tuner's choice, which may measure first. The same on
         all ranks.
     pitches: elements from one row of a, and of b, in memory to the next; 0: the rows have no padding.
+    b_is_constant: promises that the kernel that a stream runs right before a run does not write b, as none
+        writes weights during inference. On GPUs b may then be loaded while that kernel ends; on the host
+        nothing changes.
 
     Collective: every rank makes it at the same time. Used by one thread at a time. Its runs follow each other.
     """
@@ -128,6 +134,7 @@ class Operator:
         schedule: Schedule | None = None,
         *,
         pitches: tuple[int, int] = (0, 0),
+        b_is_constant: bool = False,
     ) -> None:
         if problem.ranks != communicator.ranks:
             ranks = communicator.ranks
@@ -136,7 +143,7 @@ class Operator:
         self._rank = communicator.rank
         self._natural_shape = problem.out_shape(self._rank)
         self._takes_routes = problem.capacity > 0
-        self._bound = communicator.bind(problem, schedule, pitches)
+        self._bound = communicator.bind(problem, schedule, pitches, b_is_constant)
         self._out_shape = self._bound.shape
 
     @property
@@ -215,46 +222,78 @@ class Operator:
         return f"<Operator {self._problem!r} by {self.schedule.strategy}>"
 
 
-def gemm_all_reduce(a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None) -> Matrix:
+def gemm_all_reduce(
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    out: Matrix | None = None,
+    *,
+    b_is_constant: bool = False,
+) -> Matrix:
     """out[m, n] = Σ over ranks of a[m, k] · b[n, k]ᵀ, on every rank."""
-    return _run("gemm_all_reduce", a, b, communicator, out)
+    return _run("gemm_all_reduce", a, b, communicator, out, b_is_constant=b_is_constant)
 
 
-def gemm_reduce_scatter(a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None) -> Matrix:
+def gemm_reduce_scatter(
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    out: Matrix | None = None,
+    *,
+    b_is_constant: bool = False,
+) -> Matrix:
     """out[m/ranks, n] = this rank's rows of Σ over ranks of a[m, k] · b[n, k]ᵀ. ranks divides m."""
-    return _run("gemm_reduce_scatter", a, b, communicator, out)
+    return _run("gemm_reduce_scatter", a, b, communicator, out, b_is_constant=b_is_constant)
 
 
 def gemm_all_to_all(
-    a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None, *, exchange: Exchange = "heads"
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    out: Matrix | None = None,
+    *,
+    exchange: Exchange = "heads",
+    b_is_constant: bool = False,
 ) -> Matrix:
     """C = a[m, k] · b[n, k]ᵀ, of which every rank sends equal parts to the others.
 
     exchange "heads" (Ulysses): columns; rank d gets columns [d·n/ranks, (d+1)·n/ranks) of every rank, out[ranks·m,
     n/ranks]. "rows": rank d gets the d-th part of each rank's rows, out[m, n].
     """
-    return _run("gemm_all_to_all", a, b, communicator, out, exchange=exchange)
+    return _run("gemm_all_to_all", a, b, communicator, out, exchange=exchange, b_is_constant=b_is_constant)
 
 
 def all_gather_gemm(
-    a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None, *, gathered: Gathered = "a"
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    out: Matrix | None = None,
+    *,
+    gathered: Gathered = "a",
+    b_is_constant: bool = False,
 ) -> Matrix:
     """out[m, n] = A · Bᵀ, where A (or B) is gathered from the parts that the ranks hold.
 
     gathered "a": a is this rank's rows [m/ranks, k] of A. Where k is not contiguous in a, its part [m, k/ranks] of k.
     gathered "b": the same of B.
     """
-    return _run("all_gather_gemm", a, b, communicator, out, gathered=gathered)
+    return _run("all_gather_gemm", a, b, communicator, out, gathered=gathered, b_is_constant=b_is_constant)
 
 
 def all_to_all_gemm(
-    a: Matrix, b: Matrix, communicator: AnyCommunicator, out: Matrix | None = None, *, exchange: Exchange = "heads"
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    out: Matrix | None = None,
+    *,
+    exchange: Exchange = "heads",
+    b_is_constant: bool = False,
 ) -> Matrix:
     """out[m, n] = A · b[n, k]ᵀ, where the ranks exchange equal parts of a first: the inverse of `gemm_all_to_all`.
 
     exchange "heads": a[ranks·m, k/ranks]; its rows [d·m, (d+1)·m) go to rank d. "rows": a[m, k].
     """
-    return _run("all_to_all_gemm", a, b, communicator, out, exchange=exchange)
+    return _run("all_to_all_gemm", a, b, communicator, out, exchange=exchange, b_is_constant=b_is_constant)
 
 
 def _run(
@@ -265,8 +304,10 @@ def _run(
     out: Matrix | None,
     exchange: Exchange = "rows",
     gathered: Gathered = "a",
+    b_is_constant: bool = False,
 ) -> Matrix:
-    return operator_for(operation, a, b, communicator, exchange, gathered).run(a, b, out)
+    operator = operator_for(operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant)
+    return operator.run(a, b, out)
 
 
 def operator_for(
@@ -278,20 +319,26 @@ def operator_for(
     gathered: Gathered = "a",
     *,
     tiled: bool = False,
+    b_is_constant: bool = False,
 ) -> Operator:
     """The operator for matrices of these shapes, data types and layouts, which is made the first time.
 
     tiled: its results stay in the order in which they were communicated, where there is a schedule that leaves them so.
     It is predicted, not measured.
+    b_is_constant: see `Operator`.
     """
     key = signature(operation, a, b, exchange, gathered)
     if tiled:
         key += b"tiled"
+    if b_is_constant:
+        key += b"constant"
     operator = communicator.operators.get(key)
     if operator is None:
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
         schedule = _tiled_schedule(problem, communicator.machine) if tiled else None
-        operator = Operator(problem, communicator, schedule, pitches=(a_pitch, b_pitch))
+        operator = Operator(
+            problem, communicator, schedule, pitches=(a_pitch, b_pitch), b_is_constant=b_is_constant
+        )
         communicator.operators[key] = operator
     return operator
 

@@ -15,12 +15,17 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 
 
+def start(example, *arguments):
+    """The example's process, which has ended, as no launcher of ranks would start it."""
+    launchers = ("LOCAL_RANK", "WORLD_SIZE")
+    environment = {name: value for name, value in os.environ.items() if name not in launchers}
+    command = [sys.executable, EXAMPLES / example, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+
+
 def run(example, *arguments):
     """What the example prints, on ranks of the host."""
-    environment = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
-    ended = subprocess.run(
-        [sys.executable, EXAMPLES / example, *arguments], capture_output=True, text=True, timeout=300, env=environment
-    )
+    ended = start(example, *arguments)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -109,3 +114,10 @@ def test_experts_on_ranks_learn_what_all_on_one_do(ranks):
         assert divided == pytest.approx(whole, abs=1.5e-4)
     assert losses[2][0] < 0.7 * losses[0][0]
     assert largest_difference(printed) < 1e-5
+
+
+@needs_pytorch
+def test_decoding_needs_several_gpus():
+    ended = start("decode.py")
+    assert ended.returncode == 2
+    assert "1 ranks: start this with torchrun" in ended.stderr

@@ -150,6 +150,20 @@ def test_an_operator_takes_a_schedule(generator):
     expect_close(flashoverlap.run_ranks(2, on_rank), parts(sum(map(product, a, b)), 2))
 
 
+def test_the_promise_that_b_is_constant_has_operators_of_its_own(generator):
+    a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
+    expect_close(run(flashoverlap.gemm_all_reduce, a, b, b_is_constant=True), [sum(map(product, a, b))] * 2)
+
+    def on_rank(communicator):
+        for promised in (False, True, True, False):
+            flashoverlap.gemm_all_reduce(
+                a[communicator.rank], b[communicator.rank], communicator, b_is_constant=promised
+            )
+        return len(communicator.operators)
+
+    assert flashoverlap.run_ranks(2, on_rank) == [2, 2]
+
+
 def test_sub_groups_compute_by_themselves(generator):
     a, b = matrices(generator, 4, M, K), matrices(generator, 4, N, K)
 

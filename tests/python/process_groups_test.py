@@ -56,7 +56,7 @@ class GlooCommunicator:
     def from_process_group(cls, group):
         return cls(group)
 
-    def bind(self, problem, schedule, pitches):
+    def bind(self, problem, schedule, pitches, b_is_constant):
         return GlooOperator(problem, self.group)
 
 

@@ -344,6 +344,26 @@ def test_without_gradients_the_result_is_the_same(draw):
     run(1, fake)
 
 
+def test_the_promise_of_a_constant_weight_counts_where_nothing_writes_it(draw):
+    """Not with gradients, nor where autocast writes a weight of another type right before."""
+    x, weight = draw(M, K), draw(N, K)
+
+    def on_rank(rank, group):
+        operations = (parallel.matmul_all_reduce, parallel.matmul_reduce_scatter, parallel.all_gather_matmul)
+        for operation in operations:
+            expected = operation(x, weight, group)
+            assert torch.equal(operation(x, weight, group, weight_is_constant=True), expected)
+        assert len(group.operators) == 2 * len(operations)
+        out = parallel.matmul_all_reduce(x, weight.clone().requires_grad_(), group, weight_is_constant=True)
+        out.sum().backward()
+        with torch.autocast("cpu", torch.bfloat16):
+            promised = parallel.matmul_all_reduce(x, weight, group, weight_is_constant=True)
+            assert torch.equal(promised, parallel.matmul_all_reduce(x, weight, group))
+        assert len(group.operators) == 2 * len(operations) + 1
+
+    run(2, on_rank)
+
+
 @pytest.mark.parametrize(
     "operation", ["matmul_reduce_scatter", "matmul_all_reduce", "all_gather_matmul", "all_to_all_matmul"]
 )

@@ -7,6 +7,11 @@ them, as in Megatron: gradients are added up over the ranks where each rank has 
 There are first derivatives only; asking for second ones raises RuntimeError. Under `torch.autocast` operands are cast
 as those of `torch.matmul` are.
 
+`weight_is_constant` promises that the kernel that the stream runs right before does not write the weight, as
+none does during inference: on GPUs the weight may then be loaded while that kernel ends. It counts in calls
+without gradients, CUDA graphs included, and is ignored with gradients, under `torch.compile`, and where
+`torch.autocast` casts the weight.
+
 A group may also be given by the name that `groups.name_of` returns. At the end, the operations of
 `torch.ops.symm_mem` for fused matrix products, with the same arguments:
 `torch.ops.flashoverlap.fused_matmul_reduce_scatter` and `fused_all_gather_matmul`.
@@ -27,19 +32,36 @@ _library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
 _operations = torch.ops.flashoverlap
 
 
-def matmul_all_reduce(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+def matmul_all_reduce(
+    x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
+) -> Tensor:
     """Σ over ranks of x[m, k] · weightᵀ, on every rank: a row-parallel layer."""
-    return _run(_operations.matmul_all_reduce, flashoverlap.gemm_all_reduce, x, weight, group)
+    return _run(
+        _operations.matmul_all_reduce, flashoverlap.gemm_all_reduce, x, weight, group, weight_is_constant
+    )
 
 
-def matmul_reduce_scatter(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+def matmul_reduce_scatter(
+    x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
+) -> Tensor:
     """This rank's rows of Σ over ranks of x[m, k] · weightᵀ: a row-parallel layer with sequence parallelism."""
-    return _run(_operations.matmul_reduce_scatter, flashoverlap.gemm_reduce_scatter, x, weight, group)
+    return _run(
+        _operations.matmul_reduce_scatter,
+        flashoverlap.gemm_reduce_scatter,
+        x,
+        weight,
+        group,
+        weight_is_constant,
+    )
 
 
-def all_gather_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
+def all_gather_matmul(
+    x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
+) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
-    return _run(_operations.all_gather_matmul, flashoverlap.all_gather_gemm, x, weight, group)
+    return _run(
+        _operations.all_gather_matmul, flashoverlap.all_gather_gemm, x, weight, group, weight_is_constant
+    )
 
 
 def matmul_all_to_all(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
@@ -75,12 +97,19 @@ def _sharded_weight_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> T
 
 
 def _run(
-    operation: Callable[..., Tensor], compute: Callable[..., Tensor], x: Tensor, weight: Tensor, group: Group | str
+    operation: Callable[..., Tensor],
+    compute: Callable[..., Tensor],
+    x: Tensor,
+    weight: Tensor,
+    group: Group | str,
+    weight_is_constant: bool = False,
 ) -> Tensor:
-    x, weight = autocast(x, weight)
-    if _needs_no_dispatch(x, weight):
-        return compute(x, weight, _communicator(group))
-    return operation(x, weight, name_of(group))
+    x, cast_weight = autocast(x, weight)
+    if not _needs_no_dispatch(x, cast_weight):
+        return operation(x, cast_weight, name_of(group))
+    if weight_is_constant and cast_weight is weight:  # which the kernel right before has written otherwise
+        return compute(x, weight, _communicator(group), b_is_constant=True)
+    return compute(x, cast_weight, _communicator(group))
 
 
 def autocast(*operands: Tensor) -> tuple[Tensor, ...]:

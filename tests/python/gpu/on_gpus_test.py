@@ -347,6 +347,17 @@ def test_what_one_rank_gathers_of_a_wider_matrix(group):
     assert torch.equal(operator.gathered(a), a)
 
 
+@pytest.mark.parametrize("m", [M, 8])
+def test_constant_weights_follow_one_another(group, m):
+    """Each product is the input of the next one, which begins right after it."""
+    weights = [draw(K, K) for _ in range(4)]
+    x = reference = own(draw(m, K * dist.get_world_size()), 1).contiguous()
+    for weight in weights:
+        x = parallel.matmul_all_reduce(x, weight, group, weight_is_constant=True)
+        reference = parallel.matmul_all_reduce(reference, weight, group)
+    expect_close(x, reference.float())
+
+
 def test_strides_of_a_single_row_make_no_new_operators(group):
     communicator = parallel.communicator(group).split(0)
     b = draw(N, K)
