@@ -24,16 +24,13 @@ bool are_unpaired(const Machine& machine, int multiprocessors) {
 }  // namespace
 
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, int lone) {
+                         std::int64_t k, bool lone) {
   const auto matches = [&](const KernelCosts& kernel) {
     return kernel.tile == tile && kernel.b_layout == b_layout;
   };
   const auto kernel = std::ranges::find_if(machine.kernels, matches);
-  constexpr double unpaired = 0.75;  // of the time of narrow tiles, which is that of their loads
-  constexpr int narrow = 128;
-  const double loads = lone > 0 && tile.cols <= narrow && are_unpaired(machine, lone) ? unpaired : 1;
   if (kernel != machine.kernels.end())
-    return loads * (lone > 0 ? kernel->lone_wave : kernel->wave).microseconds(static_cast<double>(k));
+    return (lone ? kernel->lone_wave : kernel->wave).microseconds(static_cast<double>(k));
   const double operations = 2.0 * tile.rows * tile.cols * static_cast<double>(k);
   const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
   return operations / operations_per_microsecond + machine.tile_microseconds;
@@ -42,7 +39,8 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
 double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                            int multiprocessors, bool share_k) {
   constexpr double reached = 0.93;  // of the memory's rate, by GEMMs of few rows on H200
-  constexpr double unpaired = 1.6;
+  constexpr double start_us = 1;
+  constexpr double unpaired = 2;
   constexpr double bytes = 2;
   const double rate = machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
   const double elements = static_cast<double>(gemm.rows + gemm.cols) * static_cast<double>(k) +
@@ -56,21 +54,25 @@ double memory_microseconds(const Machine& machine, const KernelTile& tile, const
                                : static_cast<double>(divide_up(tiles, workers));
   const double own_rate = rate / machine.multiprocessors * (are_unpaired(machine, drawing) ? unpaired : 1);
   const double own_elements = static_cast<double>(tile.cols) / tile.cluster_rows * static_cast<double>(k);
-  return std::max(elements / rate, waves * own_elements / own_rate);
+  return start_us + std::max(elements / rate, waves * own_elements / own_rate);
 }
 
 double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
                             std::int64_t workers) {
-  // Fitted to 575 GEMMs of 1 to 256 rows on an H200. A worker looks at 32 columns of up to 4 shares at once,
-  // of wide tiles at one.
-  constexpr double start_us = 1.4;
-  constexpr double look_us = 0.43;
-  constexpr double element_us = 4.4 / (128 * 64);
+  // Fitted to GEMMs of 1 to 256 rows on an H200: those of 105 shapes that come within half of the fastest.
+  constexpr double start_us = 1;
+  constexpr double parts_us = 1.2;
+  constexpr double look_us = 0.62;
+  constexpr double element_us = 3.5 / (128 * 64);
   const std::int64_t busy = sharing_workers(tiles, workers);
-  const std::int64_t shares = busy / tiles + (busy % tiles == 0 ? -1 : 1);
-  const std::int64_t looks = divide_up(tile.cols, 32) * (tile.cols <= 128 ? divide_up(shares, 4) : shares);
+  const bool is_even = busy % tiles == 0;
+  const bool in_parts = is_even && busy / tiles >= least_parts;
+  const std::int64_t shares = busy / tiles + (in_parts ? 0 : is_even ? -1 : 1);
+  const std::int64_t cols = in_parts ? divide_up(tile.cols, busy / tiles) : tile.cols;
+  // A look reads 16 pieces of 8 columns, of wide tiles 4.
+  const std::int64_t looks = divide_up(divide_up(cols, 8) * shares, tile.cols <= 128 ? 16 : 4);
   const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
-  return start_us + look_us * static_cast<double>(looks) + element_us * sums;
+  return start_us + (in_parts ? parts_us : 0) + look_us * static_cast<double>(looks) + element_us * sums;
 }
 
 double throttling(const Machine& machine, double microseconds) {

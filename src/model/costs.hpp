@@ -6,10 +6,9 @@
 
 namespace flashoverlap {
 
-/// A wave of a kernel's tiles at full clocks: see `Machine::kernels`. `lone`: the multiprocessors that
-/// compute, where the GEMM has no other wave; else 0.
+/// A wave of a kernel's tiles at full clocks: see `Machine::kernels`. `lone`: the GEMM has no other one.
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, int lone);
+                         std::int64_t k, bool lone);
 
 /// What a GEMM takes at least to read its operands and write C, elements of 16 bits: for few rows, as what
 /// several row blocks use comes from the L2 cache. Each multiprocessor draws its part of the memory's rate at
@@ -18,7 +17,8 @@ double memory_microseconds(const Machine& machine, const KernelTile& tile, const
                            int multiprocessors, bool share_k);
 
 /// What it adds to a wave that its workers share these tiles: see `Schedule::share_k`. Sums of the tile's
-/// rows, or of the fewer of the GEMM, are left in the L2 cache, and one worker of each tile fetches them.
+/// rows, or of the fewer of the GEMM, are left in the L2 cache, where one worker of each tile
+/// fetches them all, or each a part.
 double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
                             std::int64_t workers);
 

@@ -46,7 +46,7 @@ int wave_count(const Schedule& schedule, std::int64_t entries) {
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers) {
   if (tiles == 0) return workers;
   const std::int64_t even = workers / tiles * tiles;
-  const std::int64_t tenths = workers < 3 * tiles ? 9 : 8;
+  const std::int64_t tenths = workers < least_parts * tiles ? 9 : 8;
   return 10 * even >= tenths * workers ? even : workers;
 }
 

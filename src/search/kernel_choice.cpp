@@ -107,9 +107,7 @@ double least_microseconds(const Machine& machine, const KernelChoice& kernel, co
   const std::int64_t count = waves(tile, gemm, multiprocessors);
   const bool shares = kernel.share_k && tiles % workers > 0;
   const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
-  const int busy =
-      shares ? multiprocessors : static_cast<int>(std::min<std::int64_t>(tiles, workers)) * tile.cluster_rows;
-  return work * wave_microseconds(machine, tile, b_layout, k, count == 1 ? busy : 0);
+  return work * wave_microseconds(machine, tile, b_layout, k, count == 1);
 }
 
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,

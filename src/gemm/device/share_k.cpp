@@ -10,8 +10,6 @@ namespace {
 
 /// Steps of k of a tile that a worker takes; fewer are left to the worker before or after.
 constexpr std::int64_t least_share = 4;
-/// Workers of a tile from which on each adds a part of it. Two are faster if one adds all.
-constexpr std::int64_t least_parts = 3;
 /// Of the last wave, by worker: it never begins a third tile.
 constexpr std::int64_t shared_entries = 2;
 
