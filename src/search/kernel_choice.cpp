@@ -1,6 +1,7 @@
 #include "search/kernel_choice.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "model/costs.hpp"
 #include "plan/expert_parts.hpp"
@@ -128,7 +129,10 @@ std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& ge
   const auto expected_us = [&](const KernelChoice& kernel) {
     return expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
   };
-  std::ranges::stable_sort(kernels, {}, expected_us);
+  // Of two that wait for the memory as long, the lower tiles have more loads under way.
+  std::ranges::stable_sort(kernels, {}, [&](const KernelChoice& kernel) {
+    return std::pair(expected_us(kernel), kernel.tile.rows);
+  });
   const double most_us = near * expected_us(kernels.front());
   std::erase_if(kernels, [&](const KernelChoice& kernel) { return expected_us(kernel) > most_us; });
   return kernels;
