@@ -31,7 +31,7 @@ CUtensorMap tensor_map(DataType data_type, const DeviceMatrix& matrix, int box_r
   const CUresult result =
       encode(&map, tensor_type(data_type), matrices > 1 ? 3 : 2, matrix.base, extents.data(), pitches.data(),
              box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw CudaError(fmt::format("cuTensorMapEncodeTiled: error {} for a matrix of {} x {} (pitch {}) at {}",
                                 static_cast<int>(result), matrix.rows, matrix.cols, matrix.pitch,
