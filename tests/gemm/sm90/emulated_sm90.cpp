@@ -49,7 +49,8 @@ class EmulatedSm90 final : public EmulatedGemm {
     arguments_.out = destinations_[static_cast<std::size_t>(arguments_.out_index)];
     arguments_.destinations = destinations_.data();
     shares_.assign(share_bytes(plan) / sizeof(float), std::bit_cast<float>(~0u));
-    sm90::resolve_shares(plan, reinterpret_cast<std::byte*>(shares_.data()), arguments_);
+    if (plan.schedule.share_k)
+      sm90::resolve_shares(plan, reinterpret_cast<std::byte*>(shares_.data()), arguments_);
     sm90::resolve_tiles(plan, ranks.memory(), options, boxes, tiles(), arguments_);
     allow(launch);
   }
