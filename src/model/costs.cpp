@@ -84,12 +84,8 @@ double throttling(const Machine& machine, double microseconds) {
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                double waves) {
   const Shape gemm = gemm_shape(problem, 0);
-  const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);
-  const auto busy =
-      static_cast<int>(std::clamp<std::int64_t>(entries, 1, workers(schedule))) * schedule.cluster_rows;
-  const int drawing = schedule.share_k ? schedule.multiprocessors : busy;
-  const double computed_us = wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k,
-                                               waves <= 1 ? drawing : 0);
+  const double computed_us =
+      wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves <= 1);
   const KernelTile tile = kernel_tile(schedule);
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
