@@ -40,7 +40,8 @@ struct Schedule {
   int first_multiprocessors = 0;
   int comm_multiprocessors = 0;  ///< most thread blocks that collectives may use; 0: NCCL decides
   /// Where tiles do not fill the last wave, its workers share them evenly: each multiplies a part of a tile's
-  /// k, and one adds what the others leave for it. Only by kernels of which `shares_k` says so.
+  /// k, and one adds what the others leave for it, or each a part. Only by kernels of which `shares_k` says
+  /// so.
   bool share_k = false;
   int raster = 8;           ///< row blocks that are computed together, column by column, to reuse L2
   int waves_per_group = 1;  ///< size of every group, if `groups` is empty
