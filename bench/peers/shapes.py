@@ -362,7 +362,7 @@ def line(row: dict, names: list[str]) -> str:
 
 
 def summary(rows: list[dict]) -> str:
-    """How often ours is first, and how far it is behind at worst."""
+    """How often ours is first, and how much slower it is at worst."""
     ratios = []
     for row in rows:
         others = [time for name, time in row["times_us"].items() if name != "flashoverlap"]

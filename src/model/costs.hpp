@@ -17,8 +17,8 @@ double memory_microseconds(const Machine& machine, const KernelTile& tile, const
                            int multiprocessors, bool share_k);
 
 /// What it adds to a wave that its workers share these tiles: see `Schedule::share_k`. Sums of the tile's
-/// rows, or of the fewer of the GEMM, are left in the L2 cache, where one worker of each tile
-/// fetches them all, or each a part.
+/// rows, or of the fewer of the GEMM, are left in the L2 cache, where one worker of each tile fetches
+/// them all, or each a part.
 double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
                             std::int64_t workers);
 

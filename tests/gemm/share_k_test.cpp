@@ -62,7 +62,7 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
       depth_of_tile[tile] += entry.load.depth;
       EXPECT_EQ(entry.load.first_k % 64, 0);
       const auto worker = static_cast<std::int32_t>(place % depth_of_worker.size());
-      const bool in_parts = entry.finish.shares > 0 && entry.finish.first_share <= worker;
+      const bool in_parts = entry.finish.adds_a_part(worker);
       if (entry.finish.shares >= 0) {
         if (entry.store.cols > 0) {
           EXPECT_EQ(entry.store.store_col, in_parts ? stored_cols[tile] : 0) << "parts follow one another";
@@ -79,12 +79,12 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
         EXPECT_TRUE(left.emplace(worker, place).second) << "a share is left once";
       }
     }
-    std::size_t added = 0;
+    std::map<std::int32_t, int> added;  // by worker that left the share
     for (std::size_t place = 0; place < shared.entries.size(); ++place) {
       const DeviceTile& entry = shared.entries[place];
       const auto worker = static_cast<std::int32_t>(place % depth_of_worker.size());
-      std::int64_t next_k = entry.finish.first_share <= worker ? 0 : entry.load.depth;
-      for (std::int32_t share = 0; share < entry.finish.shares; ++share, ++added) {
+      std::int64_t next_k = entry.finish.adds_a_part(worker) ? 0 : entry.load.depth;
+      for (std::int32_t share = 0; share < entry.finish.shares; ++share) {
         const auto from = left.find(entry.finish.first_share + share);
         ASSERT_NE(from, left.end()) << "a share that nobody leaves would be awaited for ever";
         const DeviceTile& other = shared.entries[from->second];
@@ -93,9 +93,14 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
         EXPECT_LT(from->second / depth_of_worker.size(), plan.tiles.size() / depth_of_worker.size() + 1)
             << "it comes first of its worker's";
         next_k += other.load.depth;
+        ++added[entry.finish.first_share + share];
       }
     }
-    EXPECT_GE(added, left.size());
+    EXPECT_EQ(added.size(), left.size());
+    for (const auto& [worker, place] : left) {
+      const int shares = shared.entries[place].finish.shares;
+      EXPECT_EQ(added[worker], std::max(shares, 1)) << "by one worker, or by each of the tile's";
+    }
     for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
       EXPECT_EQ(depth_of_tile[tile], problem.k) << "tile " << tile;
       EXPECT_EQ(stored_cols[tile], plan.tiles[tile].cols) << "tile " << tile;

@@ -30,10 +30,12 @@ struct DeviceTile {
     std::int32_t addend_row;      ///< -1: nothing is added
     std::int16_t addends_by_tma;  ///< as stages after those of the operands
     std::int16_t stored_by_tma;   ///< see Sm90Gemm
-    std::int32_t first_share;     ///< the first worker whose sums are added; where it is this one or one
-                                  ///< before, all of them add a part of the columns each
+    std::int32_t first_share;     ///< the first worker whose sums are added
     std::int32_t shares;          ///< workers whose sums are added; -1: this one stores nothing but
                                   ///< leaves its sum, or is empty where `first_share` is -1
+
+    /// Whether this worker is among those whose sums are added: then each of them adds a part of the columns.
+    constexpr bool adds_a_part(int worker) const { return shares > 0 && first_share <= worker; }
   } finish;
   struct alignas(16) Store {
     std::uint32_t* raise;     ///< or null

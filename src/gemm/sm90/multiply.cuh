@@ -158,12 +158,8 @@ class Multiplier {
     return reinterpret_cast<float4*>(arguments_.shares) +
            (worker * arguments_.share_warps + warp()) * lane_quads * 32 + thread_ % 32;
   }
-  __device__ bool adds_a_part(const DeviceTile::Finish& finish) const {
-    return finish.shares > 0 && finish.first_share <= tiles_.first();
-  }
-
   __device__ bool leaves_share(const DeviceTile::Finish& finish) const {
-    return finish.shares < 0 ? finish.first_share >= 0 : adds_a_part(finish);
+    return finish.shares < 0 ? finish.first_share >= 0 : finish.adds_a_part(tiles_.first());
   }
 
   __device__ void leave_share(const Accumulator& sum) {
@@ -180,7 +176,7 @@ class Multiplier {
   /// first in `sum` then.
   __device__ void add_shares(const DeviceTile::Finish& finish, int index, Accumulator& sum) {
     if (!has_share() || finish.shares == 0) return;
-    const bool in_parts = adds_a_part(finish);
+    const bool in_parts = finish.adds_a_part(tiles_.first());
     const int part_quads = in_parts ? (lane_quads + finish.shares - 1) / finish.shares : lane_quads;
     const int first_quad = in_parts ? (tiles_.first() - finish.first_share) * part_quads : 0;
     const int quads = min(part_quads, lane_quads - first_quad);

@@ -66,7 +66,7 @@ class Storer {
 
   /// Whether a tile is stored to which several workers add a part each.
   __device__ bool completes(const DeviceTile::Finish& finish, int leaves_gpu) {
-    if (finish.shares == 0 || finish.first_share > tiles_.first()) return true;
+    if (!finish.adds_a_part(tiles_.first())) return true;
     tma_store_wait_visible<0>();
     std::uint32_t* const stored = arguments_.stored_parts + finish.first_share;
     const std::uint32_t others = (leaves_gpu == 0 ? count_on_gpu(stored) : count_everywhere(stored)) + 1;
