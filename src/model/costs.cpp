@@ -84,9 +84,8 @@ double throttling(const Machine& machine, double microseconds) {
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                double waves) {
   const Shape gemm = gemm_shape(problem, 0);
-  const double computed_us =
-      wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves <= 1);
   const KernelTile tile = kernel_tile(schedule);
+  const double computed_us = wave_microseconds(machine, tile, problem.b_layout, problem.k, waves <= 1);
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
   const double read_us = at_once ? memory_microseconds(machine, tile, gemm, problem.k,
