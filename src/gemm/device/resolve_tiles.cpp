@@ -25,12 +25,6 @@ std::int32_t part_depth(const Plan& plan) {
   return static_cast<std::int32_t>(plan.problem.k) / k_parts(plan);
 }
 
-CounterWait resolve_wait(const Plan& plan, const GemmMemory& memory, std::int32_t counter) {
-  if (counter == none) return {};
-  return {memory.counters[to_index(plan.rank)] + counter,
-          static_cast<std::uint32_t>(plan.counters[to_index(counter)].target)};
-}
-
 }  // namespace
 
 /// The buffers of one role lie next to each other, in rank order.
@@ -47,35 +41,52 @@ std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role
   return static_cast<std::int32_t>(found - destination_roles.begin()) * plan.problem.ranks + rank;
 }
 
-DeviceTile resolve_tile(const Plan& plan, const Tile& tile, const GemmMemory& memory,
-                        const GemmOptions& options) {
+TileResolver::TileResolver(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
+    : plan_(plan),
+      memory_(memory),
+      raises_(options.raise_counters),
+      depth_(part_depth(plan)),
+      own_counters_(memory.counters[to_index(plan.rank)]) {
+  for (const BufferRole role : destination_roles)
+    first_destinations_[static_cast<std::size_t>(role)] = destination_of(plan, 0, role);
+}
+
+CounterWait TileResolver::wait(std::int32_t counter) const {
+  if (counter == none) return {};
+  return {own_counters_ + counter, static_cast<std::uint32_t>(plan_.counters[to_index(counter)].target)};
+}
+
+void TileResolver::resolve(const Tile& tile, DeviceTile& resolved) const {
   const bool everywhere = tile.rank == every_rank;
-  const bool raises = options.raise_counters && tile.raise.rank != none;
+  const bool raises = raises_ && tile.raise.rank != none;
   const bool raises_all = tile.raise.rank == every_rank;
-  const std::int32_t raised = raises_all ? plan.rank : tile.raise.rank;
-  const RowsOfB b = rows_of_b(plan.problem, tile);
-  return {
-      .load = {.start_wait = resolve_wait(plan, memory, tile.start_wait),
-               .a_row = tile.a_row,
-               .b_row = b.row,
-               .gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
-                           (tile.b_buffer == BufferRole::gathered ? 2 : 2 * b.block),
-               .addend_row = none,
-               .depth = tile.only_adds ? 0 : part_depth(plan)},
-      .finish = {.store_wait = resolve_wait(plan, memory, tile.store_wait), .addend_row = tile.addend_row},
-      .store = {.raise = raises ? memory.counters[to_index(raised)] + tile.raise.counter : nullptr,
-                .leaves_gpu = raises_all ? 2 : static_cast<std::int32_t>(leaves_gpu(plan, tile)),
-                .rows = tile.rows,
-                .cols = tile.cols,
-                .store_row = tile.store_row,
-                .store_col = tile.store_col,
-                .destination = destination_of(plan, everywhere ? 0 : tile.rank, tile.buffer),
-                .destinations = everywhere ? plan.problem.ranks : 1,
-                .row_map = tile.row_map,
-                .part_rows = tile.part_rows,
-                .part_stride = tile.part_stride,
-                .addend_col = tile.col,
-                .index = static_cast<std::int32_t>(&tile - plan.tiles.data())}};
+  const std::int32_t raised = raises_all ? plan_.rank : tile.raise.rank;
+  const RowsOfB b = rows_of_b(plan_.problem, tile);
+  // Member by member: processors stall where a whole that was put together is copied at once.
+  DeviceTile::Load& load = resolved.load;
+  load.start_wait = wait(tile.start_wait);
+  load.a_row = tile.a_row;
+  load.b_row = b.row;
+  load.gathered = (tile.a_buffer == BufferRole::gathered ? 1 : 0) +
+                  (tile.b_buffer == BufferRole::gathered ? 2 : 2 * b.block);
+  load.addend_row = none;
+  load.first_k = 0;
+  load.depth = tile.only_adds ? 0 : depth_;
+  resolved.finish = {.store_wait = wait(tile.store_wait), .addend_row = tile.addend_row};
+  resolved.store = {.raise = raises ? memory_.counters[to_index(raised)] + tile.raise.counter : nullptr,
+                    .leaves_gpu = raises_all ? 2 : static_cast<std::int32_t>(leaves_gpu(plan_, tile)),
+                    .rows = tile.rows,
+                    .cols = tile.cols,
+                    .store_row = tile.store_row,
+                    .store_col = tile.store_col,
+                    .destination = first_destinations_[static_cast<std::size_t>(tile.buffer)] +
+                                   (everywhere ? 0 : tile.rank),
+                    .destinations = everywhere ? plan_.problem.ranks : 1,
+                    .row_map = tile.row_map,
+                    .part_rows = tile.part_rows,
+                    .part_stride = tile.part_stride,
+                    .addend_col = tile.col,
+                    .index = static_cast<std::int32_t>(&tile - plan_.tiles.data())};
 }
 
 /// Rows that no tile names are stored nowhere.

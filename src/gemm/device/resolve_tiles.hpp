@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "gemm/device/device_tiles.hpp"
@@ -15,9 +16,25 @@ std::vector<DeviceMatrix> destination_matrices(const GemmMemory& memory);
 /// The place of a rank's buffer there.
 std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role);
 
-/// An entry without anything that is left to the TMA. `tile` is one of the plan's.
-DeviceTile resolve_tile(const Plan& plan, const Tile& tile, const GemmMemory& memory,
-                        const GemmOptions& options);
+/// Makes entries. New routes have thousands made on the host, so what tiles have in common is found once.
+class TileResolver {
+ public:
+  /// All three must outlive this.
+  TileResolver(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
+
+  /// Without anything that is left to the TMA. `tile` is one of the plan's.
+  void resolve(const Tile& tile, DeviceTile& resolved) const;
+
+ private:
+  CounterWait wait(std::int32_t counter) const;
+
+  const Plan& plan_;
+  const GemmMemory& memory_;
+  bool raises_;
+  std::int32_t depth_;
+  const std::uint32_t* own_counters_;
+  std::array<std::int32_t, buffer_count> first_destinations_{};  // of rank 0, by role
+};
 
 /// Empty where no tile has a row map.
 std::vector<DeviceRow> resolve_row_map(const Plan& plan);

@@ -83,8 +83,9 @@ void Sm80Gemm::rebind(BufferRole role, void* base) {
 
 /// Into the first of `tiles`, and what goes with them.
 void Sm80Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
-  std::ranges::transform(plan.tiles, tiles.begin(),
-                         [&](const Tile& tile) { return resolve_tile(plan, tile, memory_, options_); });
+  const TileResolver resolver(plan, memory_, options_);
+  for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
+    resolver.resolve(plan.tiles[tile], tiles[tile]);
   blocks_ = launched_workers(plan);
   count_tiles(plan, arguments_);
 }

@@ -131,12 +131,13 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
                    std::span<DeviceTile> tiles, GemmArguments& arguments) {
   const SpreadStores spread = spread_stores(plan);
   const bool addends_aligned = is_aligned(buffer_of(plan, memory, BufferRole::inbox));
+  const TileResolver resolver(plan, memory, options);
   for (std::size_t place = 0; place < plan.tiles.size(); ++place) {
     const Tile& tile = plan.tiles[place];
     const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
     const bool by_tma = stored_by_tma(plan, tile, memory, boxes.stored_rows);
     DeviceTile& resolved = tiles[place];
-    resolved = resolve_tile(plan, tile, memory, options);
+    resolver.resolve(tile, resolved);
     if (addends_by_tma) resolved.load.addend_row = tile.addend_row;
     resolved.finish.addends_by_tma = addends_by_tma;
     resolved.finish.stored_by_tma = by_tma;

@@ -30,8 +30,9 @@ class EmulatedSm80 final : public EmulatedGemm {
         kernel_(kernel),
         blocks_(launched_workers(plan)),
         destinations_(sm80::resolve_destinations(ranks.memory())) {
+    const TileResolver resolver(plan, ranks.memory(), options);
     for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
-      tiles()[tile] = resolve_tile(plan, plan.tiles[tile], ranks.memory(), options);
+      resolver.resolve(plan.tiles[tile], tiles()[tile]);
     static_cast<TileListArguments&>(arguments_) = arguments();
     sm80::resolve_matrices(plan, ranks.memory(), arguments_);
     arguments_.destinations = destinations_.data();
