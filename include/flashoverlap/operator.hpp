@@ -124,11 +124,11 @@ class Operator {
   void run(const void* a, const void* b, void* out, Stream stream);
 
   /// Takes other routes for the runs that follow: `Problem::expert_rows` of this rank. Needs a plan of
-  /// `make_plans` with `Problem::capacity`; not for all_to_all_gemm by `store`. Collective: every rank calls
-  /// it, and only these numbers are exchanged. Waits on the host for that and until earlier runs have ended.
-  /// Allocates no GPU memory. `plan` then is the new plan. Throws `InvalidArgument` on every rank for routes
-  /// that do not fit, naming rank and rows: then the routes stay as they are. A CUDA graph keeps the routes
-  /// that it was captured with only until then.
+  /// `make_plans` with `Problem::capacity`. Collective: every rank calls it, and only these numbers are
+  /// exchanged. Waits on the host for that and until earlier runs have ended. Allocates no GPU memory. `plan`
+  /// then is the new plan. Throws `InvalidArgument` on every rank for routes that do not fit, naming rank and
+  /// rows: then the routes stay as they are. A CUDA graph keeps the routes that it was captured with only
+  /// until then.
   void route(std::span<const std::int32_t> expert_rows);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or

@@ -309,9 +309,6 @@ class GpuTuner {
   static Tuner make(const Communicator& communicator) {
     make_current(communicator);
     return Tuner(communicator, TunerOptions{.allows = [](const Problem& problem, const Schedule& schedule) {
-                   if (problem.capacity > 0 && communicates_first(problem.operation) &&
-                       schedule.strategy == Strategy::store)
-                     return false;
                    return !make_plan(problem, schedule, 0).buffer(BufferRole::out).peer_written;
                  }});
   }

@@ -38,10 +38,10 @@ class DeviceArray {
   }
 
   // Both have happened when they return: CUDA's calls may not have, and no other stream waits for them.
-  /// As many values as there are.
+  /// The first ones: no more than there are.
   void set(std::span<const T> values) const {
-    if (count_ == 0) return;
-    FLASHOVERLAP_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+    if (values.empty()) return;
+    FLASHOVERLAP_CUDA(cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(nullptr));
   }
   void set_bytes(int value) const {

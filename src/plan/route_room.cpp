@@ -1,5 +1,6 @@
 #include "plan/route_room.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 #include "plan/grouping.hpp"
@@ -7,17 +8,27 @@
 namespace flashoverlap {
 
 // Every expert's rows from, or to, every rank may end with a tile that is not full. Of counters there are the
-// credits, one more for each peer, perhaps a gate for each, and one for each group and round, where every
-// slice may end with a group that is not full.
+// credits, one more for each peer, perhaps a gate for each, and one for each group and round: of rows that
+// are sent or of rows that are received, where every slice may end with a group that is not full. Groups of
+// what is sent before a GEMM go by a store of their own, in each round.
 RouteRoom route_room(const Plan& plan) {
   const Problem& problem = plan.problem;
   const Schedule& schedule = plan.schedule;
-  if (problem.capacity == 0) return {std::ssize(plan.tiles), std::ssize(plan.counters)};
+  if (problem.capacity == 0) {
+    return {std::ssize(plan.tiles), std::ssize(plan.counters),
+            std::ranges::count(plan.messages, MessageKind::store, &Message::kind)};
+  }
+  const bool receives = communicates_first(problem.operation);
   const std::int64_t ranks = problem.ranks;
-  const std::int64_t rows = communicates_first(problem.operation) ? problem.capacity : problem.m;
-  const std::int64_t row_blocks = divide_up(rows, entry_rows(schedule)) + ranks * problem.experts;
-  const std::int64_t tiles = row_blocks * divide_up(problem.n, schedule.tile_cols);
-  return {tiles, 3 * ranks + (wave_count(schedule, tiles) + ranks) * schedule.rounds};
+  const auto tiles = [&](std::int64_t rows) {
+    const std::int64_t row_blocks = divide_up(rows, entry_rows(schedule)) + ranks * problem.experts;
+    return row_blocks * divide_up(problem.n, schedule.tile_cols);
+  };
+  const std::int64_t groups = wave_count(schedule, tiles(std::max(problem.m, problem.capacity))) + ranks;
+  const bool stores = receives && schedule.strategy == Strategy::store;
+  return {.tiles = tiles(receives ? problem.capacity : problem.m),
+          .counters = 3 * ranks + groups * schedule.rounds,
+          .stores = stores ? (divide_up(problem.m, entry_rows(schedule)) + ranks) * schedule.rounds : 0};
 }
 
 }  // namespace flashoverlap

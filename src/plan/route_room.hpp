@@ -6,11 +6,12 @@
 
 namespace flashoverlap {
 
-/// The most tile entries and counters that a rank's plan has, whatever routes it takes: of a problem with a
-/// capacity. Of others, what the plan has.
+/// The most that a rank's plan has, whatever routes it takes: of a problem with a capacity. Of others, what
+/// the plan has.
 struct RouteRoom {
   std::int64_t tiles = 0;
   std::int64_t counters = 0;
+  std::int64_t stores = 0;  ///< messages of this kind
 };
 
 RouteRoom route_room(const Plan& plan);

@@ -7,7 +7,7 @@
 namespace flashoverlap {
 namespace {
 
-/// Leaves out what the operator's options forbid: padding, and routes that change.
+/// Leaves out what the operator's options forbid: padding.
 TunerOptions within(const OperatorOptions& options, TunerOptions tuning) {
   tuning.allows = [options, allows = tuning.allows](const Problem& problem, const Schedule& schedule) {
     if (allows && !allows(problem, schedule)) return false;
@@ -17,9 +17,7 @@ TunerOptions within(const OperatorOptions& options, TunerOptions tuning) {
     };
     return can_have_padding(BufferRole::a, options.pitches.a) &&
            can_have_padding(BufferRole::b, options.pitches.b) &&
-           can_have_padding(BufferRole::out, options.pitches.out) &&
-           (problem.capacity == 0 || schedule.strategy != Strategy::store ||
-            !communicates_first(problem.operation));
+           can_have_padding(BufferRole::out, options.pitches.out);
   };
   return tuning;
 }

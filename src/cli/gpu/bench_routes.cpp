@@ -43,8 +43,6 @@ void bench_rank(const GpuRank& gpu, const RoutesBench& bench) {
   }
   for (const auto& [problem, routes] : bench.operations) {
     for (const Strategy strategy : bench.strategies) {
-      if (strategy == Strategy::store && communicates_first(problem.operation))
-        continue;  // takes no new routes
       // To NCCL; and copies within one GPU, as between ranks that share it, take multiprocessors too.
       constexpr int left_free = 8;
       const Schedule schedule = kernel_schedule(current_machine(fabric()), problem, strategy, Layout::natural,

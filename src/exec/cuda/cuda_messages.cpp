@@ -12,6 +12,7 @@
 #include "exec/cuda/plan_needs.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
+#include "plan/route_room.hpp"
 
 namespace flashoverlap {
 
@@ -29,8 +30,10 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       raises_(resolve_raises(messages_, memory,
                              [&](const Raise& raise) { return raised_in_order(plans, plan_.rank, raise); })),
       pending_({after_the_watch(alone_.options().wait_limit), words_.device(expired_word)}) {
-  gather_stores();
-  if (plan_.problem.capacity > 0 || std::ranges::any_of(messages_, [&](const Message& message) {
+  const bool takes_routes = plan_.problem.capacity > 0;
+  stored_ =
+      StoreMemory(gather_stores(), takes_routes ? static_cast<std::size_t>(route_room(plan_).stores) : 0);
+  if (takes_routes || std::ranges::any_of(messages_, [&](const Message& message) {
         return runs_concurrently(plan_, message);
       }))
     concurrent_copies_ = std::make_unique<ConcurrentCopies>();
@@ -50,13 +53,17 @@ void CudaMessages::note_plan() {
     times_.push_back(shares_times(index) ? times_.back() : std::make_shared<Times>());
 }
 
-void CudaMessages::replace(std::vector<Message> messages) {
+void CudaMessages::replace(std::vector<Message> messages, cudaStream_t stream) {
   messages_ = std::move(messages);
   raises_ = resolve_raises(messages_, memory_, [](const Raise&) { return true; });
+  stored_.replace(gather_stores(), stream);
   note_plan();
 }
 
-void CudaMessages::gather_stores() {
+/// What they store.
+std::vector<StoredRectangle> CudaMessages::gather_stores() {
+  std::vector<StoredRectangle> rectangles;
+  stores_.clear();
   const std::chrono::milliseconds wait_limit = after_the_watch(alone_.options().wait_limit);
   for (std::size_t index = 0; index < messages_.size();) {
     if (messages_[index].kind != MessageKind::store) {
@@ -64,9 +71,10 @@ void CudaMessages::gather_stores() {
       continue;
     }
     const auto [run, is_new] = stores_.try_emplace(index, plan_, messages_, index, raises_, memory_, pitches_,
-                                                   wait_limit, words_.device(expired_word));
+                                                   wait_limit, words_.device(expired_word), rectangles);
     index += run->second.messages();
   }
+  return rectangles;
 }
 
 void CudaMessages::begin(cudaStream_t stream) {
@@ -107,7 +115,7 @@ void CudaMessages::enqueue_stores(std::size_t first, const StoreRun& stores, con
   }
   flush(stream);
   record(first, &Times::signalled, stream);
-  stores.enqueue(own, stream, /*rehearses=*/false);
+  stores.enqueue(stored_, own, stream, /*rehearses=*/false);
   record(first, &Times::done, stream);
 }
 
@@ -227,7 +235,7 @@ void CudaMessages::end(cudaStream_t stream) {
 
 void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
   for (std::size_t index = 0; index < messages_.size(); ++index) transfer(index, own, stream);
-  for (const auto& [first, stores] : stores_) stores.enqueue(own, stream, /*rehearses=*/true);
+  for (const auto& [first, stores] : stores_) stores.enqueue(stored_, own, stream, /*rehearses=*/true);
 }
 
 void* CudaMessages::at(const Buffers& own, const Region& region, int rank) const {

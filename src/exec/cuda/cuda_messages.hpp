@@ -36,9 +36,9 @@ class CudaMessages {
 
   std::size_t size() const noexcept { return messages_.size(); }
 
-  /// Another list, for a plan that has taken other routes: without stores, and with raises that nothing but
-  /// this rank's messages raises. No run is under way.
-  void replace(std::vector<Message> messages);
+  /// Another list, for a plan that has taken other routes, with raises that nothing but this rank's messages
+  /// raises. No run is under way; `stream` takes to the GPU what the next one needs there.
+  void replace(std::vector<Message> messages, cudaStream_t stream);
 
   /// Begins a run, which `end` must end. Nothing in a captured run waits until either is written down.
   void begin(cudaStream_t stream);
@@ -85,7 +85,7 @@ class CudaMessages {
     std::vector<std::size_t> unraised;  ///< copies that are enqueued, but not their raises
   };
 
-  void gather_stores();
+  std::vector<StoredRectangle> gather_stores();
   void note_plan();
   const Communicator& communicator_for(std::size_t index) const;
   void enqueue_stores(std::size_t first, const StoreRun& stores, const Buffers& own, cudaStream_t stream);
@@ -116,7 +116,8 @@ class CudaMessages {
   std::uint32_t* const counters_;                   // this rank's
   std::vector<std::vector<ResolvedRaise>> raises_;  // [message]
   std::map<std::size_t, StoreRun> stores_;          // by the first message
-  std::vector<bool> awaited_by_tiles_;              // [counter]
+  StoreMemory stored_;
+  std::vector<bool> awaited_by_tiles_;  // [counter]
   MappedWords words_{3};
   StreamMemoryBatch pending_;
   StreamMemoryBatch::LastAside last_aside_;

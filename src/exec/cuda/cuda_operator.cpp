@@ -124,7 +124,7 @@ struct Operator::State {
             fmt::format("must have {}", entries));
     flashoverlap::route(plans[index(plan.rank)], std::move(all));
     if (order) order = in_order(plan);
-    messages.replace(streamed_messages());
+    messages.replace(streamed_messages(), memory.workspace().side);
     kernel->replace_tiles(plan, memory.workspace().side);
     FLASHOVERLAP_CUDA(cudaEventRecord(routed, memory.workspace().side));
     routes_are_new = true;
@@ -383,12 +383,8 @@ void refuse_blocking_launches(const std::vector<Plan>& plans) {
 /// What `Operator::route` may take later must be possible now.
 void require_routes(const std::vector<Plan>& plans, const OperatorOptions& options) {
   const Plan& plan = plans.front();
-  const Strategy strategy = plan.schedule.strategy;
   if (plan.problem.capacity == 0) return;
-  require(strategy != Strategy::store || !communicates_first(plan.problem.operation), "strategy",
-          name(strategy),
-          "must be another one where routes change, as its lists of what is stored are made once");
-  require(pushes_to_peers(strategy) || options.pitches == Pitches{}, "pitches", "given",
+  require(pushes_to_peers(plan.schedule.strategy) || options.pitches == Pitches{}, "pitches", "given",
           "must be 0 where routes change and NCCL moves the rows");
   for (const Plan& each : plans) {
     require(each.row_map.empty(), "row_map", each.row_map.size(), "must be empty where routes change");

@@ -13,23 +13,21 @@ namespace {
 
 constexpr int default_blocks = 8;
 
-bool is_full(const std::vector<StoredRectangle>& rectangles) {
-  return rectangles.size() >= most_rectangles / 2;  // a message may need several
-}
-
 }  // namespace
 
-/// What the kernel works off, made message by message.
+/// What the kernel works off, made message by message after what `list` has.
 class StoreRun::Rectangles {
  public:
-  Rectangles(const Plan& plan, const PlanMemory& memory, const RowPitches& pitches)
-      : plan_(plan), memory_(memory), pitches_(pitches) {}
+  Rectangles(const Plan& plan, const PlanMemory& memory, const RowPitches& pitches,
+             std::vector<StoredRectangle>& list)
+      : plan_(plan), memory_(memory), pitches_(pitches), list_(list), first_(list.size()) {}
 
-  const std::vector<StoredRectangle>& list() const { return list_; }
+  std::size_t size() const { return list_.size() - first_; }
+  bool is_full() const { return size() >= most_rectangles / 2; }  // a message may need several
 
   /// The same part for several ranks is read once. Raises that find no place have an empty rectangle.
   void add(const Message& message, const std::vector<ResolvedRaise>& raises) {
-    if (list_.empty() || !is_read_already(message)) list_.push_back(rectangle(message));
+    if (last_ == nullptr || !is_read_already(message)) list_.push_back(rectangle(message));
     last_ = &message;
     add_target(message);
     for (const ResolvedRaise& raise : raises) {
@@ -77,29 +75,26 @@ class StoreRun::Rectangles {
   const Plan& plan_;
   const PlanMemory& memory_;
   const RowPitches& pitches_;
-  std::vector<StoredRectangle> list_;
+  std::vector<StoredRectangle>& list_;
+  const std::size_t first_;
   const Message* last_ = nullptr;
 };
 
 StoreRun::StoreRun(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
                    const std::vector<std::vector<ResolvedRaise>>& raises, const PlanMemory& memory,
-                   const RowPitches& pitches, std::chrono::nanoseconds wait_limit, std::uint32_t* expired)
-    : blocks_(plan.schedule.comm_multiprocessors > 0 ? plan.schedule.comm_multiprocessors : default_blocks) {
-  Rectangles rectangles(plan, memory, pitches);
+                   const RowPitches& pitches, std::chrono::nanoseconds wait_limit, std::uint32_t* expired,
+                   std::vector<StoredRectangle>& rectangles)
+    : blocks_(plan.schedule.comm_multiprocessors > 0 ? plan.schedule.comm_multiprocessors : default_blocks),
+      first_rectangle_(rectangles.size()) {
+  Rectangles own(plan, memory, pitches, rectangles);
   std::size_t next = first;
   do {
-    rectangles.add(messages[next], raises[next]);
+    own.add(messages[next], raises[next]);
     ++next;
-  } while (next < messages.size() && joins_stores(plan, messages, first, next) &&
-           !is_full(rectangles.list()));
+  } while (next < messages.size() && joins_stores(plan, messages, first, next) && !own.is_full());
   messages_ = next - first;
-  rectangles_ = DeviceArray<StoredRectangle>(rectangles.list());
-  blocks_done_ = DeviceArray<std::uint32_t>(rectangles.list().size());
-  blocks_done_.set_bytes(0);
-  list_.rectangles = rectangles_.data();
-  list_.blocks_done = blocks_done_.data();
   list_.expired = expired;
-  list_.count = static_cast<int>(rectangles.list().size());
+  list_.count = static_cast<int>(own.size());
   list_.wait_limit_ns = static_cast<std::uint64_t>(wait_limit.count());
 
   const std::vector<Wait>& awaited = messages[first].waits;
@@ -111,8 +106,11 @@ StoreRun::StoreRun(const Plan& plan, const std::vector<Message>& messages, std::
   }
 }
 
-void StoreRun::enqueue(const Buffers& own, cudaStream_t stream, bool rehearses) const {
+void StoreRun::enqueue(const StoreMemory& rectangles, const Buffers& own, cudaStream_t stream,
+                       bool rehearses) const {
   StoreList list = list_;
+  list.rectangles = rectangles.rectangles() + first_rectangle_;
+  list.blocks_done = rectangles.blocks_done() + first_rectangle_;
   std::ranges::transform(own, list.own.begin(), [](void* buffer) { return static_cast<std::byte*>(buffer); });
   list.raise = !rehearses;
   if (rehearses) list.wait_count = 0;

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/device_array.hpp"
 #include "exec/cuda/message_kernels.hpp"
 #include "exec/cuda/plan_memory.hpp"
 #include "exec/cuda/resolved_raise.hpp"
 #include "exec/cuda/row_pitches.hpp"
+#include "exec/cuda/store_memory.hpp"
 #include "flashoverlap/plan.hpp"
 
 namespace flashoverlap {
@@ -19,10 +19,11 @@ namespace flashoverlap {
 class StoreRun {
  public:
   /// From message `first` on. `raises`: by message. The kernel waits no longer than `wait_limit`, and sets
-  /// the word `expired` (not to 0) if that was not enough.
+  /// the word `expired` (not to 0) if that was not enough. Its rectangles are appended to `rectangles`.
   StoreRun(const Plan& plan, const std::vector<Message>& messages, std::size_t first,
            const std::vector<std::vector<ResolvedRaise>>& raises, const PlanMemory& memory,
-           const RowPitches& pitches, std::chrono::nanoseconds wait_limit, std::uint32_t* expired);
+           const RowPitches& pitches, std::chrono::nanoseconds wait_limit, std::uint32_t* expired,
+           std::vector<StoredRectangle>& rectangles);
 
   /// How many it makes.
   std::size_t messages() const noexcept { return messages_; }
@@ -30,8 +31,9 @@ class StoreRun {
   /// than the stream.
   bool waits() const noexcept { return waits_; }
 
-  /// A rehearsal waits for nothing and raises nothing.
-  void enqueue(const Buffers& own, cudaStream_t stream, bool rehearses) const;
+  /// `rectangles`: where the list is that the constructor appended to. A rehearsal waits for nothing and
+  /// raises nothing.
+  void enqueue(const StoreMemory& rectangles, const Buffers& own, cudaStream_t stream, bool rehearses) const;
 
  private:
   class Rectangles;
@@ -39,9 +41,8 @@ class StoreRun {
   int blocks_;
   std::size_t messages_ = 0;
   bool waits_ = false;
+  std::size_t first_rectangle_;
   StoreList list_{};  // what is the same in every run
-  DeviceArray<StoredRectangle> rectangles_;
-  DeviceArray<std::uint32_t> blocks_done_;
 };
 
 }  // namespace flashoverlap
