@@ -1,4 +1,4 @@
-// Ranks as threads of this process, one for each GPU.
+// Ranks as threads of this process, one for each GPU; or, under scripts/run_ranks.sh, as one process each.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/process_environment.hpp"
 #include "cuda/error.hpp"
 
 namespace flashoverlap::testing {
@@ -17,6 +18,12 @@ inline int gpu_count() {
   int devices = 0;
   FLASHOVERLAP_CUDA(cudaGetDeviceCount(&devices));
   return std::min(devices, 8);
+}
+
+/// How many ranks there can be: GPUs, or the processes that were launched for them.
+inline int rank_count() {
+  const auto launched = launched_processes(environment_variable);
+  return launched ? launched->count : gpu_count();
 }
 
 /// Runs `step(rank)` on a thread for each rank with its GPU current. Returns each rank's error, empty if

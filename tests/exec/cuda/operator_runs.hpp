@@ -1,4 +1,4 @@
-/// Operators on GPUs, every rank a thread of this process with a GPU of its own: what their tests share.
+/// Operators on GPUs: what their tests share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,9 +20,20 @@
 
 namespace flashoverlap::testing {
 
-/// What each rank's `step` throws; empty where it throws nothing.
+/// What each rank's `step` throws; empty where it throws nothing. Of other processes' ranks nothing is known.
 inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds limit,
                                          const std::function<void(const Communicator&)>& step) {
+  if (launched_processes(environment_variable)) {
+    std::vector<std::string> errors(1);
+    try {
+      const Communicator communicator = Communicator::from_environment({.wait_limit = limit});
+      if (communicator.ranks() != ranks) throw Error(fmt::format("launch {} processes", ranks));
+      step(communicator);
+    } catch (const std::exception& error) {
+      errors.front() = error.what();
+    }
+    return errors;
+  }
   const std::string key = Communicator::make_key();
   return errors_on_gpus(ranks,
                         [&](int rank) { step(Communicator(key, rank, ranks, {.wait_limit = limit})); });

@@ -1,4 +1,5 @@
-// Operators that take new routes with every run, bit by bit. Needs 2 GPUs.
+// Operators that take new routes with every run, bit by bit. Needs 2 GPUs; or with NCCL 2.30 one that two
+// processes share: `FLASHOVERLAP_SEED=1 scripts/run_ranks.sh 2 --gpus 1 build/release/tests/routes_test`.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -149,7 +150,7 @@ struct Route {
 class Routes : public ::testing::TestWithParam<Route> {};
 
 TEST_P(Routes, NewWithEveryRunAreRightBitByBitAndAllocateNothing) {
-  if (testing::gpu_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
+  if (testing::rank_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
   constexpr int runs = 1000;
   const std::uint64_t seed = testing::base_seed();
   SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
@@ -180,7 +181,8 @@ TEST_P(Routes, NewWithEveryRunAreRightBitByBitAndAllocateNothing) {
         throw Error(fmt::format("run {}: {} of {} rows are wrong", run, wrong, op.plan().output.rows));
       if (run == 10) free_before = free_bytes();
     }
-    if (free_bytes() < free_before) throw Error("routes took GPU memory");
+    // Another rank on the same GPU may take some meanwhile.
+    if (testing::gpu_count() >= ranks && free_bytes() < free_before) throw Error("routes took GPU memory");
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
@@ -190,6 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Route{Operation::all_to_all_gemm, Strategy::sequential},
                       Route{Operation::all_to_all_gemm, Strategy::signal},
                       Route{Operation::all_to_all_gemm, Strategy::copy},
+                      Route{Operation::all_to_all_gemm, Strategy::store},
                       Route{Operation::all_to_all_gemm, Strategy::p2p},
                       Route{Operation::gemm_all_to_all, Strategy::sequential},
                       Route{Operation::gemm_all_to_all, Strategy::signal},
@@ -204,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(Routes, ThatDoNotFitAreRefusedOnEveryRankAndLoseNothing) {
-  if (testing::gpu_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
+  if (testing::rank_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
   const Problem problem = routed(Operation::all_to_all_gemm);
   const auto errors = testing::on_ranks(ranks, limit, [&](const Communicator& communicator) {
     Operator op(make_plans(problem, schedule(Strategy::copy)), communicator);
