@@ -46,6 +46,51 @@ Command rms_norm_command(CLI::App& bench) {
           }};
 }
 
+/// The size of a layer of experts, with the problem's own as defaults.
+void add_expert_options(CLI::App& parser, Problem& there) {
+  const auto add = [&](const char* option, std::int64_t& extent, const char* meaning) {
+    add_integer(parser, option, extent, meaning, std::int64_t{1}, std::int64_t{1} << 20)
+        ->default_str(std::to_string(extent));
+  };
+  add("--m", there.m, "Rows of each rank");
+  add("--n", there.n, "Columns of C there, of A back");
+  add("--k", there.k, "Columns of A there, of C back");
+  add_integer(parser, "--experts", there.experts, "Experts on each rank", 1, max_experts)
+      ->default_str(std::to_string(there.experts));
+}
+
+Command experts_command(CLI::App& bench) {
+  struct ExpertsArguments {
+    Problem problem{
+        .operation = Operation::all_to_all_gemm, .m = 16384, .n = 14336, .k = 4096, .ranks = 2, .experts = 4};
+    int routes = 1;
+    ExpertsBench bench;
+  };
+  auto arguments = std::make_shared<ExpertsArguments>();
+  Problem& problem = arguments->problem;
+  CLI::App* parser = bench.add_subcommand(
+      "experts", "One rank's GEMM of several experts, there and back, against one GEMM of cuBLASLt");
+  add_expert_options(*parser, problem);
+  add_integer(*parser, "--ranks", problem.ranks, "World size", 2, max_ranks)->default_str("2");
+  add_integer(*parser, "--routes", arguments->routes, "Random routes to measure", 1, 100)->default_str("1");
+  add_integer(*parser, "--repetitions", arguments->bench.repetitions, "Samples of each variant", 1, 1000);
+  add_path(*parser, "--json", arguments->bench.json, "File to write the figures to");
+  parser->footer("Example: flashoverlap bench experts --m 65536 --n 2048 --k 7168 --experts 32\n");
+  return {parser, [arguments] {
+            check_outputs({}, {{"--json", arguments->bench.json}});
+            Problem there = arguments->problem;
+            require(there.experts > 1, "--experts", there.experts, "must be at least 2");
+            for (int seed = 1; seed <= arguments->routes; ++seed) {
+              constexpr double least_share = 0.3;
+              there.expert_rows = uneven_expert_rows(there, static_cast<std::uint64_t>(seed), least_share);
+              arguments->bench.problems.push_back(there);
+              arguments->bench.problems.push_back(returning(there, there.k, there.n));
+              for (const Problem& each : {there, arguments->bench.problems.back()}) check_runs_on_gpus(each);
+            }
+            return run_gpu_command(&GpuCommands::bench_experts, arguments->bench);
+          }};
+}
+
 Command routes_command(CLI::App& bench) {
   struct RoutesArguments {
     Problem problem{.operation = Operation::all_to_all_gemm, .m = 8192, .n = 4096, .k = 4096, .experts = 4};
@@ -56,16 +101,7 @@ Command routes_command(CLI::App& bench) {
   CLI::App* parser =
       bench.add_subcommand("routes", "Host time of new routes: there, by all_to_all_gemm, and back");
   add_integer(*parser, "--gpus", arguments->bench.gpus, "World size", 2, max_ranks)->required();
-  add_integer(*parser, "--m", problem.m, "Rows of each rank", std::int64_t{1}, std::int64_t{1} << 20)
-      ->default_str("8192");
-  add_integer(*parser, "--n", problem.n, "Columns of C there, of A back", std::int64_t{1},
-              std::int64_t{1} << 20)
-      ->default_str("4096");
-  add_integer(*parser, "--k", problem.k, "Columns of A there, of C back", std::int64_t{1},
-              std::int64_t{1} << 20)
-      ->default_str("4096");
-  add_integer(*parser, "--experts", problem.experts, "Experts on each rank", 1, max_experts)
-      ->default_str("4");
+  add_expert_options(*parser, problem);
   add_enumerators(*parser, "--strategy", arguments->bench.strategies,
                   "Strategies to measure: " + names_of<Strategy>());
   add_integer(*parser, "--repetitions", arguments->bench.repetitions, "New routes of each", 1, 100000)
@@ -100,7 +136,8 @@ Command routes_command(CLI::App& bench) {
 Command bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure on the GPUs of this machine");
   bench->require_subcommand(0, 1);
-  std::vector benchmarks{gemm_command(*bench), rms_norm_command(*bench), routes_command(*bench)};
+  std::vector benchmarks{gemm_command(*bench), experts_command(*bench), rms_norm_command(*bench),
+                         routes_command(*bench)};
   for (const Operation operation : enumerators<Operation>)
     benchmarks.push_back(bench_overlap_command(*bench, operation));
   const Command of_plans = bench_plan_command(*bench);

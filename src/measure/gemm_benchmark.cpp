@@ -1,10 +1,8 @@
 #include "measure/gemm_benchmark.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
-#include "cuda/graph.hpp"
 #include "cuda/properties.hpp"
 #include "cuda/random_fill.hpp"
 #include "cuda/timer.hpp"
@@ -13,6 +11,7 @@
 #include "gemm/cublas/cublas_gemm.hpp"
 #include "gemm/device/share_k.hpp"
 #include "gemm/gemm_kernel.hpp"
+#include "measure/captured_launches.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/gpu_compare.hpp"
 #include "measure/interleave.hpp"
@@ -61,36 +60,8 @@ std::vector<Operands> random_operands(const Problem& problem, const Shape& c) {
   return sets;
 }
 
-/// Enqueues a GEMM of a set of operands.
-using Variant = std::function<void(std::size_t set, cudaStream_t stream)>;
-
-/// Launches of a variant that follow each other, for some milliseconds.
-class CapturedLaunches {
- public:
-  CapturedLaunches(const Variant& variant, std::size_t sets, CudaTimer& timer, cudaStream_t stream)
-      : count_(count(variant, sets, timer, stream)), graph_(stream, [&] {
-          for (std::size_t each = 0; each < count_; ++each) variant(each % sets, stream);
-        }) {}
-
-  double microseconds(CudaTimer& timer, cudaStream_t stream) const {
-    return timer.microseconds(stream, [&] { graph_.launch(stream); }) / static_cast<double>(count_);
-  }
-
- private:
-  static std::size_t count(const Variant& variant, std::size_t sets, CudaTimer& timer, cudaStream_t stream) {
-    constexpr double least_us = 2000;
-    constexpr double most = 200;
-    variant(0, stream);
-    const double once_us = timer.microseconds(stream, [&] { variant(1 % sets, stream); });
-    return static_cast<std::size_t>(std::clamp(std::ceil(least_us / once_us), 1.0, most));
-  }
-
-  std::size_t count_;
-  CudaGraph graph_;
-};
-
-Variant kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::uint32_t* counters,
-                       std::byte* shares, bool raise_counters) {
+SetLaunch kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::uint32_t* counters,
+                         std::byte* shares, bool raise_counters) {
   auto kernels = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
   for (Operands& set : operands) {
     GemmMemory memory{.buffers = {{}}, .counters = {counters}, .shares = shares};
@@ -131,7 +102,7 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   DeviceArray<std::byte> shares(most_shares);
   shares.set_bytes(0xFF);
 
-  std::vector<Variant> variants;
+  std::vector<SetLaunch> variants;
   CublasGemm cublas(problem.data_type, c, problem.k, problem.a_layout, problem.b_layout);
   const Operands& first = operands.front();
   cublas.choose_algorithm(first.a.data(), first.b.data(), first.c.data(), nullptr);
@@ -162,7 +133,7 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   CudaTimer timer;
   const CudaStream stream;
   std::vector<std::unique_ptr<CapturedLaunches>> captured;
-  for (const Variant& variant : variants)
+  for (const SetLaunch& variant : variants)
     captured.push_back(std::make_unique<CapturedLaunches>(variant, operands.size(), timer, stream));
   const auto samples =
       interleave(variants.size(), benchmark.repetitions, [&](std::size_t variant, std::size_t /*launch*/) {

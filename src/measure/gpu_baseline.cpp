@@ -5,7 +5,6 @@
 
 #include "cuda/random_fill.hpp"
 #include "gemm/cublas/workspace_bytes.hpp"
-#include "plan/expert_parts.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -54,23 +53,14 @@ GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)
       problem_(problem),
       gathers_(communicates_first(problem.operation)),
       cublas_workspace_(cublas_workspace_bytes),
+      gemm_(problem, gpu.rank(), cublas_workspace_.data()),
       c_(elements(gemm_shape(problem, gpu.rank()))) {
   const Shape c = gemm_shape(problem, gpu.rank());
-  const auto all_rows = static_cast<std::int32_t>(c.rows);
-  for (const auto& [rows, expert] : ExpertParts(problem).within(gpu.rank(), {0, all_rows})) {
-    parts_.push_back({rows.first, expert,
-                      std::make_unique<CublasGemm>(problem.data_type, Shape{rows.count, c.cols}, problem.k,
-                                                   problem.a_layout, problem.b_layout, GemmPitches{},
-                                                   cublas_workspace_.data())});
-  }
   if (problem.experts > 1) {
     one_gemm_ = std::make_unique<CublasGemm>(problem.data_type, c, problem.k, problem.a_layout,
                                              problem.b_layout, GemmPitches{}, cublas_workspace_.data());
   }
-  if (gathers_) {
-    const Shape gemm = gemm_shape(problem, gpu.rank());
-    gathered_ = DeviceArray<Element>(elements({gathers_b() ? gemm.cols : gemm.rows, problem.k}));
-  }
+  if (gathers_) gathered_ = DeviceArray<Element>(elements({gathers_b() ? c.cols : c.rows, problem.k}));
   if (exchanges_heads(problem)) packed_ = DeviceArray<Element>(gathers_ ? gathered_.size() : c_.size());
   if (!in_place()) result_ = DeviceArray<Element>(elements(out_shape(problem, gpu.rank())));
 }
@@ -79,10 +69,7 @@ void GpuBaseline::choose_algorithm(const GpuOperands& operands) {
   const void* a = gathers_ && !gathers_b() ? gathered_.data() : operands.a.data();
   const void* b = gathers_b() ? gathered_.data() : operands.b.data();
   if (gathers_) communicate(operands.a.data(), operands.b.data());
-  for (const PartGemm& part : parts_) {
-    part.gemm->choose_algorithm(row_of(a, part.row), row_of(b, part.expert * problem_.n),
-                                c_.data() + part.row * problem_.n, gpu_.stream());
-  }
+  gemm_.choose_algorithm(a, b, c_.data(), gpu_.stream());
   if (one_gemm_) one_gemm_->choose_algorithm(a, b, c_.data(), gpu_.stream());
 }
 
@@ -99,15 +86,7 @@ void GpuBaseline::run(const void* a, const void* b) {
 
 void GpuBaseline::gemm(const void* a, const void* b) {
   if (gathers_) (gathers_b() ? b : a) = gathered_.data();
-  for (const PartGemm& part : parts_) {
-    part.gemm->launch(row_of(a, part.row), row_of(b, part.expert * problem_.n),
-                      c_.data() + part.row * problem_.n, gpu_.stream());
-  }
-}
-
-/// Of A with k contiguous, or of the first row of an expert's B, which has n · k elements in any layout.
-const Element* GpuBaseline::row_of(const void* operand, std::int64_t row) const {
-  return static_cast<const Element*>(operand) + row * problem_.k;
+  gemm_.launch(a, b, c_.data(), gpu_.stream());
 }
 
 void GpuBaseline::communicate(const void* a, const void* b) {

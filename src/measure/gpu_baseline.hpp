@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
-#include "gemm/cublas/cublas_gemm.hpp"
 #include "measure/gpu_compare.hpp"
 #include "measure/gpu_world.hpp"
+#include "measure/library_gemm.hpp"
 
 namespace flashoverlap {
 
@@ -54,19 +54,11 @@ class GpuBaseline {
   void copy_columns(Element* to, const Element* from, std::int64_t cols, bool packs);
   void exchange(const Element* sent, Element* received, std::int64_t row_elements);
 
-  /// Rows of C from `row` on, by the weights of one expert.
-  struct PartGemm {
-    std::int64_t row;
-    std::int32_t expert;
-    std::unique_ptr<CublasGemm> gemm;
-  };
-  const Element* row_of(const void* operand, std::int64_t row) const;
-
   const GpuRank& gpu_;
   Problem problem_;
   bool gathers_;  ///< communicates before the GEMM
   DeviceArray<std::byte> cublas_workspace_;
-  std::vector<PartGemm> parts_;
+  LibraryGemm gemm_;
   std::unique_ptr<CublasGemm> one_gemm_;  // where there are several experts
   DeviceArray<Element> gathered_;
   DeviceArray<Element> packed_;  // heads

@@ -16,6 +16,10 @@ class LoneGemm {
   LoneGemm(const Plan& plan, cudaStream_t stream);
   void launch(const GpuOperands& operands, cudaStream_t stream);
 
+  /// What it multiplies where that is not A itself, and C.
+  const Element* gathered() const noexcept { return gathered_.data(); }
+  const Element* result() const noexcept { return result_.data(); }
+
  private:
   DeviceArray<Element> gathered_;
   DeviceArray<Element> result_;

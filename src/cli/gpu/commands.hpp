@@ -45,6 +45,13 @@ struct GemmBench {
   std::string json;  ///< file; empty: none
 };
 
+/// One rank's GEMM of several experts against cuBLASLt.
+struct ExpertsBench {
+  std::vector<Problem> problems;
+  int repetitions = 15;
+  std::string json;
+};
+
 /// RMSNorm of tiled results against natural ones.
 struct RmsNormBench {
   std::vector<std::int64_t> m{1024, 2048, 4096, 8192, 16384};
@@ -103,6 +110,7 @@ struct GpuCommands {
   int (*bench_gemm)(const GemmBench&) = nullptr;
   int (*bench_rms_norm)(const RmsNormBench&) = nullptr;
   int (*bench_overlap)(const OverlapBench&) = nullptr;  ///< null, like those below, without NCCL
+  int (*bench_experts)(const ExpertsBench&) = nullptr;
   int (*bench_routes)(const RoutesBench&) = nullptr;
   int (*check)(const GpuCheck&) = nullptr;
   int (*tune)(const TuneRequest&) = nullptr;
@@ -113,6 +121,7 @@ struct GpuCommands {
 int bench_gemm(const GemmBench& bench);
 int bench_rms_norm(const RmsNormBench& bench);
 int bench_overlap(const OverlapBench& bench);
+int bench_experts(const ExpertsBench& bench);
 int bench_routes(const RoutesBench& bench);
 int check_on_gpus(const GpuCheck& check);
 int tune_on_gpus(const TuneRequest& request);

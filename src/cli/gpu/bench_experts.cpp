@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.hpp"
+#include "cli/files.hpp"
+#include "cli/gpu/commands.hpp"
+#include "measure/expert_benchmark.hpp"
+#include "measure/gpu_record.hpp"
+
+namespace flashoverlap::cli {
+
+int bench_experts(const ExpertsBench& bench) {
+  nlohmann::ordered_json document{
+      {"command", command_line()}, {"machine", gpu_machine()}, {"rows", nlohmann::ordered_json::array()}};
+  fmt::print("{:<17} {:>7} {:>6} {:>6} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7}\n", "op", "rows", "n", "k",
+             "experts", "tile", "ours us", "in turn", "one GEMM", "rate", "error");
+  for (const Problem& problem : bench.problems) {
+    const ExpertTimes times = measure_experts(problem, bench.repetitions);
+    const double rate = times.one_gemm_us / times.grouped_us;
+    fmt::print("{:<17} {:>7} {:>6} {:>6} {:>7} {:>9} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.3f} {:>7.1e}\n",
+               name(problem.operation), times.rows, problem.n, problem.k, problem.experts,
+               fmt::format("{}x{}/{}", times.kernel.tile.rows, times.kernel.tile.cols,
+                           times.kernel.tile.cluster_rows),
+               times.grouped_us, times.in_turn_us, times.one_gemm_us, rate, times.largest_error);
+    std::fflush(stdout);
+    document["rows"].push_back({{"op", name(problem.operation)},
+                                {"ranks", problem.ranks},
+                                {"experts", problem.experts},
+                                {"rows", times.rows},
+                                {"n", problem.n},
+                                {"k", problem.k},
+                                {"tile_rows", times.kernel.tile.rows},
+                                {"tile_cols", times.kernel.tile.cols},
+                                {"cluster_rows", times.kernel.tile.cluster_rows},
+                                {"grouped_us", times.grouped_us},
+                                {"in_turn_us", times.in_turn_us},
+                                {"one_gemm_us", times.one_gemm_us},
+                                {"rate", rate},
+                                {"error", times.largest_error}});
+  }
+  note_state_after(document["machine"]);
+  if (!bench.json.empty()) write_file("--json", bench.json, document.dump(1) + "\n");
+  return exit_success;
+}
+
+}  // namespace flashoverlap::cli
