@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "flashoverlap/planner.hpp"
+#include "model/costs.hpp"
 #include "plan/grouping.hpp"
 #include "search/kernel_choice.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 
@@ -24,9 +26,11 @@ std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machin
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (communicates_first(problem.operation) || stores_whole_lines(schedule)) possible.push_back(schedule);
   }
+  // Where sending takes most of the time, a slower kernel of smaller tiles may hide more of it.
+  const double sent_us = stored_microseconds(machine, problem.ranks, most_sent_bytes(problem));
   const auto expected_us = [&](const Schedule& schedule) {
-    return expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, gemm, problem.k,
-                                 problem.b_layout, multiprocessors);
+    return sent_us + expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, gemm,
+                                           problem.k, problem.b_layout, multiprocessors);
   };
   double least_us = std::numeric_limits<double>::infinity();
   for (const Schedule& schedule : possible) least_us = std::min(least_us, expected_us(schedule));
