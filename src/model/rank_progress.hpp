@@ -10,9 +10,19 @@
 
 namespace flashoverlap {
 
-/// What happens to tiles (`compute` for each part of k that they wait for; `claim`, workers are free for the
-/// next ones) or to a message: `message`, the next one of a rank may begin; `transferred`, one has ended.
-enum class SimulationStep : std::uint8_t { compute, computed, store, stored, claim, message, transferred };
+/// What happens to tiles (`compute` for each part of k that they wait for; `add` to those that only add;
+/// `claim`, workers are free for the next ones) or to a message: `message`, the next one of a rank may begin;
+/// `transferred`, one has ended.
+enum class SimulationStep : std::uint8_t {
+  compute,
+  computed,
+  add,
+  store,
+  stored,
+  claim,
+  message,
+  transferred
+};
 
 struct SimulationEvent {
   double time_us = 0;
@@ -75,8 +85,9 @@ struct RankProgress {
   std::vector<TileRun> runs;
   double tile_us = 0;  ///< of one tile, while nothing slows it
   double shared_tile_us = 0;
-  double adding_us = 0;  ///< of one that only adds
-  int workers = 0;       ///< of the GEMM that have not exited
+  double shared_end_us = 0;  ///< of shared tiles that have begun
+  double adding_us = 0;      ///< of one that only adds
+  int workers = 0;           ///< of the GEMM that have not exited
   std::size_t next_run = 0;
   std::int32_t claimed = 0;            ///< tiles of that run
   std::map<double, int> free_workers;  ///< from when on

@@ -161,9 +161,14 @@ class Simulator {
     RankProgress& rank = rank_of(event);
     switch (event.step) {
       case Step::compute: return compute(rank, event);
-      case Step::computed:
-        return push_when_reached(rank, run_of(rank, event).first->store_wait,
-                                 {event.time_us, event.rank, Step::store, event.index, event.count});
+      case Step::computed: {
+        const Tile& tile = *run_of(rank, event).first;
+        const Step next = tile.only_adds ? Step::add : Step::store;
+        return push_when_reached(rank, tile.store_wait,
+                                 {event.time_us, event.rank, next, event.index, event.count});
+      }
+      case Step::add:
+        return push({event.time_us + rank.adding_us, event.rank, Step::store, event.index, event.count});
       case Step::store: return store(rank, event);
       case Step::stored: return finish_tiles(rank, event);
       case Step::claim: return claim_tiles(rank, event.time_us);
@@ -261,12 +266,16 @@ class Simulator {
                                        .label = fmt::format("group {}", run.first->group),
                                        .start_us = event.time_us};
     }
-    if (run.first->only_adds)
-      return push({event.time_us, event.rank, Step::computed, event.index, event.count});
+    if (run.first->only_adds) {
+      // All workers share tiles before any of them adds up others.
+      const double free_us = std::max(event.time_us, rank.shared_end_us);
+      return push({free_us, event.rank, Step::computed, event.index, event.count});
+    }
     const std::int32_t parts =
         std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
     const double end_us =
         slowed_end(rank, event.time_us, (run.is_shared ? rank.shared_tile_us : rank.tile_us) / parts);
+    if (run.is_shared) rank.shared_end_us = std::max(rank.shared_end_us, end_us);
     if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index, event.count});
     push_when_reached(rank, operand_wait(rank, run, event.part + 1),
                       {end_us, event.rank, Step::compute, event.index, event.count, event.part + 1});
@@ -289,7 +298,6 @@ class Simulator {
     const TileRun& run = run_of(rank, event);
     SimulationEvent stored = event;
     stored.step = Step::stored;
-    if (run.first->only_adds) stored.time_us += rank.adding_us;
     double free_us = stored.time_us;
     if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
       require_peer_access();

@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "flashoverlap/planner.hpp"
+#include "model/costs.hpp"
 #include "plan/grouping.hpp"
 #include "search/kernel_choice.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 
@@ -18,20 +20,24 @@ std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machin
   const int multiprocessors = machine.multiprocessors - comm_multiprocessors;
   const Shape gemm = gemm_shape(problem, 0);
   const KernelFamily& family = machine_kernels(machine);
-  const auto expected_us = [&](const KernelChoice& kernel) {
-    return expected_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, multiprocessors);
-  };
-  double least_us = std::numeric_limits<double>::infinity();
-  const std::vector<KernelChoice> kernels = kernel_choices(family);
-  for (const KernelChoice& kernel : kernels) least_us = std::min(least_us, expected_us(kernel));
-  std::vector<Schedule> schedules;
-  for (const KernelChoice& kernel : kernels) {
+  std::vector<Schedule> possible;
+  for (const KernelChoice& kernel : kernel_choices(family)) {
     Schedule schedule = kernel_schedule(family, Strategy::store, kernel, multiprocessors);
     schedule.comm_multiprocessors = comm_multiprocessors;
+    if (communicates_first(problem.operation) || stores_whole_lines(schedule)) possible.push_back(schedule);
+  }
+  // Where sending takes most of the time, a slower kernel of smaller tiles may hide more of it.
+  const double sent_us = stored_microseconds(machine, problem.ranks, most_sent_bytes(problem));
+  const auto expected_us = [&](const Schedule& schedule) {
+    return sent_us + expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, gemm,
+                                           problem.k, problem.b_layout, multiprocessors);
+  };
+  double least_us = std::numeric_limits<double>::infinity();
+  for (const Schedule& schedule : possible) least_us = std::min(least_us, expected_us(schedule));
+  std::vector<Schedule> schedules;
+  for (Schedule& schedule : possible) {
     const std::int64_t entries = entry_count(schedule, gemm.rows, gemm.cols);
-    const bool stores_badly = !communicates_first(problem.operation) && !stores_whole_lines(schedule);
-    if (stores_badly || expected_us(kernel) > near * least_us || wave_count(schedule, entries) > most_waves)
-      continue;
+    if (expected_us(schedule) > near * least_us || wave_count(schedule, entries) > most_waves) continue;
     for (schedule.shots = 1; schedule.shots <= most_shots_of(problem); ++schedule.shots)
       schedules.push_back(schedule);
   }

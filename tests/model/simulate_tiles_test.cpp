@@ -129,7 +129,6 @@ Machine round_machine_of_3() {
   return machine;
 }
 
-// Four tiles end at 11 and leave one after the other; the fifth is computed from 31 to 41 meanwhile.
 // Two tiles of 512 bytes are read and one is written, at 1/5 of 1000 bytes a µs.
 TEST(SimulateTilesTest, ThatOnlyAddWaitForAllAndTakeTheirBytes) {
   auto plans = plans_of(2, 2);
@@ -148,6 +147,41 @@ TEST(SimulateTilesTest, ThatOnlyAddWaitForAllAndTakeTheirBytes) {
   EXPECT_NEAR(simulate(plans, machine).latency_us, 11 + 2 + 1 + 3 * 512.0 * 5 / 1e5, 1e-6);
 }
 
+// It adds from 13 to 24. The last product is computed from 11 to 21, and so is sent before it.
+TEST(SimulateTilesTest, ThatOnlyAddTakeTheLinkWhenTheyHaveAdded) {
+  auto plans = plans_of(2, 3);
+  plans[1].tiles.clear();
+  Plan& plan = plans[0];
+  plan.schedule.multiprocessors = 2;
+  plan.addends.count = 1;
+  const std::int32_t done = add_tile_counter(plan, 2);
+  plan.tiles[2] = {.rows = 1, .cols = 5, .rank = 1};
+  plan.tiles.push_back({.rows = 1, .cols = 5, .rank = 1, .store_wait = done, .group = 1});
+  plan.tiles.back().only_adds = true;
+  Machine machine = round_machine();
+  machine.memory_gigabytes_per_second = 0.512;
+  const auto transfers = lane(simulate(plans, machine), 0, Lane::communication);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_EQ(transfers[0].group, 0);
+  EXPECT_DOUBLE_EQ(transfers[0].start_us, 21);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, 21 + 20);
+}
+
+// What is added could be from 13 on.
+TEST(SimulateTilesTest, ThatOnlyAddComeAfterThoseThatAllWorkersShare) {
+  auto plans = plans_of(1, 5);
+  Plan& plan = plans[0];
+  plan.schedule.share_k = true;
+  const std::int32_t done = add_tile_counter(plan, 4);
+  plan.tiles.push_back({.rows = 16, .cols = 16, .store_wait = done, .group = 1});
+  plan.tiles.back().only_adds = true;
+  const auto groups = lane(simulate(plans, round_machine()), 0, Lane::gemm);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_GT(groups[0].end_us, 11 + 10.0 / 4);
+  EXPECT_NEAR(groups[1].end_us, groups[0].end_us + 1, 1e-3);
+}
+
+// Four tiles end at 11 and leave one after the other; the fifth is computed from 31 to 41 meanwhile.
 TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer) {
   const Simulation simulation = simulate(plans_that_store({1, 1, 1, 1, 1}), round_machine_of_3());
   const Interval transfer = only_transfer(simulation, 0);

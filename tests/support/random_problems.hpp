@@ -33,15 +33,16 @@ inline std::string describe(const Case& drawn) {
       "{} {} {} m={} n={} k={} ranks={} {} gathered={} exchange={} a={} b={} destinations={} experts={} "
       "capacity={} tile={}x{} "
       "cluster={} "
-      "multiprocessors={} raster={} waves_per_group={} groups=[{}] rounds={} shots={} "
-      "step_depth={}",
+      "multiprocessors={} first_multiprocessors={} comm_multiprocessors={} share_k={} raster={} "
+      "waves_per_group={} groups=[{}] rounds={} shots={} step_depth={}",
       name(p.operation), name(s.strategy), name(s.layout), p.m, p.n, p.k, p.ranks, name(p.data_type),
       name(p.gathered), name(p.exchange), name(p.a_layout), name(p.b_layout),
       !p.expert_rows.empty()    ? fmt::format("{}", fmt::join(p.expert_rows.front(), ","))
       : !p.destinations.empty() ? "routed"
                                 : "equal",
-      p.experts, p.capacity, s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors, s.raster,
-      s.waves_per_group, groups, s.rounds, s.shots, s.step_depth);
+      p.experts, p.capacity, s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors,
+      s.first_multiprocessors, s.comm_multiprocessors, s.share_k, s.raster, s.waves_per_group, groups,
+      s.rounds, s.shots, s.step_depth);
 }
 
 class RandomCases {
