@@ -8,6 +8,7 @@
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
+#include "support/random_problems.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -84,8 +85,8 @@ TEST(SearchTest, HandlesASingleWave) {
 }
 
 TEST(SearchTest, DynamicProgrammeEqualsExhaustiveSearchOnRandomCosts) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (int waves = 1; waves <= 14; ++waves) {
     for (int draw = 0; draw < 20; ++draw) {
