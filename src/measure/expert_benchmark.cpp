@@ -61,8 +61,9 @@ ExpertTimes measure_experts(const Problem& problem, int repetitions) {
   std::vector<double> medians;
   for (const std::vector<double>& each : samples) medians.push_back(median(each));
   const auto best = std::min_element(medians.begin(), medians.end() - 2) - medians.begin();
+  const Schedule& schedule = schedules[static_cast<std::size_t>(best)];
   ExpertTimes times{.rows = c.rows,
-                    .kernel = {kernel_tile(schedules[static_cast<std::size_t>(best)])},
+                    .kernel = {kernel_tile(schedule), schedule.share_k},
                     .grouped_us = medians[static_cast<std::size_t>(best)],
                     .in_turn_us = medians[kernels.size()],
                     .one_gemm_us = medians.back()};

@@ -50,6 +50,11 @@ Parts parts_of(const Problem& problem, Layout layout) {
   return problem.exchange == Exchange::rows ? Parts{.of_rows = ranks} : Parts{};
 }
 
+/// Whether this library's kernel computes while nothing is communicated: its last wave may share k then.
+bool is_kernel_alone(const Problem& problem, Strategy strategy) {
+  return strategy == Strategy::sequential && problem.experts > 1 && problem.capacity == 0;
+}
+
 /// See `expected_microseconds`. Each part of C is rounded up to whole tiles.
 double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
   const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
@@ -155,8 +160,9 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
                                        double near) {
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> schedules;
-  for (const KernelTile& tile : family.tiles) {
-    Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, {tile}, multiprocessors));
+  for (const KernelChoice& kernel : kernel_choices(family)) {
+    if (kernel.share_k && !is_kernel_alone(problem, strategy)) continue;
+    Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, kernel, multiprocessors));
     schedule.layout = layout;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))

@@ -55,7 +55,7 @@ KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64
 int even_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int multiprocessors);
 
 /// One wave per group, with each kernel of the machine whose expected time on these multiprocessors is at
-/// most `near` times the least; the fastest first.
+/// most `near` times the least; the fastest first. They share k where they compute without communication.
 std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& problem, Strategy strategy,
                                        Layout layout, int multiprocessors, int comm_multiprocessors,
                                        double near);

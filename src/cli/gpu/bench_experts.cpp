@@ -21,8 +21,8 @@ int bench_experts(const ExpertsBench& bench) {
     const double rate = times.one_gemm_us / times.grouped_us;
     fmt::print("{:<17} {:>7} {:>6} {:>6} {:>7} {:>9} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.3f} {:>7.1e}\n",
                name(problem.operation), times.rows, problem.n, problem.k, problem.experts,
-               fmt::format("{}x{}/{}", times.kernel.tile.rows, times.kernel.tile.cols,
-                           times.kernel.tile.cluster_rows),
+               fmt::format("{}x{}/{}{}", times.kernel.tile.rows, times.kernel.tile.cols,
+                           times.kernel.tile.cluster_rows, times.kernel.share_k ? "k" : ""),
                times.grouped_us, times.in_turn_us, times.one_gemm_us, rate, times.largest_error);
     std::fflush(stdout);
     document["rows"].push_back({{"op", name(problem.operation)},
@@ -34,6 +34,7 @@ int bench_experts(const ExpertsBench& bench) {
                                 {"tile_rows", times.kernel.tile.rows},
                                 {"tile_cols", times.kernel.tile.cols},
                                 {"cluster_rows", times.kernel.tile.cluster_rows},
+                                {"share_k", times.kernel.share_k},
                                 {"grouped_us", times.grouped_us},
                                 {"in_turn_us", times.in_turn_us},
                                 {"one_gemm_us", times.one_gemm_us},
