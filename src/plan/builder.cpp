@@ -144,13 +144,16 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
   };
   const std::int32_t block_rows = entry_rows(schedule());
   const std::int32_t block_cols = schedule().tile_cols;
+  const auto col_blocks = static_cast<int>(divide_up(areas.front().cols, block_cols));
   std::vector<RowBlock> blocks;
   for (const Tile& area : areas) {
+    const std::size_t first = blocks.size();
     for (const auto& [rows, expert] : routes_.experts().within(rank(), {area.row, area.rows})) {
       const std::int32_t end = rows.first + rows.count;
       for (std::int32_t row = rows.first; row < end; row += block_rows)
         blocks.push_back({&area, row - area.row, std::min(block_rows, end - row), expert});
     }
+    count_raise(area.raise, static_cast<int>(blocks.size() - first) * col_blocks * schedule().cluster_rows);
   }
   const auto band_blocks = static_cast<std::size_t>(schedule().raster);
   for (std::size_t band = 0; band < blocks.size(); band += band_blocks) {
@@ -169,7 +172,6 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
         tile.b_row += col + expert * static_cast<std::int32_t>(problem().n);
         tile.store_col += col;
         tile.cols = std::min(block_cols, area->cols - col);
-        count_raise(tile.raise, schedule().cluster_rows);
       }
     }
   }
