@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "plan/at.hpp"
@@ -58,6 +57,7 @@ struct Side {
 void match_exchanges(std::span<const Plan> plans, Matching& matching) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::vector<Side>, std::vector<Side>>> pairs;
   for (const Plan& plan : plans) {
+    matching.transfers_of.emplace_back(plan.messages.size());
     for (std::int32_t index = 0; index < std::ssize(plan.messages); ++index) {
       const Message& message = at(plan.messages, index);
       for (const Part& part : message.sends)
@@ -86,36 +86,12 @@ void match_exchanges(std::span<const Plan> plans, Matching& matching) {
             index, source, send, target, receive, from.rows, sent, to.rows, received));
         continue;
       }
+      const std::size_t transfer = matching.transfers.size();
       matching.transfers.push_back({source, target, send, receive, from, to});
+      at(at(matching.transfers_of, source), send).push_back(transfer);
+      if (source != target || send != receive)
+        at(at(matching.transfers_of, target), receive).push_back(transfer);
     }
-  }
-}
-
-/// Calls visit(rank, message) for the sender, and for the receiver unless it is the same message.
-template <typename Visit>
-void for_each_side(const Transfer& transfer, Visit&& visit) {
-  visit(transfer.source, transfer.send_message);
-  if (transfer.source != transfer.target || transfer.send_message != transfer.receive_message)
-    visit(transfer.target, transfer.receive_message);
-}
-
-/// By message, in lists without gaps: there may be millions of messages with one transfer each.
-void sort_transfers(std::span<const Plan> plans, Matching& matching) {
-  for (const Plan& plan : plans) matching.first_indices.emplace_back(plan.messages.size() + 1, 0);
-  for (const Transfer& transfer : matching.transfers) {
-    for_each_side(transfer, [&](std::int32_t rank, std::int32_t message) {
-      ++at(at(matching.first_indices, rank), message + 1);
-    });
-  }
-  for (std::vector<std::uint32_t>& firsts : matching.first_indices) {
-    std::partial_sum(firsts.begin(), firsts.end(), firsts.begin());
-    matching.transfer_indices.emplace_back(firsts.back());
-  }
-  std::vector<std::vector<std::uint32_t>> next = matching.first_indices;
-  for (std::uint32_t index = 0; index < matching.transfers.size(); ++index) {
-    for_each_side(matching.transfers[index], [&](std::int32_t rank, std::int32_t message) {
-      at(matching.transfer_indices, rank)[at(at(next, rank), message)++] = index;
-    });
   }
 }
 
@@ -125,14 +101,7 @@ Matching match_messages(std::span<const Plan> plans) {
   Matching matching;
   match_collectives(plans, matching);
   match_exchanges(plans, matching);
-  sort_transfers(plans, matching);
   return matching;
-}
-
-std::span<const std::uint32_t> Matching::transfers_of(std::int32_t rank, std::size_t message) const {
-  const std::vector<std::uint32_t>& firsts = at(first_indices, rank);
-  return std::span(at(transfer_indices, rank))
-      .subspan(firsts[message], firsts[message + 1] - firsts[message]);
 }
 
 }  // namespace flashoverlap

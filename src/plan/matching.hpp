@@ -29,12 +29,8 @@ struct Matching {
   std::vector<std::vector<std::int32_t>> collectives;    ///< [i][rank] message index
   std::vector<std::vector<std::int32_t>> collective_of;  ///< [rank][message] i, or `none`
   std::vector<Transfer> transfers;
-  /// Indices into `transfers` of a rank's message.
-  std::span<const std::uint32_t> transfers_of(std::int32_t rank, std::size_t message) const;
-
-  // Of each rank, indices into `transfers` in the order of its messages, and where each message's begin.
-  std::vector<std::vector<std::uint32_t>> transfer_indices;
-  std::vector<std::vector<std::uint32_t>> first_indices;
+  std::vector<std::vector<std::vector<std::size_t>>>
+      transfers_of;  ///< [rank][message] indices into `transfers`
   /// One line for each difference between ranks in kind, size or number; empty: all messages match.
   std::vector<std::string> differences;
 };

@@ -272,11 +272,11 @@ class AbstractRun {
   // messages after this one only, as the transfers of one message are concurrent.
   void begin_exchange(std::int32_t rank) {
     Rank& mine = state(rank);
-    const std::span<const std::uint32_t> transfers = matching_.transfers_of(rank, mine.next_message);
+    const auto& transfers = at(matching_.transfers_of, rank)[mine.next_message];
     mine.open_transfers = transfers.size();
     mine.start = mine.stream;
     if (transfers.empty()) complete(rank);
-    for (const std::uint32_t index : transfers) {
+    for (const std::size_t index : transfers) {
       const Transfer& transfer = matching_.transfers[index];
       if (!in_message(transfer.source, transfer.send_message) ||
           !in_message(transfer.target, transfer.receive_message)) {

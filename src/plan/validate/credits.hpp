@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "plan/at.hpp"
-#include "plan/message_rules.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/knowledge.hpp"
 
@@ -39,10 +38,7 @@ class Credits {
   void check_resets(std::span<const Knowledge> ends, const ResetBy& reset_by) const {
     for (const auto& [raiser, owner, counter] : early_) {
       const Knowledge& end = at(ends, raiser);
-      const std::int32_t index = reset_by(owner, counter);
-      const bool concurrent = runs_concurrently(at(plans_, owner), at(at(plans_, owner).messages, index));
-      if (is_known({.rank = owner, .index = index, .concurrent = concurrent}, end, plans_, numbers_))
-        continue;
+      if (is_known({owner, reset_by(owner, counter)}, end, plans_, numbers_)) continue;
       findings_.add(Violation::credit,
                     "rank {} may raise rank {}'s {} in the next run before it is reset in this one", raiser,
                     owner, describe_counter(at(plans_, owner), counter));

@@ -50,11 +50,13 @@ void Knowledge::learn_message(std::int32_t rank, bool concurrent, std::int32_t i
 bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Plan> plans,
               const CounterNumbers& numbers) {
   if (event.rank == none) return true;
-  if (!event.is_tile) return knowledge.message_done(event.rank, event.concurrent, event.index);
-  if (knowledge.all_tiles_done(event.rank)) return true;
   const Plan& plan = at(plans, event.rank);
+  const auto index = static_cast<std::size_t>(event.index);
+  if (!event.is_tile)
+    return knowledge.message_done(event.rank, runs_concurrently(plan, plan.messages[index]), event.index);
+  if (knowledge.all_tiles_done(event.rank)) return true;
   bool known = false;
-  for_each_raise(plan, at(plan.tiles, event.index), [&](const Raise& raise) {
+  for_each_raise(plan, plan.tiles[index], [&](const Raise& raise) {
     known |= knowledge.counter_reached(numbers.among_tiles(numbers.of(raise.rank, raise.counter)));
   });
   return known;

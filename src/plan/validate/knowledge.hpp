@@ -14,7 +14,6 @@ struct Event {
   std::int32_t rank = none;  ///< `none`: before the run
   std::int32_t index = 0;
   bool is_tile = false;
-  bool concurrent = false;  ///< a message on the second stream, see `runs_concurrently`
 };
 
 /// Numbers the counters of all ranks consecutively; also those alone that tiles raise.

@@ -324,8 +324,7 @@ void SymbolicMemory::move(const Area& from, const Access& reader, const Area& to
 
 void SymbolicMemory::run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge) {
   const Message& copy = message(rank, index);
-  const Event event{.rank = rank, .index = index, .concurrent = runs_concurrently(plan_of(rank), copy)};
-  const Access access{event, knowledge};
+  const Access access{{rank, index}, knowledge};
   move(area(rank, copy.source, copy), access, area(copy.peer, copy.destination, copy), access);
 }
 
