@@ -7,8 +7,8 @@
 #include "plan/validate/credits.hpp"
 #include "plan/validate/effort.hpp"
 #include "plan/validate/findings.hpp"
-#include "plan/validate/knowledge.hpp"
 #include "plan/validate/symbolic_memory.hpp"
+#include "plan/validate/tile_counters.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -20,11 +20,11 @@ class AbstractRun {
         areas_(areas),
         matching_(matching),
         findings_(findings),
-        numbers_(plans),
+        numbers_(plans, areas),
         credits_(plans, numbers_, findings),
         effort_(plans),
         memory_(plans, areas, matching, numbers_, credits_, effort_, findings),
-        nothing_(plans.size(), numbers_.count_among_tiles()),
+        nothing_(plans.size(), numbers_.bits()),
         collectives_begun_(matching.collectives.size(), 0) {
     counters_.resize(numbers_.count());
     for (const Plan& plan : plans) {
@@ -68,7 +68,7 @@ class AbstractRun {
       }
       if (!messages_done(plan.rank)) {
         findings.add(Violation::deadlock, "{} waits forever: {}",
-                     describe({plan.rank, static_cast<std::int32_t>(rank.next_message)}, plans_),
+                     describe(message_event(plan, static_cast<std::int32_t>(rank.next_message)), plans_),
                      obstacle(plan, rank));
       }
     }
@@ -183,7 +183,7 @@ class AbstractRun {
     const std::size_t id = numbers_.of(rank, counter);
     for (const Knowledge* raiser : counters_[id].of_tiles) knowledge.merge(*raiser);
     if (counters_[id].of_messages) knowledge.merge(*counters_[id].of_messages);
-    if (const std::int32_t number = numbers_.among_tiles(id); number != none) knowledge.learn_counter(number);
+    if (const std::int32_t bit = numbers_.bit(id); bit != none) knowledge.learn_counter(bit);
   }
 
   void raise_by_tile(std::int32_t raiser, const Raise& raise, std::int32_t times, const TileKnowledge& tile) {
@@ -222,6 +222,7 @@ class AbstractRun {
     mine.begun = true;
     if (message.after_tiles) mine.stream.merge(mine.tiles);
     for (const Wait& wait : message.waits) learn(mine.stream, rank, wait.counter);
+    mine.stream.learn_waits(rank, static_cast<std::int32_t>(mine.next_message));
     for (const Wait& wait : message.waits) {
       if (wait.reset) reset(rank, wait.counter);
     }
@@ -237,10 +238,10 @@ class AbstractRun {
     target.of_messages.reset();
     target.reset_by = static_cast<std::int32_t>(mine.next_message);
     for (const std::int32_t tile : target.waiting_tiles) {
-      if (is_known({rank, tile, true}, mine.stream, plans_, numbers_)) continue;
+      if (is_known(tile_event(rank, tile), mine.stream, plans_, numbers_)) continue;
       findings_.add(Violation::race, "{} resets {}, for which tile {} may still be waiting",
-                    describe({rank, target.reset_by}, plans_), describe_counter(plan_of(rank), counter),
-                    tile);
+                    describe(message_event(plan_of(rank), target.reset_by), plans_),
+                    describe_counter(plan_of(rank), counter), tile);
       return;
     }
   }
@@ -341,7 +342,7 @@ class AbstractRun {
   const Areas& areas_;
   const Matching& matching_;
   Findings& findings_;
-  CounterNumbers numbers_;
+  TileCounters numbers_;
   Credits credits_;
   Effort effort_;
   SymbolicMemory memory_;

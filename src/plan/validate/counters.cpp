@@ -1,7 +1,7 @@
 #include "plan/at.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/validate/findings.hpp"
-#include "plan/validate/knowledge.hpp"
+#include "plan/validate/tile_counters.hpp"
 
 namespace flashoverlap {
 

@@ -6,7 +6,7 @@
 
 #include "plan/at.hpp"
 #include "plan/validate/findings.hpp"
-#include "plan/validate/knowledge.hpp"
+#include "plan/validate/tile_counters.hpp"
 
 namespace flashoverlap {
 
@@ -14,8 +14,8 @@ namespace flashoverlap {
 /// other's earlier run may still use it.
 class Credits {
  public:
-  Credits(std::span<const Plan> plans, const CounterNumbers& numbers, Findings& findings)
-      : plans_(plans), numbers_(numbers), findings_(findings) {}
+  Credits(std::span<const Plan> plans, const TileCounters& counters, Findings& findings)
+      : plans_(plans), counters_(counters), findings_(findings) {}
 
   /// A write into memory of `owner`: its run is known to have begun. `place()` names the memory.
   template <typename Place>
@@ -38,7 +38,8 @@ class Credits {
   void check_resets(std::span<const Knowledge> ends, const ResetBy& reset_by) const {
     for (const auto& [raiser, owner, counter] : early_) {
       const Knowledge& end = at(ends, raiser);
-      if (is_known({owner, reset_by(owner, counter)}, end, plans_, numbers_)) continue;
+      if (is_known(message_event(at(plans_, owner), reset_by(owner, counter)), end, plans_, counters_))
+        continue;
       findings_.add(Violation::credit,
                     "rank {} may raise rank {}'s {} in the next run before it is reset in this one", raiser,
                     owner, describe_counter(at(plans_, owner), counter));
@@ -47,7 +48,7 @@ class Credits {
 
  private:
   std::span<const Plan> plans_;
-  const CounterNumbers& numbers_;
+  const TileCounters& counters_;
   Findings& findings_;
   std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> early_;  // raiser, owner, counter
 };

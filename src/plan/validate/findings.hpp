@@ -31,9 +31,6 @@ class Findings {
   std::vector<Finding> findings_;
 };
 
-/// [rank] the plan's tiles, joined or one by one.
-using Areas = std::vector<std::vector<TileArea>>;
-
 // The validator's passes, in order. Each relies on those before it.
 void find_structure_violations(std::span<const Plan> plans, Findings& findings);
 void find_coverage_violations(std::span<const Plan> plans, const Areas& areas, Findings& findings);

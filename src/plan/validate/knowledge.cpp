@@ -9,26 +9,18 @@
 
 namespace flashoverlap {
 
-CounterNumbers::CounterNumbers(std::span<const Plan> plans) {
-  std::size_t next = 0;
-  for (const Plan& plan : plans) {
-    first_.push_back(next);
-    next += plan.counters.size();
-  }
-  first_.push_back(next);
-  among_tiles_.assign(next, none);
-  for (const Plan& plan : plans) {
-    for (const Tile& tile : plan.tiles) {
-      for_each_raise(plan, tile, [&](const Raise& raise) {
-        std::int32_t& number = among_tiles_[of(raise.rank, raise.counter)];
-        if (number == none) number = static_cast<std::int32_t>(count_among_tiles_++);
-      });
-    }
-  }
+Event tile_event(std::int32_t rank, std::int32_t index) {
+  return {.index = index, .rank = static_cast<std::int16_t>(rank), .is_tile = true};
+}
+
+Event message_event(const Plan& plan, std::int32_t index) {
+  return {.index = index,
+          .rank = static_cast<std::int16_t>(plan.rank),
+          .concurrent = runs_concurrently(plan, at(plan.messages, index))};
 }
 
 Knowledge::Knowledge(std::size_t ranks, std::size_t counters)
-    : messages_(2 * ranks, -1), counters_(counters / 64 + 1, 0) {}
+    : messages_(2 * ranks, -1), counters_((counters + 63) / 64, 0) {}
 
 void Knowledge::merge(const Knowledge& other) {
   for (std::size_t place = 0; place < messages_.size(); ++place)
@@ -37,29 +29,9 @@ void Knowledge::merge(const Knowledge& other) {
   all_tiles_ |= other.all_tiles_;
 }
 
-void Knowledge::learn_begun(std::int32_t rank) {
-  std::int32_t& done = messages_[place(rank, false)];
-  done = std::max(done, 0);
-}
-
-void Knowledge::learn_message(std::int32_t rank, bool concurrent, std::int32_t index) {
-  std::int32_t& done = messages_[place(rank, concurrent)];
-  done = std::max(done, index + 1);
-}
-
-bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Plan> plans,
-              const CounterNumbers& numbers) {
-  if (event.rank == none) return true;
-  const Plan& plan = at(plans, event.rank);
-  const auto index = static_cast<std::size_t>(event.index);
-  if (!event.is_tile)
-    return knowledge.message_done(event.rank, runs_concurrently(plan, plan.messages[index]), event.index);
-  if (knowledge.all_tiles_done(event.rank)) return true;
-  bool known = false;
-  for_each_raise(plan, plan.tiles[index], [&](const Raise& raise) {
-    known |= knowledge.counter_reached(numbers.among_tiles(numbers.of(raise.rank, raise.counter)));
-  });
-  return known;
+void Knowledge::learn(std::int32_t rank, bool concurrent, std::int32_t steps) {
+  std::int32_t& known = messages_[place(rank, concurrent)];
+  known = std::max(known, steps);
 }
 
 std::string describe(const Event& event, std::span<const Plan> plans) {

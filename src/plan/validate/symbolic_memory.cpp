@@ -23,11 +23,11 @@ std::string SymbolicMemory::described(const Area& area) {
 }
 
 SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
-                               const CounterNumbers& numbers, const Credits& credits, Effort& effort,
+                               const TileCounters& counters, const Credits& credits, Effort& effort,
                                Findings& findings)
     : plans_(plans),
       matching_(matching),
-      numbers_(numbers),
+      counters_(counters),
       credits_(credits),
       effort_(effort),
       findings_(findings),
@@ -157,7 +157,7 @@ void SymbolicMemory::for_each_cell(const Area& area, Visit&& visit) {
 
 void SymbolicMemory::read(Cell& cell, const Area& place, const Access& access, bool remember) {
   const Event& reader = access.event;
-  if (!is_known(cell.writer, access.knowledge, plans_, numbers_)) {
+  if (!is_known(cell.writer, access.knowledge, plans_, counters_)) {
     findings_.add(Violation::race, "{} reads {}, which {} may not have written yet", describe(reader, plans_),
                   described(place), describe(cell.writer, plans_));
   } else if (reader.is_tile && cell.value.content == Content::garbage) {
@@ -173,13 +173,13 @@ void SymbolicMemory::read(Cell& cell, const Area& place, const Access& access, b
 void SymbolicMemory::write(Cell& cell, const Area& place, const Access& access, const Value& value) {
   const auto& [writer, knowledge] = access;
   credits_.check_write(writer, knowledge, place.rank, [&] { return described(place); });
-  if (!is_known(cell.writer, knowledge, plans_, numbers_)) {
+  if (!is_known(cell.writer, knowledge, plans_, counters_)) {
     findings_.add(Violation::race, "{} writes {}, which {} may write later", describe(writer, plans_),
                   described(place), describe(cell.writer, plans_));
   }
   for (std::int32_t entry = cell.last_read; entry != none; entry = at(reads_, entry).earlier) {
     const Event& reader = at(reads_, entry).reader;
-    if (is_known(reader, knowledge, plans_, numbers_)) continue;
+    if (is_known(reader, knowledge, plans_, counters_)) continue;
     findings_.add(Violation::race, "{} writes {}, which {} may read before or after",
                   describe(writer, plans_), described(place), describe(reader, plans_));
   }
@@ -191,7 +191,7 @@ void SymbolicMemory::write(Cell& cell, const Area& place, const Access& access, 
 void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::span<const Knowledge> operands,
                                const Knowledge& knowledge) {
   const Plan& plan = plan_of(rank);
-  const Access access{{rank, tile.first, true}, knowledge};
+  const Access access{tile_event(rank, tile.first), knowledge};
   if (!tile.only_adds) check_operands(access.event, tile, operands);
   const std::uint64_t ranks = (tile.only_adds ? 0 : bit(rank)) | add_partials(tile, access);
   for_each_stored_piece(
@@ -324,14 +324,16 @@ void SymbolicMemory::move(const Area& from, const Access& reader, const Area& to
 
 void SymbolicMemory::run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge) {
   const Message& copy = message(rank, index);
-  const Access access{{rank, index}, knowledge};
+  const Access access{message_event(plan_of(rank), index), knowledge};
   move(area(rank, copy.source, copy), access, area(copy.peer, copy.destination, copy), access);
 }
 
 void SymbolicMemory::run_transfer(const Transfer& transfer, const Knowledge& source,
                                   const Knowledge& target) {
-  move(area(transfer.source, transfer.from), {{transfer.source, transfer.send_message}, source},
-       area(transfer.target, transfer.to), {{transfer.target, transfer.receive_message}, target});
+  move(area(transfer.source, transfer.from),
+       {message_event(plan_of(transfer.source), transfer.send_message), source},
+       area(transfer.target, transfer.to),
+       {message_event(plan_of(transfer.target), transfer.receive_message), target});
 }
 
 SymbolicMemory::Value SymbolicMemory::sum(std::span<Cell* const> cells, const Event& collective) {
@@ -357,7 +359,7 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
   const MessageKind kind = message(0, members[0]).kind;
   std::vector<std::vector<Cell*>> sources(plans_.size());
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
-    const Access access{{rank, at(members, rank)}, at(starts, rank)};
+    const Access access{message_event(plan_of(rank), at(members, rank)), at(starts, rank)};
     for_each_cell(area(rank, message(rank, at(members, rank)).source), [&](Cell& cell, const Area& place) {
       read(cell, place, access, kind != MessageKind::all_reduce);
       at(sources, rank).push_back(&cell);
@@ -374,14 +376,14 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
     std::vector<Cell*> summands(sources.size());
     for (std::size_t position = 0; position < sources[0].size(); ++position) {
       std::ranges::transform(sources, summands.begin(), [&](const auto& source) { return source[position]; });
-      result.push_back(sum(summands, {0, members[0]}));
+      result.push_back(sum(summands, message_event(plan_of(0), members[0])));
     }
   }
 
   auto next = result.begin();  // reduce_scatter continues where the rank before ended
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     if (kind != MessageKind::reduce_scatter) next = result.begin();
-    const Event receiver{rank, at(members, rank)};
+    const Event receiver = message_event(plan_of(rank), at(members, rank));
     const Message& mine = message(rank, receiver.index);
     const auto receive = [&](const Region& region, const Knowledge& knowledge) {
       for_each_cell(area(rank, region), [&](Cell& cell, const Area& place) {
@@ -410,7 +412,7 @@ void SymbolicMemory::check_end(std::span<const Knowledge> ends) {
       const auto rows = static_cast<std::int32_t>(plan.buffers[role].rows);
       for_each_cell(area(plan.rank, {static_cast<BufferRole>(role), 0, rows}),
                     [&](Cell& cell, const Area& place) {
-                      if (is_known(cell.writer, at(ends, plan.rank), plans_, numbers_)) return;
+                      if (is_known(cell.writer, at(ends, plan.rank), plans_, counters_)) return;
                       findings_.add(Violation::race, "{} may still write {} when the rank's run is over",
                                     describe(cell.writer, plans_), described(place));
                     });

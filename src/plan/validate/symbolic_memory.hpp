@@ -9,7 +9,7 @@
 #include "plan/validate/credits.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/grid.hpp"
-#include "plan/validate/knowledge.hpp"
+#include "plan/validate/tile_counters.hpp"
 
 namespace flashoverlap {
 
@@ -20,7 +20,7 @@ namespace flashoverlap {
 class SymbolicMemory {
  public:
   SymbolicMemory(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
-                 const CounterNumbers& numbers, const Credits& credits, Effort& effort, Findings& findings);
+                 const TileCounters& counters, const Credits& credits, Effort& effort, Findings& findings);
 
   /// `operands`: what is known when the tiles read their operands, for each part of k; `knowledge`: when they
   /// add partial results and store.
@@ -117,7 +117,7 @@ class SymbolicMemory {
 
   std::span<const Plan> plans_;
   const Matching& matching_;
-  const CounterNumbers& numbers_;
+  const TileCounters& counters_;
   const Credits& credits_;
   Effort& effort_;
   Findings& findings_;

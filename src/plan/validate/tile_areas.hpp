@@ -15,6 +15,8 @@ struct TileArea : Tile {
   std::int32_t last;
 };
 
+using Areas = std::vector<std::vector<TileArea>>;  ///< [rank] the plan's tiles, joined or one by one
+
 /// The areas of a plan, in the order of their last tiles. One for each tile, or as few as are found by
 /// joining neighbours.
 std::vector<TileArea> areas_of_single_tiles(const Plan& plan);
