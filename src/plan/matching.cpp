@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
-#include <utility>
+#include <algorithm>
+#include <numeric>
 
 #include "plan/at.hpp"
 
@@ -49,49 +49,77 @@ void match_collectives(std::span<const Plan> plans, Matching& matching) {
   }
 }
 
-struct Side {
-  std::int32_t message;
-  Region region;
+/// Calls send and receive(source, target, message index, region) for each part of each exchange, in order.
+template <typename Send, typename Receive>
+void for_each_part(std::span<const Plan> plans, const Send& send, const Receive& receive) {
+  for (const Plan& plan : plans) {
+    for (std::int32_t index = 0; index < std::ssize(plan.messages); ++index) {
+      const Message& message = at(plan.messages, index);
+      for (const Part& part : message.sends) send(plan.rank, part.peer, index, part.region);
+      for (const Part& part : message.receives) receive(part.peer, plan.rank, index, part.region);
+    }
+  }
+}
+
+/// What one rank sends to another. There may be millions of transfers, so they are counted first.
+struct Pair {
+  std::size_t sends = 0;
+  std::size_t receives = 0;
+  std::size_t next_sent = 0;  // transfer
+  std::size_t next_received = 0;
 };
 
 void match_exchanges(std::span<const Plan> plans, Matching& matching) {
-  std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::vector<Side>, std::vector<Side>>> pairs;
-  for (const Plan& plan : plans) {
-    matching.transfers_of.emplace_back(plan.messages.size());
-    for (std::int32_t index = 0; index < std::ssize(plan.messages); ++index) {
-      const Message& message = at(plan.messages, index);
-      for (const Part& part : message.sends)
-        pairs[{plan.rank, part.peer}].first.push_back({index, part.region});
-      for (const Part& part : message.receives)
-        pairs[{part.peer, plan.rank}].second.push_back({index, part.region});
-    }
+  std::vector<Pair> pairs(plans.size() * plans.size());
+  const auto pair_of = [&](std::int32_t source, std::int32_t target) -> Pair& {
+    return pairs[static_cast<std::size_t>(source) * plans.size() + static_cast<std::size_t>(target)];
+  };
+  for_each_part(
+      plans, [&](std::int32_t source, std::int32_t target, auto...) { ++pair_of(source, target).sends; },
+      [&](std::int32_t source, std::int32_t target, auto...) { ++pair_of(source, target).receives; });
+  std::size_t places = 0;
+  for (Pair& pair : pairs) {
+    pair.next_sent = pair.next_received = places;
+    places += std::max(pair.sends, pair.receives);
   }
-  for (const auto& [ranks, sides] : pairs) {
-    const auto [source, target] = ranks;
-    const auto& [sends, receives] = sides;
-    if (sends.size() != receives.size()) {
+  matching.transfers.resize(places);
+  for_each_part(
+      plans,
+      [&](std::int32_t source, std::int32_t target, std::int32_t message, const Region& region) {
+        Transfer& transfer = matching.transfers[pair_of(source, target).next_sent++];
+        transfer.source = static_cast<std::int16_t>(source);
+        transfer.target = static_cast<std::int16_t>(target);
+        transfer.send_message = message;
+        transfer.from = region;
+      },
+      [&](std::int32_t source, std::int32_t target, std::int32_t message, const Region& region) {
+        Transfer& transfer = matching.transfers[pair_of(source, target).next_received++];
+        transfer.receive_message = message;
+        transfer.to = region;
+      });
+
+  std::size_t first = 0;
+  for (std::size_t index = 0; index < pairs.size(); ++index) {
+    const std::size_t sends = pairs[index].sends;
+    const std::size_t receives = pairs[index].receives;
+    const std::size_t source = index / plans.size();
+    const std::size_t target = index % plans.size();
+    if (sends != receives) {
       matching.differences.push_back(fmt::format("rank {} sends {} times to rank {}, which receives {} times",
-                                                 source, sends.size(), target, receives.size()));
-      continue;
+                                                 source, sends, target, receives));
     }
-    for (std::size_t index = 0; index < sends.size(); ++index) {
-      const auto& [send, from] = sends[index];
-      const auto& [receive, to] = receives[index];
-      const std::int64_t sent = elements(at(plans, source), from);
-      const std::int64_t received = elements(at(plans, target), to);
-      if (sent != received || from.rows != to.rows) {
-        matching.differences.push_back(fmt::format(
-            "transfer {} from rank {} (message {}) to rank {} (message {}): {} rows, {} elements sent, {} "
-            "rows, {} elements received",
-            index, source, send, target, receive, from.rows, sent, to.rows, received));
-        continue;
-      }
-      const std::size_t transfer = matching.transfers.size();
-      matching.transfers.push_back({source, target, send, receive, from, to});
-      at(at(matching.transfers_of, source), send).push_back(transfer);
-      if (source != target || send != receive)
-        at(at(matching.transfers_of, target), receive).push_back(transfer);
+    for (std::size_t transfer = 0; sends == receives && transfer < sends; ++transfer) {
+      const Transfer& each = matching.transfers[first + transfer];
+      const std::int64_t sent = elements(plans[source], each.from);
+      const std::int64_t received = elements(plans[target], each.to);
+      if (sent == received && each.from.rows == each.to.rows) continue;
+      matching.differences.push_back(fmt::format(
+          "transfer {} from rank {} (message {}) to rank {} (message {}): {} rows, {} elements sent, {} "
+          "rows, {} elements received",
+          transfer, source, each.send_message, target, each.receive_message, each.from.rows, sent,
+          each.to.rows, received));
     }
+    first += std::max(sends, receives);
   }
 }
 
@@ -102,6 +130,30 @@ Matching match_messages(std::span<const Plan> plans) {
   match_collectives(plans, matching);
   match_exchanges(plans, matching);
   return matching;
+}
+
+TransfersOfMessages::TransfersOfMessages(std::span<const Plan> plans,
+                                         const std::vector<Transfer>& transfers) {
+  const auto for_each_side = [&](const auto& visit) {
+    for (const Transfer& transfer : transfers) {
+      visit(transfer, transfer.source, transfer.send_message);
+      if (transfer.source != transfer.target || transfer.send_message != transfer.receive_message)
+        visit(transfer, transfer.target, transfer.receive_message);
+    }
+  };
+  for (const Plan& plan : plans) lists_.push_back({std::vector<std::uint32_t>(plan.messages.size() + 2, 0)});
+  for_each_side([&](const Transfer&, std::int16_t rank, std::int32_t message) {
+    ++at(at(lists_, rank).first, message + 2);
+  });
+  for (auto& [first, indices] : lists_) {
+    std::partial_sum(first.begin(), first.end(), first.begin());
+    indices.resize(first.back());
+  }
+  // first[i + 1] moves from the beginning of message i's list to its end.
+  for_each_side([&](const Transfer& transfer, std::int16_t rank, std::int32_t message) {
+    auto& [first, indices] = at(lists_, rank);
+    indices[at(first, message + 1)++] = static_cast<std::uint32_t>(&transfer - transfers.data());
+  });
 }
 
 }  // namespace flashoverlap

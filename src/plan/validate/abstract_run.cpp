@@ -19,6 +19,7 @@ class AbstractRun {
       : plans_(plans),
         areas_(areas),
         matching_(matching),
+        transfers_(plans, matching.transfers),
         findings_(findings),
         numbers_(plans, areas),
         credits_(plans, numbers_, findings),
@@ -273,11 +274,11 @@ class AbstractRun {
   // messages after this one only, as the transfers of one message are concurrent.
   void begin_exchange(std::int32_t rank) {
     Rank& mine = state(rank);
-    const auto& transfers = at(matching_.transfers_of, rank)[mine.next_message];
+    const std::span<const std::uint32_t> transfers = transfers_.of(rank, mine.next_message);
     mine.open_transfers = transfers.size();
     mine.start = mine.stream;
     if (transfers.empty()) complete(rank);
-    for (const std::size_t index : transfers) {
+    for (const std::uint32_t index : transfers) {
       const Transfer& transfer = matching_.transfers[index];
       if (!in_message(transfer.source, transfer.send_message) ||
           !in_message(transfer.target, transfer.receive_message)) {
@@ -341,6 +342,7 @@ class AbstractRun {
   std::span<const Plan> plans_;
   const Areas& areas_;
   const Matching& matching_;
+  TransfersOfMessages transfers_;
   Findings& findings_;
   TileCounters numbers_;
   Credits credits_;

@@ -6,7 +6,9 @@
 
 #include "flashoverlap/error.hpp"
 #include "plan/at.hpp"
+#include "plan/enumerators.hpp"
 #include "plan/message_rules.hpp"
+#include "plan/validate/row_links.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -177,64 +179,54 @@ class Cuts {
   std::map<std::int64_t, CutList> columns_;
 };
 
-void require_few(std::size_t cells) {
+}  // namespace
+
+Grid::Grid(BufferRole role, std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts)
+    : row_cuts_(std::move(row_cuts)),
+      col_cuts_(std::move(col_cuts)),
+      cells_(is_read_only(role) ? 0 : bands() * columns()) {}
+
+std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t cut) {
+  return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
+}
+
+void require_few_cells(std::size_t cells) {
   constexpr std::size_t most = 200'000'000;
   if (cells <= most) return;
   throw InvalidPlan(
       fmt::format("the plans cut their buffers into more than {} pieces, too many to follow", most));
 }
 
-/// Each part of a tile is a cell at least.
-std::size_t stored_parts(const Areas& areas) {
-  std::int64_t parts = 0;
-  for (const std::vector<TileArea>& tiles : areas) {
-    for (const TileArea& tile : tiles) {
-      if (tile.part_rows != none) parts += divide_up(tile.rows, tile.part_rows);
-    }
-  }
-  return static_cast<std::size_t>(parts);
-}
-
-}  // namespace
-
-Grid::Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts)
-    : row_cuts_(std::move(row_cuts)), col_cuts_(std::move(col_cuts)), cells_(bands() * columns()) {}
-
-std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t cut) {
-  return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
-}
-
-std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas,
-                                 std::span<const RowLink> links, Effort& effort) {
-  require_few(stored_parts(areas));
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
+                                 Effort& effort) {
   Cuts cuts(plans, effort);
   for (const Plan& plan : plans) {
     for (const Tile& tile : at(areas, plan.rank)) cuts.cut_tile(plan, tile);
     cuts.cut_parts(plan);
     cuts.cut_output(plan);
   }
-  for (const RowLink& link : links) {
+  for_each_row_link(plans, matching, [&](const RowLink& link) {
     cuts.cut_region(link.from_rank, link.from);
     cuts.cut_region(link.to_rank, link.to);
-  }
+  });
   cuts.settle();
   for (bool moved = true; moved;) {
     moved = false;
-    for (const RowLink& link : links) moved |= cuts.share(link);
+    for_each_row_link(plans, matching, [&](const RowLink& link) { moved |= cuts.share(link); });
     cuts.settle();
   }
   std::vector<RankGrids> all;
   std::size_t cells = 0;
   for (const Plan& plan : plans) {
     RankGrids& grids = all.emplace_back();
-    for (std::size_t role = 0; role < buffer_count; ++role) {
-      const auto& rows = cuts.rows(plan.rank, static_cast<BufferRole>(role)).positions();
-      const auto& cols = cuts.columns(plan.buffers[role].cols).positions();
-      const std::size_t added = (rows.size() - 1) * (cols.size() - 1);
+    for (const BufferRole role : enumerators<BufferRole>) {
+      const auto& rows = cuts.rows(plan.rank, role).positions();
+      const auto& cols = cuts.columns(plan.buffer(role).cols).positions();
+      const std::size_t added = is_read_only(role) ? 0 : (rows.size() - 1) * (cols.size() - 1);
       effort.spend(3 * added, "pieces of buffers");  // each as large as three reads
       cells += added;
-      require_few(cells);
-      grids[role] = Grid(rows, cols);
+      require_few_cells(cells);
+      at(grids, role) = Grid(role, rows, cols);
     }
   }
   return all;

@@ -9,11 +9,16 @@
 #include "flashoverlap/plan.hpp"
 #include "plan/at.hpp"
 #include "plan/grouping.hpp"
+#include "plan/matching.hpp"
 #include "plan/validate/effort.hpp"
 #include "plan/validate/findings.hpp"
 #include "plan/validate/knowledge.hpp"
 
 namespace flashoverlap {
+
+/// The caller's operands are never written: what they hold needs no memory, and who reads them does not
+/// matter.
+inline bool is_read_only(BufferRole role) { return role == BufferRole::a || role == BufferRole::b; }
 
 /// One buffer of one rank, divided into cells so that every access of any plan covers whole cells.
 class Grid {
@@ -36,8 +41,9 @@ class Grid {
     std::int32_t last_read = none;  ///< index into the list of reads since the last write
   };
 
-  Grid() : Grid({0}, {0}) {}
-  Grid(std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts);
+  Grid() = default;
+  /// `role`: an operand has no cells.
+  Grid(BufferRole role, std::vector<std::int32_t> row_cuts, std::vector<std::int32_t> col_cuts);
 
   /// The row of cells that begins at `row`, and the column of cells that begins at `col`. Both must be cuts.
   std::size_t band(std::int32_t row) const { return position(row_cuts_, row); }
@@ -56,20 +62,14 @@ class Grid {
   std::vector<Cell> cells_;
 };
 
-/// A region whose rows become the rows of another, in order.
-struct RowLink {
-  std::int32_t from_rank;
-  std::int32_t to_rank;
-  Region from;
-  Region to;
-};
-
 using RankGrids = std::array<Grid, buffer_count>;  // by role
 
-/// The grids of all ranks' buffers. Linked regions have the same cuts. Throws `InvalidPlan` if there would be
-/// too many cells for memory.
-std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas,
-                                 std::span<const RowLink> links, Effort& effort);
+/// Throws `InvalidPlan` if so many cells are too many for memory.
+void require_few_cells(std::size_t cells);
+
+/// The grids of all ranks' buffers. Linked regions have the same cuts.
+std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas, const Matching& matching,
+                                 Effort& effort);
 
 /// Calls visit(first row in the tile, plan of the rank that stores them, row of its buffer, rows) for each
 /// run of a tile's rows that is stored contiguously, on every rank that stores it.

@@ -225,16 +225,36 @@ class StructureCheck {
       return fail(fmt::format("it is stored to rank {}, which does not exist", tile.rank));
     }
     if (tile.store_row < 0) return fail("it is stored outside the buffer");
+    if (tile.part_rows != none && all_parts_fit(tile)) return;
     for_each_stored_piece(
         plans_, plan_, tile, [&](std::int32_t, const Plan& target, std::int32_t row, std::int32_t rows) {
-          const Buffer& buffer = target.buffer(tile.buffer);
-          if (!within(row, rows, buffer.rows) || !within(tile.store_col, tile.cols, buffer.cols)) {
+          if (!holds(target, tile, row, rows)) {
             fail(fmt::format("it is stored outside rank {}'s {}", target.rank, name(tile.buffer)));
-          } else if (target.rank != plan_.rank && !buffer.peer_written) {
+          } else if (!is_writable(target, tile.buffer)) {
             fail(fmt::format("it is stored to rank {}'s {}, which is not peer memory", target.rank,
                              name(tile.buffer)));
           }
         });
+  }
+
+  static bool holds(const Plan& target, const Tile& tile, std::int32_t row, std::int32_t rows) {
+    const Buffer& buffer = target.buffer(tile.buffer);
+    return within(row, rows, buffer.rows) && within(tile.store_col, tile.cols, buffer.cols);
+  }
+  bool is_writable(const Plan& target, BufferRole role) const {
+    return target.rank == plan_.rank || target.buffer(role).peer_written;
+  }
+
+  /// Whether a tile's parts, of which there may be very many, certainly lie in memory.
+  bool all_parts_fit(Tile tile) const {
+    tile.rows = (tile.rows - 1) / tile.part_rows * tile.part_stride + tile.part_rows;
+    tile.part_rows = none;
+    bool fit = true;
+    for_each_stored_piece(plans_, plan_, tile,
+                          [&](std::int32_t, const Plan& target, std::int32_t row, std::int32_t rows) {
+                            fit &= holds(target, tile, row, rows) && is_writable(target, tile.buffer);
+                          });
+    return fit;
   }
 
   bool is_raise(const Raise& raise) const {
@@ -249,7 +269,6 @@ class StructureCheck {
   bool is_region(const Plan& owner, const Region& region) const {
     return region.rows > 0 && within(region.row, region.rows, owner.buffer(region.buffer).rows);
   }
-  static bool is_writable(BufferRole role) { return role != BufferRole::a && role != BufferRole::b; }
 
   void check_message(std::size_t index) {
     const Message& message = plan_.messages[index];
@@ -284,7 +303,7 @@ class StructureCheck {
       for (const Part& part : *parts) {
         if (!is_rank(part.peer)) return fail(fmt::format("rank {} does not exist", part.peer));
         if (!is_region(plan_, part.region)) return fail("a part lies outside its buffer");
-        if (parts == &message.receives && !is_writable(part.region.buffer))
+        if (parts == &message.receives && is_read_only(part.region.buffer))
           return fail("it receives into an operand");
       }
     }
@@ -299,7 +318,7 @@ class StructureCheck {
     const Region& destination = message.destination;
     if (!is_region(plan_, source)) return fail("its source lies outside the buffer");
     if (!is_region(owner, destination)) return fail("its destination lies outside the buffer");
-    if (!is_writable(destination.buffer)) return fail("it writes an operand");
+    if (is_read_only(destination.buffer)) return fail("it writes an operand");
     const Buffer& target = owner.buffer(destination.buffer);
     if (plan_.buffer(source.buffer).cols != target.cols)
       return fail("source and destination differ in columns");

@@ -26,64 +26,13 @@ SymbolicMemory::SymbolicMemory(std::span<const Plan> plans, const Areas& areas, 
                                const TileCounters& counters, const Credits& credits, Effort& effort,
                                Findings& findings)
     : plans_(plans),
-      matching_(matching),
       counters_(counters),
       credits_(credits),
       effort_(effort),
       findings_(findings),
       experts_(plans[0].problem) {
-  grids_ = cut_grids(plans, areas, all_links(), effort);
-  fill_operands();
+  grids_ = cut_grids(plans, areas, matching, effort);
   find_operand_runs();
-}
-
-std::vector<RowLink> SymbolicMemory::all_links() const {
-  std::vector<RowLink> links;
-  for (const Transfer& transfer : matching_.transfers) {
-    links.push_back({transfer.source, transfer.target, transfer.from, transfer.to});
-  }
-  for (const Plan& plan : plans_) {
-    for (const Message& each : plan.messages) {
-      if (each.kind == MessageKind::copy || each.kind == MessageKind::store) {
-        links.push_back({plan.rank, each.peer, each.source, each.destination});
-      }
-    }
-  }
-  for (const auto& members : matching_.collectives) {
-    const Message& first = message(0, members[0]);
-    for (std::int32_t rank = 0; rank < std::ssize(plans_); ++rank) {
-      const Message& mine = message(rank, at(members, rank));
-      if (first.kind == MessageKind::all_reduce) {
-        links.push_back({0, rank, first.source, mine.source});
-        continue;
-      }
-      for (std::int32_t peer = 0; peer < std::ssize(plans_); ++peer) {
-        Region source = mine.source;
-        Region destination = message(peer, at(members, peer)).destination;
-        if (first.kind == MessageKind::reduce_scatter) {
-          source.rows = destination.rows;
-          source.row += peer * source.rows;
-        } else {
-          destination.rows = source.rows;
-          destination.row += rank * destination.rows;
-        }
-        links.push_back({rank, peer, source, destination});
-      }
-    }
-  }
-  return links;
-}
-
-void SymbolicMemory::fill_operands() {
-  for (const Plan& plan : plans_) {
-    for (const BufferRole role : {BufferRole::a, BufferRole::b}) {
-      const Region all{role, 0, static_cast<std::int32_t>(plan.buffer(role).rows)};
-      const Content content = role == BufferRole::a ? Content::operand_a : Content::operand_b;
-      for_each_cell(area(plan.rank, all), [&](Cell& cell, const Area& place) {
-        cell.value = {bit(plan.rank), place.rows.first, place.cols.first, content};
-      });
-    }
-  }
 }
 
 void SymbolicMemory::find_operand_runs() {
@@ -150,7 +99,14 @@ void SymbolicMemory::for_each_cell(const Area& area, Visit&& visit) {
     const Range rows{cells.first_row(band), cells.first_row(band + 1) - cells.first_row(band)};
     for (std::size_t column = first_column; column < end_column && !findings_.full(); ++column) {
       const Range cols{cells.first_col(column), cells.first_col(column + 1) - cells.first_col(column)};
-      visit(cells.cell(band, column), Area{area.rank, area.buffer, rows, cols});
+      const Area place{area.rank, area.buffer, rows, cols};
+      if (!is_read_only(area.buffer)) {
+        visit(cells.cell(band, column), place);
+        continue;
+      }
+      const Content content = area.buffer == BufferRole::a ? Content::operand_a : Content::operand_b;
+      Cell unwritten{.value = {bit(area.rank), rows.first, cols.first, content}};
+      visit(unwritten, place);
     }
   }
 }
@@ -165,7 +121,7 @@ void SymbolicMemory::read(Cell& cell, const Area& place, const Access& access, b
     findings_.add(Violation::race, "{} reads {}, which may not be written yet", describe(reader, plans_),
                   described(place));
   }
-  if (!remember) return;
+  if (!remember || is_read_only(place.buffer)) return;
   reads_.push_back({reader, cell.last_read});
   cell.last_read = static_cast<std::int32_t>(reads_.size()) - 1;
 }
@@ -251,8 +207,6 @@ void SymbolicMemory::check_operand(const Event& tile, TileOperand operand,
 
 void SymbolicMemory::check_stored_k(const Event& tile, const TileOperand& operand,
                                     std::span<const Knowledge> knowledge) {
-  // The caller's operands are never written, so who reads them does not matter.
-  const bool remember = operand.buffer == BufferRole::gathered;
   const auto expected = [&](std::int32_t position) {
     const auto after = std::ranges::upper_bound(operand.runs, position, {}, &OperandRun::first);
     const OperandRun& run = *(after - 1);
@@ -274,7 +228,7 @@ void SymbolicMemory::check_stored_k(const Event& tile, const TileOperand& operan
                                       : Area{tile.rank, operand.buffer, operand.stored_k, rows};
   for_each_cell(read_area, [&](Cell& cell, const Area& place) {
     const std::int32_t k = k_contiguous ? place.cols.first : operand.first_k + place.rows.first;
-    read(cell, place, {tile, at(knowledge, waits_before(k))}, remember);
+    read(cell, place, {tile, at(knowledge, waits_before(k))});
     // Of the whole operand in memory.
     const std::int32_t first_row = k_contiguous ? first + (place.rows.first - row) : k;
     const std::int32_t first_col = k_contiguous ? place.cols.first : first + (place.cols.first - row);
@@ -336,10 +290,9 @@ void SymbolicMemory::run_transfer(const Transfer& transfer, const Knowledge& sou
        {message_event(plan_of(transfer.target), transfer.receive_message), target});
 }
 
-SymbolicMemory::Value SymbolicMemory::sum(std::span<Cell* const> cells, const Event& collective) {
-  Value total = cells[0]->value;
-  for (const Cell* cell : cells.subspan(1)) {
-    const Value& value = cell->value;
+SymbolicMemory::Value SymbolicMemory::sum(std::span<const Value> values, const Event& collective) {
+  Value total = values[0];
+  for (const Value& value : values.subspan(1)) {
     if (value.content == Content::garbage || total.content == Content::garbage) return {};
     if (value.content != Content::partial || total.content != Content::partial || value.row != total.row ||
         value.col != total.col || (value.ranks & total.ranks) != 0) {
@@ -357,23 +310,21 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
                                     const Knowledge& together) {
   const auto ranks = static_cast<std::int32_t>(plans_.size());
   const MessageKind kind = message(0, members[0]).kind;
-  std::vector<std::vector<Cell*>> sources(plans_.size());
+  std::vector<std::vector<Value>> sources(plans_.size());
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     const Access access{message_event(plan_of(rank), at(members, rank)), at(starts, rank)};
     for_each_cell(area(rank, message(rank, at(members, rank)).source), [&](Cell& cell, const Area& place) {
       read(cell, place, access, kind != MessageKind::all_reduce);
-      at(sources, rank).push_back(&cell);
+      at(sources, rank).push_back(cell.value);
     });
   }
 
   if (findings_.full()) return;
   std::vector<Value> result;  // all_reduce and reduce_scatter: the sum; all_gather: the parts in rank order
   if (kind == MessageKind::all_gather) {
-    for (const auto& part : sources) {
-      for (const Cell* cell : part) result.push_back(cell->value);
-    }
+    for (const auto& part : sources) result.insert(result.end(), part.begin(), part.end());
   } else {
-    std::vector<Cell*> summands(sources.size());
+    std::vector<Value> summands(sources.size());
     for (std::size_t position = 0; position < sources[0].size(); ++position) {
       std::ranges::transform(sources, summands.begin(), [&](const auto& source) { return source[position]; });
       result.push_back(sum(summands, message_event(plan_of(0), members[0])));

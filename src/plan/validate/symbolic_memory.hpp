@@ -92,8 +92,6 @@ class SymbolicMemory {
 
   static std::string described(const Area& area);
 
-  std::vector<RowLink> all_links() const;
-  void fill_operands();
   void find_operand_runs();
 
   void check_operands(const Event& event, const Tile& tile, std::span<const Knowledge> operands);
@@ -109,14 +107,13 @@ class SymbolicMemory {
   void read(Cell& cell, const Area& place, const Access& access, bool remember = true);
   void write(Cell& cell, const Area& place, const Access& access, const Value& value);
   void move(const Area& from, const Access& reader, const Area& to, const Access& writer);
-  /// The sum of several cells; garbage if one of them is.
-  Value sum(std::span<Cell* const> cells, const Event& collective);
+  /// The sum of several values; garbage if one of them is.
+  Value sum(std::span<const Value> values, const Event& collective);
   /// Compares a block of the result, from `row` of `out` on. `run_rows`: the first row of each origin.
   void check_block(const Plan& plan, std::span<const std::int32_t> run_rows, std::int32_t row, Range rows,
                    Range cols);
 
   std::span<const Plan> plans_;
-  const Matching& matching_;
   const TileCounters& counters_;
   const Credits& credits_;
   Effort& effort_;

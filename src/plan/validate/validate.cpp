@@ -2,30 +2,48 @@
 
 #include "flashoverlap/error.hpp"
 #include "plan/validate/findings.hpp"
+#include "plan/validate/grid.hpp"
 
 namespace flashoverlap {
 namespace {
 
-/// Everything after the structure. `areas_of`: whether tiles are joined.
-std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit,
-                                     std::vector<TileArea> (*areas_of)(const Plan&)) {
-  Findings findings(limit);
+using AreasOf = std::vector<TileArea> (*)(const Plan&);
+
+/// Throws `InvalidPlan` if the tiles have too many parts, each of which is a cell at least.
+Areas areas_of_all(std::span<const Plan> plans, AreasOf areas_of) {
   Areas areas;
-  for (const Plan& plan : plans) areas.push_back(areas_of(plan));
+  std::size_t parts = 0;
+  for (const Plan& plan : plans) {
+    for (const TileArea& tiles : areas.emplace_back(areas_of(plan))) {
+      if (tiles.part_rows != none) parts += static_cast<std::size_t>(divide_up(tiles.rows, tiles.part_rows));
+    }
+    require_few_cells(parts);
+  }
+  return areas;
+}
+
+/// Everything after the structure. `areas_of`: whether tiles are joined.
+void find_later_violations(std::span<const Plan> plans, AreasOf areas_of, Findings& findings) {
+  const Areas areas = areas_of_all(plans, areas_of);
   find_coverage_violations(plans, areas, findings);
-  if (!findings.empty()) return findings.take();
+  if (!findings.empty()) return;
   find_counter_violations(plans, findings);
-  if (!findings.empty()) return findings.take();
+  if (!findings.empty()) return;
   const Matching matching = match_messages(plans);
   for (const std::string& difference : matching.differences)
     findings.add(Violation::matching, "{}", difference);
-  if (!findings.empty()) return findings.take();
+  if (!findings.empty()) return;
+  run_abstractly(plans, areas, matching, findings);
+  if (findings.empty()) find_origin_violations(plans, findings);
+}
+
+std::vector<Finding> find_violations(std::span<const Plan> plans, std::size_t limit, AreasOf areas_of) {
+  Findings findings(limit);
   try {
-    run_abstractly(plans, areas, matching, findings);
+    find_later_violations(plans, areas_of, findings);
   } catch (const InvalidPlan& error) {
     findings.add(Violation::structure, "{}", error.what());
   }
-  if (findings.empty()) find_origin_violations(plans, findings);
   return findings.take();
 }
 
