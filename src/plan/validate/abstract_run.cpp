@@ -34,10 +34,11 @@ class AbstractRun {
       rank.stream.learn_begun(plan.rank);
       rank.tiles.learn_begun(plan.rank);
       rank.tiles.learn_all_tiles(plan.rank);
-      for (const TileArea& tiles : at(areas, plan.rank)) {
-        effort_.spend(static_cast<std::size_t>(start_waits(plan, tiles)), waits_in_parts);
-        for_each_awaited(plan, tiles, [&](std::int32_t counter) {
-          counted(plan.rank, counter).waiting_tiles.push_back(tiles.first);
+      for (const TileArea& area : at(areas, plan.rank)) {
+        const Tile& tile = at(plan.tiles, area.corner);
+        effort_.spend(static_cast<std::size_t>(start_waits(plan, tile)), waits_in_parts);
+        for_each_awaited(plan, tile, [&](std::int32_t counter) {
+          counted(plan.rank, counter).waiting_tiles.push_back(area.first);
         });
       }
     }
@@ -99,8 +100,13 @@ class AbstractRun {
 
   /// What tiles that wait for the same counters can rely on.
   struct TileKnowledge {
-    std::vector<Knowledge> operands;  // when a tile reads its operands, for each part of k
-    Knowledge knowledge;              // when it stores its result
+    std::vector<Knowledge> steps;  // when a tile reads its operands, for each part of k; when it stores
+    bool waits_to_store = false;   // if not, it stores with the last of its operands
+
+    std::span<const Knowledge> operands() const {
+      return std::span(steps).first(steps.size() - (waits_to_store ? 1 : 0));
+    }
+    const Knowledge& stored() const { return steps.back(); }
   };
 
   struct Rank {
@@ -150,7 +156,7 @@ class AbstractRun {
       // Whoever waits for the tiles of an area waits for the last of them.
       const std::vector<TileArea>& areas = at(areas_, rank);
       if (areas[mine.next_area].last == static_cast<std::int32_t>(mine.next_tile))
-        memory_.run_tiles(rank, areas[mine.next_area++], known.operands, known.knowledge);
+        memory_.run_tiles(rank, areas[mine.next_area++], known.operands(), known.stored());
       for_each_raise(plan, tile, [&](const Raise& raise) {
         raise_by_tile(rank, raise, plan.schedule.cluster_rows, known);
       });
@@ -165,18 +171,21 @@ class AbstractRun {
     if (found != mine.tile_knowledge.end()) return found->second;
     Knowledge knowledge = nothing_;
     knowledge.learn_begun(rank);
-    std::vector<Knowledge> operands;
-    if (plan_of(rank).own_k_first) operands.push_back(knowledge);
-    spend_knowledge(static_cast<std::size_t>(start_waits(plan_of(rank), tile)));
-    for (std::int32_t part = 0; part < start_waits(plan_of(rank), tile); ++part) {
+    TileKnowledge& known = mine.tile_knowledge[key];
+    known.waits_to_store = tile.store_wait != none;
+    const std::int32_t parts = start_waits(plan_of(rank), tile);
+    if (plan_of(rank).own_k_first || parts == 0) known.steps.push_back(knowledge);
+    spend_knowledge(static_cast<std::size_t>(parts));
+    for (std::int32_t part = 0; part < parts; ++part) {
       learn(knowledge, rank, tile.start_wait + part);
-      operands.push_back(knowledge);
+      known.steps.push_back(knowledge);
     }
-    if (operands.empty()) operands.push_back(knowledge);
-    if (tile.store_wait != none) learn(knowledge, rank, tile.store_wait);
+    if (known.waits_to_store) {
+      learn(knowledge, rank, tile.store_wait);
+      known.steps.push_back(knowledge);
+    }
     mine.tiles.merge(knowledge);
-    TileKnowledge known{std::move(operands), std::move(knowledge)};
-    return mine.tile_knowledge.emplace(key, std::move(known)).first->second;
+    return known;
   }
 
   /// What those know who have raised a counter, which has reached its target.
@@ -190,9 +199,9 @@ class AbstractRun {
   void raise_by_tile(std::int32_t raiser, const Raise& raise, std::int32_t times, const TileKnowledge& tile) {
     Counted& target = counted(raise.rank, raise.counter);
     target.value += times;
-    if (std::ranges::count(target.of_tiles, &tile.knowledge) > 0) return;
-    target.of_tiles.push_back(&tile.knowledge);
-    credits_.note_raise(raiser, raise, tile.knowledge);
+    if (std::ranges::count(target.of_tiles, &tile.stored()) > 0) return;
+    target.of_tiles.push_back(&tile.stored());
+    credits_.note_raise(raiser, raise, tile.stored());
   }
 
   void raise_by_message(std::int32_t raiser, const Raise& raise, const Knowledge& knowledge) {

@@ -9,7 +9,7 @@ namespace {
 
 /// Two tiles that overlap; null if there are none. Sweeps over the rows with the tiles at the
 /// current row sorted by column.
-const Tile* find_overlap(const std::vector<TileArea>& tiles, const Tile*& other) {
+const Tile* find_overlap(const std::vector<Tile>& tiles, const Tile*& other) {
   struct Edge {
     std::int32_t row;
     bool begins;
@@ -18,7 +18,6 @@ const Tile* find_overlap(const std::vector<TileArea>& tiles, const Tile*& other)
   std::vector<Edge> edges;
   edges.reserve(tiles.size() * 2);
   for (const Tile& tile : tiles) {
-    if (tile.only_adds) continue;
     edges.push_back({tile.row, true, &tile});
     edges.push_back({tile.row + tile.rows, false, &tile});
   }
@@ -48,7 +47,10 @@ const Tile* find_overlap(const std::vector<TileArea>& tiles, const Tile*& other)
 
 void find_coverage_violations(std::span<const Plan> plans, const Areas& areas, Findings& findings) {
   for (const Plan& plan : plans) {
-    const std::vector<TileArea>& tiles = at(areas, plan.rank);
+    std::vector<Tile> tiles;
+    for (const TileArea& area : at(areas, plan.rank)) {
+      if (!at(plan.tiles, area.corner).only_adds) tiles.push_back(whole(plan, area));
+    }
     const Tile* other = nullptr;
     if (const Tile* tile = find_overlap(tiles, other)) {
       findings.add(Violation::coverage,
@@ -57,7 +59,7 @@ void find_coverage_violations(std::span<const Plan> plans, const Areas& areas, F
       continue;
     }
     std::int64_t computed = 0;
-    for (const Tile& tile : tiles) computed += tile.only_adds ? 0 : std::int64_t{tile.rows} * tile.cols;
+    for (const Tile& tile : tiles) computed += std::int64_t{tile.rows} * tile.cols;
     const Shape gemm = gemm_shape(plan.problem, plan.rank);
     if (computed != gemm.rows * gemm.cols) {
       findings.add(Violation::coverage, "rank {}: the tiles compute {} elements of C, which has {}",

@@ -45,6 +45,7 @@ class CutList {
     return {begin, end};
   }
   const std::vector<std::int32_t>& positions() const { return positions_; }
+  std::vector<std::int32_t> take() { return std::exchange(*this, {}).positions_; }
 
  private:
   std::vector<std::int32_t> positions_;
@@ -201,7 +202,7 @@ std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas
                                  Effort& effort) {
   Cuts cuts(plans, effort);
   for (const Plan& plan : plans) {
-    for (const Tile& tile : at(areas, plan.rank)) cuts.cut_tile(plan, tile);
+    for (const TileArea& area : at(areas, plan.rank)) cuts.cut_tile(plan, whole(plan, area));
     cuts.cut_parts(plan);
     cuts.cut_output(plan);
   }
@@ -220,13 +221,13 @@ std::vector<RankGrids> cut_grids(std::span<const Plan> plans, const Areas& areas
   for (const Plan& plan : plans) {
     RankGrids& grids = all.emplace_back();
     for (const BufferRole role : enumerators<BufferRole>) {
-      const auto& rows = cuts.rows(plan.rank, role).positions();
+      std::vector<std::int32_t> rows = cuts.rows(plan.rank, role).take();
       const auto& cols = cuts.columns(plan.buffer(role).cols).positions();
       const std::size_t added = is_read_only(role) ? 0 : (rows.size() - 1) * (cols.size() - 1);
       effort.spend(3 * added, "pieces of buffers");  // each as large as three reads
       cells += added;
       require_few_cells(cells);
-      at(grids, role) = Grid(role, rows, cols);
+      at(grids, role) = Grid(role, std::move(rows), cols);
     }
   }
   return all;

@@ -36,10 +36,11 @@ class Grid {
   };
 
   struct Cell {
-    Value value;
+    [[no_unique_address]] Value value;  // there may be millions of cells
     Event writer;
     std::int32_t last_read = none;  ///< index into the list of reads since the last write
   };
+  static_assert(sizeof(Cell) == 32);
 
   Grid() = default;
   /// `role`: an operand has no cells.

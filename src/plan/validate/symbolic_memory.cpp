@@ -144,10 +144,11 @@ void SymbolicMemory::write(Cell& cell, const Area& place, const Access& access, 
   cell.last_read = none;
 }
 
-void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& tile, std::span<const Knowledge> operands,
+void SymbolicMemory::run_tiles(std::int32_t rank, const TileArea& area, std::span<const Knowledge> operands,
                                const Knowledge& knowledge) {
   const Plan& plan = plan_of(rank);
-  const Access access{tile_event(rank, tile.first), knowledge};
+  const Tile tile = whole(plan, area);
+  const Access access{tile_event(rank, area.first), knowledge};
   if (!tile.only_adds) check_operands(access.event, tile, operands);
   const std::uint64_t ranks = (tile.only_adds ? 0 : bit(rank)) | add_partials(tile, access);
   for_each_stored_piece(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -24,7 +25,7 @@ class SymbolicMemory {
 
   /// `operands`: what is known when the tiles read their operands, for each part of k; `knowledge`: when they
   /// add partial results and store.
-  void run_tiles(std::int32_t rank, const TileArea& tiles, std::span<const Knowledge> operands,
+  void run_tiles(std::int32_t rank, const TileArea& area, std::span<const Knowledge> operands,
                  const Knowledge& knowledge);
   void run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge);
   void run_transfer(const Transfer& transfer, const Knowledge& source, const Knowledge& target);
@@ -118,8 +119,8 @@ class SymbolicMemory {
   const Credits& credits_;
   Effort& effort_;
   Findings& findings_;
-  std::vector<RankGrids> grids_;  // [rank][role]
-  std::vector<Read> reads_;
+  std::vector<RankGrids> grids_;                              // [rank][role]
+  std::deque<Read> reads_;                                    // which moves none of so many
   std::vector<std::vector<std::vector<OperandRun>>> a_runs_;  // [rank][block]
   std::vector<std::vector<std::vector<OperandRun>>> b_runs_;  // [rank][expert]
   ExpertParts experts_;

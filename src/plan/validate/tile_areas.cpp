@@ -46,16 +46,17 @@ bool goes_on(const Tile& tile, const Tile& next, std::int32_t rows, std::int32_t
 
 enum class Direction { right, down };
 
-bool is_neighbour(const Problem& problem, const TileArea& area, const TileArea& next, Direction direction) {
+bool is_neighbour(const Plan& plan, const TileArea& area, const TileArea& next, Direction direction) {
+  const Tile& tile = at(plan.tiles, area.corner);
+  const Tile& next_tile = at(plan.tiles, next.corner);
   const bool fits = direction == Direction::right
-                        ? area.rows == next.rows && goes_on(area, next, 0, area.cols)
-                        : area.cols == next.cols && goes_on(area, next, area.rows, 0);
-  return fits && kind_of(problem, area) == kind_of(problem, next);
+                        ? area.rows == next.rows && goes_on(tile, next_tile, 0, area.cols)
+                        : area.cols == next.cols && goes_on(tile, next_tile, area.rows, 0);
+  return fits && kind_of(plan.problem, tile) == kind_of(plan.problem, next_tile);
 }
 
 /// A neighbour is the next one in the order of places. Where areas overlap, some are not found.
-std::vector<TileArea> joined(const Problem& problem, const std::vector<TileArea>& areas,
-                             Direction direction) {
+std::vector<TileArea> joined(const Plan& plan, const std::vector<TileArea>& areas, Direction direction) {
   struct Place {
     std::uint64_t position;
     std::size_t area;
@@ -63,15 +64,15 @@ std::vector<TileArea> joined(const Problem& problem, const std::vector<TileArea>
   std::vector<Place> places;
   places.reserve(areas.size());
   for (const TileArea& area : areas) {
-    const auto row = static_cast<std::uint64_t>(area.row);
-    const auto col = static_cast<std::uint64_t>(area.col);
+    const auto row = static_cast<std::uint64_t>(at(plan.tiles, area.corner).row);
+    const auto col = static_cast<std::uint64_t>(at(plan.tiles, area.corner).col);
     places.push_back({direction == Direction::right ? row << 32 | col : col << 32 | row, places.size()});
   }
   std::ranges::sort(places, {}, &Place::position);
   std::vector<TileArea> joined;
   for (const Place& place : places) {
     const TileArea& next = areas[place.area];
-    if (joined.empty() || !is_neighbour(problem, joined.back(), next, direction)) {
+    if (joined.empty() || !is_neighbour(plan, joined.back(), next, direction)) {
       joined.push_back(next);
       continue;
     }
@@ -91,7 +92,7 @@ std::vector<TileArea> areas_of_single_tiles(const Plan& plan) {
   areas.reserve(plan.tiles.size());
   for (const Tile& tile : plan.tiles) {
     const auto index = static_cast<std::int32_t>(areas.size());
-    areas.push_back({tile, index, index});
+    areas.push_back({index, tile.rows, tile.cols, index, index});
   }
   return areas;
 }
@@ -99,7 +100,7 @@ std::vector<TileArea> areas_of_single_tiles(const Plan& plan) {
 std::vector<TileArea> joined_areas(const Plan& plan) {
   std::vector<TileArea> areas = areas_of_single_tiles(plan);
   for (const Direction direction : {Direction::right, Direction::down})
-    areas = joined(plan.problem, areas, direction);
+    areas = joined(plan, areas, direction);
   std::ranges::sort(areas, {}, &TileArea::last);
   areas.shrink_to_fit();
   return areas;

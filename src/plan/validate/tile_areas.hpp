@@ -4,16 +4,28 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 
 /// Tiles that make a rectangle of C and, together, read and store as one tile of that size would. They wait
 /// for the same counters and raise the same one, as often as they are tiles, so whoever knows that one of
 /// them is done knows it of all.
-struct TileArea : Tile {
-  std::int32_t first;  ///< index of the first of these tiles in the plan's list
+struct TileArea {
+  std::int32_t corner;  ///< index of the upper left one in the plan's list
+  std::int32_t rows;
+  std::int32_t cols;
+  std::int32_t first;  ///< index of the first of these tiles
   std::int32_t last;
 };
+
+/// The tile of that size.
+inline Tile whole(const Plan& plan, const TileArea& area) {
+  Tile tile = at(plan.tiles, area.corner);
+  tile.rows = area.rows;
+  tile.cols = area.cols;
+  return tile;
+}
 
 using Areas = std::vector<std::vector<TileArea>>;  ///< [rank] the plan's tiles, joined or one by one
 

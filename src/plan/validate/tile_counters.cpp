@@ -21,14 +21,14 @@ TileCounters::TileCounters(std::span<const Plan> plans, const Areas& areas)
   }
   std::vector<bool> awaited_by_tiles(count(), false);
   for (const Plan& plan : plans) {
-    for (const TileArea& tiles : at(areas, plan.rank)) {
-      for_each_awaited(plan, tiles,
+    for (const TileArea& area : at(areas, plan.rank)) {
+      for_each_awaited(plan, at(plan.tiles, area.corner),
                        [&](std::int32_t counter) { awaited_by_tiles[of(plan.rank, counter)] = true; });
     }
   }
   for (const Plan& plan : plans) {
-    for (const TileArea& tiles : at(areas, plan.rank)) {
-      for_each_raise(plan, tiles, [&](const Raise& raise) {
+    for (const TileArea& area : at(areas, plan.rank)) {
+      for_each_raise(plan, at(plan.tiles, area.corner), [&](const Raise& raise) {
         const std::size_t number = of(raise.rank, raise.counter);
         std::int32_t& bit = counters_[number].bit;
         if (awaited_by_tiles[number] && bit == none) bit = static_cast<std::int32_t>(bits_++);

@@ -14,8 +14,9 @@ Areas areas_of_all(std::span<const Plan> plans, AreasOf areas_of) {
   Areas areas;
   std::size_t parts = 0;
   for (const Plan& plan : plans) {
-    for (const TileArea& tiles : areas.emplace_back(areas_of(plan))) {
-      if (tiles.part_rows != none) parts += static_cast<std::size_t>(divide_up(tiles.rows, tiles.part_rows));
+    for (const TileArea& area : areas.emplace_back(areas_of(plan))) {
+      const std::int32_t part_rows = at(plan.tiles, area.corner).part_rows;
+      if (part_rows != none) parts += static_cast<std::size_t>(divide_up(area.rows, part_rows));
     }
     require_few_cells(parts);
   }

@@ -69,15 +69,16 @@ TEST(TileAreas, EveryTileIsInOneAreaThatStoresItWhereItIsStored) {
     for (std::size_t number = 0; number < plan.tiles.size(); ++number) {
       const Tile& tile = plan.tiles[number];
       int found = 0;
-      for (const TileArea& area : areas) {
+      for (const TileArea& joined : areas) {
+        const Tile area = whole(plan, joined);
         const std::int32_t down = tile.row - area.row;
         const std::int32_t right = tile.col - area.col;
         if (area.only_adds != tile.only_adds || down < 0 || down >= area.rows || right < 0 ||
             right >= area.cols)
           continue;
         ++found;
-        EXPECT_LE(area.first, static_cast<std::int32_t>(number));
-        EXPECT_GE(area.last, static_cast<std::int32_t>(number));
+        EXPECT_LE(joined.first, static_cast<std::int32_t>(number));
+        EXPECT_GE(joined.last, static_cast<std::int32_t>(number));
         EXPECT_EQ(area.a_row + down, tile.a_row);
         EXPECT_EQ(area.b_row + right, tile.b_row);
         EXPECT_EQ(area.store_col + right, tile.store_col);
