@@ -17,6 +17,7 @@
 
 #include "flashoverlap/problem.hpp"
 #include "flashoverlap/schedule.hpp"
+#include "flashoverlap/short_list.hpp"
 
 namespace flashoverlap {
 
@@ -79,10 +80,13 @@ struct Tile {
   /// The operands: `rows` rows of A from a_row on, `cols` rows of B from b_row on. They are columns of the
   /// buffer where the operand is `row_contiguous`. Row e·n + j of B is row j of expert e's: column j of rows
   /// [e·k, (e + 1)·k) of a `row_contiguous` buffer, of which a tile reads one expert's.
-  BufferRole a_buffer = BufferRole::a;  ///< `a` or `gathered`, see `Plan::own_k_first`
-  BufferRole b_buffer = BufferRole::b;  ///< `b` or `gathered`
   std::int32_t a_row = 0;
   std::int32_t b_row = 0;
+  BufferRole a_buffer = BufferRole::a;  ///< `a` or `gathered`, see `Plan::own_k_first`
+  BufferRole b_buffer = BufferRole::b;  ///< `b` or `gathered`
+  /// The tile multiplies nothing: it is the sum of the partial results of all ranks. Such tiles come after
+  /// all others in the list, and the others add nothing.
+  bool only_adds = false;
 
   /// Where the tile is stored: row i goes to row store_row + i of the buffer, from column store_col on.
   BufferRole buffer = BufferRole::out;  ///< `out`, `staging` or `inbox`
@@ -97,9 +101,6 @@ struct Tile {
   std::int32_t part_stride = 0;
   /// If not `none`: the epilogue adds partial results from the inbox, see `Addends`.
   std::int32_t addend_row = none;
-  /// The tile multiplies nothing: it is the sum of the partial results of all ranks. Such tiles come after
-  /// all others in the list, and the others add nothing.
-  bool only_adds = false;
 
   std::int32_t start_wait = none;  ///< counter to wait for before A and B are read; see `Plan::wait_depth`
   std::int32_t store_wait = none;  ///< counter to wait for before addends are read and the tile is stored
@@ -176,15 +177,15 @@ struct Message {
   MessageKind kind = MessageKind::signal;
   bool after_tiles = false;   ///< also wait until every tile of this rank is done
   std::int32_t group = none;  ///< for error messages and pictures
-  std::vector<Wait> waits{};
-  Region source{};            ///< of this rank; not for `exchange` and `signal`
-  Region destination{};       ///< of `peer` for `copy` and `store`, else of this rank
-  std::int32_t peer = none;   ///< `copy` and `store` only
-  std::int32_t col = 0;       ///< `copy` and `store`: the first column that is moved
-  std::int32_t cols = none;   ///< and how many; `none`: all columns
-  std::vector<Part> sends{};  ///< `exchange` only
-  std::vector<Part> receives{};
-  std::vector<Raise> raises{};  ///< each counter by one, once the data is visible
+  ShortList<Wait> waits{};
+  Region source{};           ///< of this rank; not for `exchange` and `signal`
+  Region destination{};      ///< of `peer` for `copy` and `store`, else of this rank
+  std::int32_t peer = none;  ///< `copy` and `store` only
+  std::int32_t col = 0;      ///< `copy` and `store`: the first column that is moved
+  std::int32_t cols = none;  ///< and how many; `none`: all columns
+  ShortList<Part> sends{};   ///< `exchange` only
+  ShortList<Part> receives{};
+  ShortList<Raise> raises{};  ///< each counter by one, once the data is visible
   bool operator==(const Message&) const = default;
 };
 

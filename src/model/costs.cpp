@@ -1,6 +1,7 @@
 #include "model/costs.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
@@ -8,7 +9,7 @@
 namespace flashoverlap {
 namespace {
 
-double bytes_between_ranks(const Plan& plan, const std::vector<Part>& parts) {
+double bytes_between_ranks(const Plan& plan, std::span<const Part> parts) {
   double bytes = 0;
   for (const Part& part : parts) {
     if (part.peer != plan.rank) bytes += bytes_of(plan, part.region);

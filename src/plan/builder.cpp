@@ -106,7 +106,7 @@ std::int32_t PlanBuilder::add_arrivals(const std::function<std::int64_t(std::int
   return first;
 }
 
-std::vector<Wait> PlanBuilder::take_credits(const std::vector<std::int32_t>& peers, std::vector<Wait> waits) {
+ShortList<Wait> PlanBuilder::take_credits(const std::vector<std::int32_t>& peers, ShortList<Wait> waits) {
   for (const std::int32_t peer : peers) {
     if (peer == rank() || at(reset_, peer)) continue;
     at(plan_.counters, peer).target = 1;

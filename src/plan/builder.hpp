@@ -52,7 +52,7 @@ class PlanBuilder {
 
   /// Adds the waits for peers' credits to those of the first message that writes their buffers. Nothing is
   /// added for this rank, or the next time, as messages run in order.
-  std::vector<Wait> take_credits(const std::vector<std::int32_t>& peers, std::vector<Wait> waits = {});
+  ShortList<Wait> take_credits(const std::vector<std::int32_t>& peers, ShortList<Wait> waits = {});
   /// Adds a counter that is raised when the peers' credits have arrived, for tiles that write the peers'
   /// buffers. Tiles cannot wait for the credit itself: it must be reset before the peer can begin its next
   /// run, which is as soon as it has what these tiles store.

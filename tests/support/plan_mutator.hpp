@@ -68,7 +68,7 @@ class PlanMutator : private MessageMutations {
         for (Raise& raise : message.raises) {
           if (raise == Raise{owner.rank, from}) raise = {owner.rank, to};
         }
-        std::erase_if(message.raises, [](const Raise& raise) { return raise.counter == none; });
+        erase_if(message.raises, [](const Raise& raise) { return raise.counter == none; });
       }
     }
     for (Tile& tile : owner.tiles) {
@@ -79,7 +79,7 @@ class PlanMutator : private MessageMutations {
       for (Wait& wait : message.waits) {
         if (wait.counter == from) wait.counter = to;
       }
-      std::erase_if(message.waits, [](const Wait& wait) { return wait.counter == none; });
+      erase_if(message.waits, [](const Wait& wait) { return wait.counter == none; });
     }
   }
   void change_target(Plan& plan) {

@@ -248,8 +248,7 @@ std::int64_t CudaMessages::count(const Region& region) const {
   return region.rows * plan_.buffer(region.buffer).cols;
 }
 
-std::vector<Communicator::Part> CudaMessages::parts(const std::vector<Part>& parts,
-                                                    const Buffers& own) const {
+std::vector<Communicator::Part> CudaMessages::parts(std::span<const Part> parts, const Buffers& own) const {
   std::vector<Communicator::Part> resolved;
   resolved.reserve(parts.size());
   for (const Part& part : parts)

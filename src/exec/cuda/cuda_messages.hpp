@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cuda/handles.hpp"
@@ -102,7 +103,7 @@ class CudaMessages {
   void reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
-  std::vector<Communicator::Part> parts(const std::vector<Part>& parts, const Buffers& own) const;
+  std::vector<Communicator::Part> parts(std::span<const Part> parts, const Buffers& own) const;
   void flush_aside(cudaStream_t stream);
   std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
 

@@ -97,7 +97,7 @@ StoreRun::StoreRun(const Plan& plan, const std::vector<Message>& messages, std::
   list_.count = static_cast<int>(own.size());
   list_.wait_limit_ns = static_cast<std::uint64_t>(wait_limit.count());
 
-  const std::vector<Wait>& awaited = messages[first].waits;
+  const ShortList<Wait>& awaited = messages[first].waits;
   waits_ = std::ssize(awaited) <= most_waits && waits_for_credits_only(plan, messages[first]);
   if (!waits_) return;
   for (const Wait& wait : awaited) {

@@ -29,7 +29,7 @@ Field read_field(const JsonValue& value) {
     return value.number();
   } else if constexpr (std::same_as<Field, std::string>) {
     return value.string();
-  } else if constexpr (requires { typename Field::allocator_type; }) {  // a vector
+  } else if constexpr (requires(Field list) { list.clear(); }) {
     return value.array(read_field<typename Field::value_type>);
   } else {
     return read_struct<Field>(value);

@@ -74,6 +74,11 @@ class KeyWriter {
   }
 
   template <typename Element>
+  void write(const ShortList<Element>& elements) {
+    write(std::span(elements));
+  }
+
+  template <typename Element>
   void write(std::span<const Element> elements) {
     enclose('[', ']', [&] {
       for (const Element& element : elements) {

@@ -232,7 +232,7 @@ class ReduceSlices {
       builder_.add_tiles({area});
       return;
     }
-    std::vector<Wait> waits = builder_.take_credits({owner});
+    ShortList<Wait> waits = builder_.take_credits({owner});
     waits.push_back({stage(area), true});
     builder_.add_message({.kind = MessageKind::copy,
                           .group = area.group,

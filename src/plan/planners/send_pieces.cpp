@@ -140,7 +140,7 @@ class SendPieces {
         continue;
       }
       for (const Range rows : groups(rank_, ours)) {
-        std::vector<Wait> waits = builder_.take_credits({target});
+        ShortList<Wait> waits = builder_.take_credits({target});
         waits.push_back({stage(ours, rows), true});
         builder_.add_message({.kind = MessageKind::copy,
                               .group = next_group_ - 1,

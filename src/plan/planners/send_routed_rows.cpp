@@ -113,8 +113,8 @@ class RoutedRows {
   }
 
   void send(Message& message, std::int32_t target, Region pool) {
-    const std::vector<Raise> arrived =
-        target == rank_ ? std::vector<Raise>{} : std::vector<Raise>{{target, arrivals_ + rank_}};
+    ShortList<Raise> arrived;
+    if (target != rank_) arrived.push_back({target, arrivals_ + rank_});
     if (strategy_ == Strategy::store) {
       message.raises.insert(message.raises.end(), arrived.begin(), arrived.end());
     } else if (strategy_ == Strategy::copy) {

@@ -35,7 +35,7 @@ std::vector<Plan> every_key() {
   plan.addends = {1, 4};
   plan.counters = {{CounterRole::arrival, 1, 0, 7}, {CounterRole::tiles, none, none, 1}};
   Tile tile{
-      .row = 1, .col = 2, .rows = 3, .cols = 4, .a_buffer = BufferRole::gathered, .a_row = 5, .b_row = 6};
+      .row = 1, .col = 2, .rows = 3, .cols = 4, .a_row = 5, .b_row = 6, .a_buffer = BufferRole::gathered};
   tile.buffer = BufferRole::staging;
   tile.rank = every_rank;
   tile.store_row = 7;

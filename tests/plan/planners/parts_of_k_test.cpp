@@ -29,7 +29,7 @@ TEST(Planner, RoundsOfAGatheredOperandArePartsOfKThatTilesWaitForInTurn) {
       ASSERT_NE(tile, target.tiles.end());
       ASSERT_EQ(start_waits(target, *tile), 3);
       const int part = message.col / target.wait_depth;
-      EXPECT_EQ(message.raises, (std::vector<Raise>{{message.peer, tile->start_wait + part}}));
+      EXPECT_EQ(message.raises, (ShortList<Raise>{{message.peer, tile->start_wait + part}}));
     }
     EXPECT_THAT(moved,
                 ElementsAre(std::tuple(2, 0, 192), std::tuple(0, 0, 192), std::tuple(2, 192, 192),
@@ -122,7 +122,7 @@ TEST(Planner, PartsOfKAreAwaitedInTheOrderOfTheRing) {
       const auto tile = std::ranges::find(target.tiles, message.col, &Tile::b_row);
       ASSERT_NE(tile, target.tiles.end());
       const int distance = (plan.rank - target.rank + 3) % 3;
-      EXPECT_EQ(message.raises, (std::vector<Raise>{{target.rank, tile->start_wait + distance - 1}}));
+      EXPECT_EQ(message.raises, (ShortList<Raise>{{target.rank, tile->start_wait + distance - 1}}));
     }
   }
 }

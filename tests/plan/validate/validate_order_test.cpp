@@ -234,7 +234,7 @@ TEST(ValidateRace, FindsDataThatMayArriveAfterTheRunIsOver) {
   for (Counter& counter : plans[0].counters) {
     if (counter.role == CounterRole::arrival) counter.target = 0;
   }
-  std::erase_if(plans[0].messages.back().waits, [&](const Wait& wait) {
+  erase_if(plans[0].messages.back().waits, [&](const Wait& wait) {
     return plans[0].counters[static_cast<std::size_t>(wait.counter)].role == CounterRole::arrival;
   });
   expect_violation(plans, Violation::race, "when the rank's run is over");
@@ -280,7 +280,7 @@ TEST(ValidateCredit, FindsAWriteToAPeerThatMayNotHaveBegun) {
   for (Plan& plan : plans) {
     plan.counters[0].target = 0;
     for (Message& message : plan.messages)
-      std::erase_if(message.waits, [](const Wait& wait) { return wait.counter == 0; });
+      erase_if(message.waits, [](const Wait& wait) { return wait.counter == 0; });
   }
   expect_violation(plans, Violation::credit, "before rank 0 has begun its run");
 }
@@ -299,7 +299,7 @@ TEST(ValidateCredit, FindsACreditThatANextRunCouldRaiseBeforeItIsReset) {
     for (Message& message : plan.messages) {
       if (message.raises.size() != 1 || message.raises[0].rank != plan.rank) continue;
       plan.counters[static_cast<std::size_t>(message.raises[0].counter)].target = 0;
-      std::erase_if(last.waits, [&](const Wait& wait) { return wait.counter == message.raises[0].counter; });
+      erase_if(last.waits, [&](const Wait& wait) { return wait.counter == message.raises[0].counter; });
       last.waits.push_back(message.waits[0]);
       message.waits.clear();
       message.raises.clear();
