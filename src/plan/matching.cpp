@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "plan/at.hpp"
 
@@ -87,15 +86,19 @@ void match_exchanges(std::span<const Plan> plans, Matching& matching) {
       plans,
       [&](std::int32_t source, std::int32_t target, std::int32_t message, const Region& region) {
         Transfer& transfer = matching.transfers[pair_of(source, target).next_sent++];
-        transfer.source = static_cast<std::int16_t>(source);
-        transfer.target = static_cast<std::int16_t>(target);
+        transfer.source = static_cast<std::int8_t>(source);
+        transfer.target = static_cast<std::int8_t>(target);
         transfer.send_message = message;
-        transfer.from = region;
+        transfer.from_buffer = region.buffer;
+        transfer.from_row = region.row;
+        transfer.sent_rows = region.rows;
       },
       [&](std::int32_t source, std::int32_t target, std::int32_t message, const Region& region) {
         Transfer& transfer = matching.transfers[pair_of(source, target).next_received++];
         transfer.receive_message = message;
-        transfer.to = region;
+        transfer.to_buffer = region.buffer;
+        transfer.to_row = region.row;
+        transfer.received_rows = region.rows;
       });
 
   std::size_t first = 0;
@@ -110,14 +113,14 @@ void match_exchanges(std::span<const Plan> plans, Matching& matching) {
     }
     for (std::size_t transfer = 0; sends == receives && transfer < sends; ++transfer) {
       const Transfer& each = matching.transfers[first + transfer];
-      const std::int64_t sent = elements(plans[source], each.from);
-      const std::int64_t received = elements(plans[target], each.to);
-      if (sent == received && each.from.rows == each.to.rows) continue;
+      const std::int64_t sent = elements(plans[source], each.from());
+      const std::int64_t received = elements(plans[target], each.to());
+      if (sent == received && each.sent_rows == each.received_rows) continue;
       matching.differences.push_back(fmt::format(
           "transfer {} from rank {} (message {}) to rank {} (message {}): {} rows, {} elements sent, {} "
           "rows, {} elements received",
-          transfer, source, each.send_message, target, each.receive_message, each.from.rows, sent,
-          each.to.rows, received));
+          transfer, source, each.send_message, target, each.receive_message, each.sent_rows, sent,
+          each.received_rows, received));
     }
     first += std::max(sends, receives);
   }
@@ -130,30 +133,6 @@ Matching match_messages(std::span<const Plan> plans) {
   match_collectives(plans, matching);
   match_exchanges(plans, matching);
   return matching;
-}
-
-TransfersOfMessages::TransfersOfMessages(std::span<const Plan> plans,
-                                         const std::vector<Transfer>& transfers) {
-  const auto for_each_side = [&](const auto& visit) {
-    for (const Transfer& transfer : transfers) {
-      visit(transfer, transfer.source, transfer.send_message);
-      if (transfer.source != transfer.target || transfer.send_message != transfer.receive_message)
-        visit(transfer, transfer.target, transfer.receive_message);
-    }
-  };
-  for (const Plan& plan : plans) lists_.push_back({std::vector<std::uint32_t>(plan.messages.size() + 2, 0)});
-  for_each_side([&](const Transfer&, std::int16_t rank, std::int32_t message) {
-    ++at(at(lists_, rank).first, message + 2);
-  });
-  for (auto& [first, indices] : lists_) {
-    std::partial_sum(first.begin(), first.end(), first.begin());
-    indices.resize(first.back());
-  }
-  // first[i + 1] moves from the beginning of message i's list to its end.
-  for_each_side([&](const Transfer& transfer, std::int16_t rank, std::int32_t message) {
-    auto& [first, indices] = at(lists_, rank);
-    indices[at(first, message + 1)++] = static_cast<std::uint32_t>(&transfer - transfers.data());
-  });
 }
 
 }  // namespace flashoverlap

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
-#include "plan/at.hpp"
 
 namespace flashoverlap {
 
@@ -19,10 +18,17 @@ inline bool is_collective(MessageKind kind) {
 struct Transfer {
   std::int32_t send_message = 0;
   std::int32_t receive_message = 0;
-  Region from;
-  Region to;
-  std::int16_t source = 0;  ///< ranks
-  std::int16_t target = 0;
+  std::int32_t from_row = 0;
+  std::int32_t to_row = 0;
+  std::int32_t sent_rows = 0;
+  std::int32_t received_rows = 0;  ///< as many, unless they differ
+  std::int8_t source = 0;          ///< ranks
+  std::int8_t target = 0;
+  BufferRole from_buffer{};
+  BufferRole to_buffer{};
+
+  Region from() const { return {from_buffer, from_row, sent_rows}; }
+  Region to() const { return {to_buffer, to_row, received_rows}; }
 };
 
 /// Which messages of different ranks belong together: the i-th collective of every rank, and the i-th send
@@ -33,28 +39,6 @@ struct Matching {
   std::vector<Transfer> transfers;                       ///< from one rank to another together
   /// One line for each difference between ranks in kind, size or number; empty: all messages match.
   std::vector<std::string> differences;
-};
-
-/// Which transfers each message of each rank takes part in.
-class TransfersOfMessages {
- public:
-  TransfersOfMessages(std::span<const Plan> plans, const std::vector<Transfer>& transfers);
-
-  /// Indices into the list of transfers, in its order.
-  std::span<const std::uint32_t> of(std::int32_t rank, std::size_t message) const {
-    const Lists& lists = at(lists_, rank);
-    return std::span(lists.indices)
-        .subspan(lists.first[message], lists.first[message + 1] - lists.first[message]);
-  }
-
- private:
-  /// Those of message i are indices[first[i]] to indices[first[i + 1] - 1].
-  struct Lists {
-    std::vector<std::uint32_t> first;
-    std::vector<std::uint32_t> indices;
-  };
-
-  std::vector<Lists> lists_;
 };
 
 Matching match_messages(std::span<const Plan> plans);

@@ -9,6 +9,7 @@
 #include "plan/validate/findings.hpp"
 #include "plan/validate/symbolic_memory.hpp"
 #include "plan/validate/tile_counters.hpp"
+#include "plan/validate/transfer_turns.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -19,7 +20,7 @@ class AbstractRun {
       : plans_(plans),
         areas_(areas),
         matching_(matching),
-        transfers_(plans, matching.transfers),
+        turns_(plans.size(), matching.transfers),
         findings_(findings),
         numbers_(plans, areas),
         credits_(plans, numbers_, findings),
@@ -283,11 +284,11 @@ class AbstractRun {
   // messages after this one only, as the transfers of one message are concurrent.
   void begin_exchange(std::int32_t rank) {
     Rank& mine = state(rank);
-    const std::span<const std::uint32_t> transfers = transfers_.of(rank, mine.next_message);
+    const std::vector<std::size_t>& transfers = turns_.next(rank, plan_of(rank).messages[mine.next_message]);
     mine.open_transfers = transfers.size();
     mine.start = mine.stream;
     if (transfers.empty()) complete(rank);
-    for (const std::uint32_t index : transfers) {
+    for (const std::size_t index : transfers) {
       const Transfer& transfer = matching_.transfers[index];
       if (!in_message(transfer.source, transfer.send_message) ||
           !in_message(transfer.target, transfer.receive_message)) {
@@ -351,7 +352,7 @@ class AbstractRun {
   std::span<const Plan> plans_;
   const Areas& areas_;
   const Matching& matching_;
-  TransfersOfMessages transfers_;
+  TransferTurns turns_;
   Findings& findings_;
   TileCounters numbers_;
   Credits credits_;

@@ -45,7 +45,12 @@ class CutList {
     return {begin, end};
   }
   const std::vector<std::int32_t>& positions() const { return positions_; }
-  std::vector<std::int32_t> take() { return std::exchange(*this, {}).positions_; }
+  /// All cuts; none are left.
+  std::vector<std::int32_t> take() {
+    std::vector<std::int32_t> positions = std::exchange(*this, {}).positions_;
+    positions.shrink_to_fit();
+    return positions;
+  }
 
  private:
   std::vector<std::int32_t> positions_;

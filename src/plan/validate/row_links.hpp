@@ -49,7 +49,7 @@ void for_each_row_link(std::span<const Plan> plans, std::span<const std::int32_t
 template <typename Visit>
 void for_each_row_link(std::span<const Plan> plans, const Matching& matching, const Visit& visit) {
   for (const Transfer& transfer : matching.transfers)
-    visit(RowLink{transfer.source, transfer.target, transfer.from, transfer.to});
+    visit(RowLink{transfer.source, transfer.target, transfer.from(), transfer.to()});
   for (const Plan& plan : plans) {
     for (const Message& each : plan.messages) {
       if (each.kind == MessageKind::copy || each.kind == MessageKind::store)

@@ -285,9 +285,9 @@ void SymbolicMemory::run_copy(std::int32_t rank, std::int32_t index, const Knowl
 
 void SymbolicMemory::run_transfer(const Transfer& transfer, const Knowledge& source,
                                   const Knowledge& target) {
-  move(area(transfer.source, transfer.from),
+  move(area(transfer.source, transfer.from()),
        {message_event(plan_of(transfer.source), transfer.send_message), source},
-       area(transfer.target, transfer.to),
+       area(transfer.target, transfer.to()),
        {message_event(plan_of(transfer.target), transfer.receive_message), target});
 }
 
