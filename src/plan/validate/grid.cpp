@@ -16,7 +16,9 @@ namespace {
 /// Positions at which an extent is cut, sorted. Added positions take effect with the next `settle`.
 class CutList {
  public:
-  void add(std::int32_t position) { added_.push_back(position); }
+  void add(std::int32_t position) {
+    if (added_.empty() || added_.back() != position) added_.push_back(position);
+  }
 
   /// Adds both ends of a range. Settles if the list has become long, as tiles add the same columns many
   /// times.
@@ -193,6 +195,10 @@ Grid::Grid(BufferRole role, std::vector<std::int32_t> row_cuts, std::vector<std:
       cells_(is_read_only(role) ? 0 : bands() * columns()) {}
 
 std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t cut) {
+  // Most cuts are as far apart as all others.
+  const auto last = static_cast<std::int64_t>(cuts.size()) - 1;
+  const auto even = static_cast<std::size_t>(cuts.back() == 0 ? 0 : cut * last / cuts.back());
+  if (cuts[even] == cut) return even;
   return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
 }
 
