@@ -157,8 +157,8 @@ class PlanInterpreter : private InterpretedMemory {
 
   int between(int low, int high) { return std::uniform_int_distribution(low, high)(random_); }
 
-  template <typename T>
-  std::vector<T> shuffled(std::vector<T> list) {
+  template <typename List>
+  List shuffled(List list) {
     std::ranges::shuffle(list, random_);
     return list;
   }
@@ -170,8 +170,8 @@ class PlanInterpreter : private InterpretedMemory {
     const Message& message = rank.plan.messages[index];
     const Actor actor{message_event(rank, index), std::move(known)};
     learned.add(actor.event);
-    std::vector<Wait> resets = shuffled(message.waits);
-    std::erase_if(resets, [](const Wait& wait) { return !wait.reset; });
+    ShortList<Wait> resets = shuffled(message.waits);
+    erase_if(resets, [](const Wait& wait) { return !wait.reset; });
     const int resets_first = between(0, 1);
     bool moved = false;
     if (resets_first == 0) interleaving_.add(transfer(rank, index, actor, learned, moved));

@@ -146,6 +146,20 @@ TEST(ValidateEffort, RefusesManyTilesThatWaitForManyPartsOfK) {
   expect_violation(plans, Violation::structure, "too many for their size: ");
 }
 
+TEST(ValidateEffort, RefusesTilesOfVeryManyPartsAtOnce) {
+  constexpr std::int32_t tiles = 50'000;
+  Plans plans = make_plans({.m = 4096, .n = tiles, .k = 8}, {.tile_rows = 4096, .tile_cols = 1});
+  plans[0].buffer(BufferRole::staging) = {std::int64_t{4096} * tiles, 1};
+  for (Tile& tile : plans[0].tiles) {
+    tile.buffer = BufferRole::staging;
+    tile.store_row = tile.col;
+    tile.store_col = 0;
+    tile.part_rows = 1;
+    tile.part_stride = tiles;
+  }
+  expect_violation(plans, Violation::structure, "pieces, too many to follow");
+}
+
 TEST(ValidateEffort, DoesNotFollowPartsOfKThatNoTileWaitsFor) {
   Plans plans = make_plans({.m = 8, .n = 8, .k = 200'000'000, .ranks = 2}, {.tile_rows = 4096});
   for (Plan& plan : plans) plan.wait_depth = 1;
