@@ -195,11 +195,22 @@ Grid::Grid(BufferRole role, std::vector<std::int32_t> row_cuts, std::vector<std:
       cells_(is_read_only(role) ? 0 : bands() * columns()) {}
 
 std::size_t Grid::position(const std::vector<std::int32_t>& cuts, std::int32_t cut) {
-  // Most cuts are as far apart as all others.
-  const auto last = static_cast<std::int64_t>(cuts.size()) - 1;
-  const auto even = static_cast<std::size_t>(cuts.back() == 0 ? 0 : cut * last / cuts.back());
-  if (cuts[even] == cut) return even;
-  return static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
+  // Most cuts are as far apart as their neighbours, so they are looked for where they would be then. Every
+  // other time in the middle, as they need not be.
+  std::size_t first = 0;
+  std::size_t last = cuts.size() - 1;
+  for (bool evenly = true; first < last; evenly = !evenly) {
+    const auto length = static_cast<std::int64_t>(last - first);
+    const std::int64_t part = evenly ? (cut - cuts[first]) * length / (cuts[last] - cuts[first]) : length / 2;
+    const std::size_t middle = first + static_cast<std::size_t>(part);
+    if (cuts[middle] == cut) return middle;
+    if (cuts[middle] < cut) {
+      first = middle + 1;
+    } else {
+      last = middle - 1;
+    }
+  }
+  return first;
 }
 
 void require_few_cells(std::size_t cells) {

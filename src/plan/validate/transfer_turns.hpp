@@ -27,8 +27,7 @@ class TransferTurns {
     for (const Part& part : message.sends) found_.push_back(next_sent_[pair(rank, part.peer)]++);
     for (const Part& part : message.receives) found_.push_back(next_received_[pair(part.peer, rank)]++);
     std::ranges::sort(found_);
-    const auto [first, last] = std::ranges::unique(found_);
-    found_.erase(first, last);
+    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
     return found_;
   }
 
