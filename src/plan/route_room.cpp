@@ -14,10 +14,7 @@ namespace flashoverlap {
 RouteRoom route_room(const Plan& plan) {
   const Problem& problem = plan.problem;
   const Schedule& schedule = plan.schedule;
-  if (problem.capacity == 0) {
-    return {std::ssize(plan.tiles), std::ssize(plan.counters),
-            std::ranges::count(plan.messages, MessageKind::store, &Message::kind)};
-  }
+  if (problem.capacity == 0) return {std::ssize(plan.tiles), std::ssize(plan.counters)};
   const bool receives = communicates_first(problem.operation);
   const std::int64_t ranks = problem.ranks;
   const auto tiles = [&](std::int64_t rows) {

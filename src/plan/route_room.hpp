@@ -11,7 +11,7 @@ namespace flashoverlap {
 struct RouteRoom {
   std::int64_t tiles = 0;
   std::int64_t counters = 0;
-  std::int64_t stores = 0;  ///< messages of this kind
+  std::int64_t stores = 0;  ///< messages of this kind that other routes may bring; of others none
 };
 
 RouteRoom route_room(const Plan& plan);

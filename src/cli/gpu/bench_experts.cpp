@@ -6,6 +6,7 @@
 #include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu/commands.hpp"
+#include "cli/gpu/kernel_record.hpp"
 #include "measure/expert_benchmark.hpp"
 #include "measure/gpu_record.hpp"
 
@@ -21,25 +22,22 @@ int bench_experts(const ExpertsBench& bench) {
     const double rate = times.one_gemm_us / times.grouped_us;
     fmt::print("{:<17} {:>7} {:>6} {:>6} {:>7} {:>9} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.3f} {:>7.1e}\n",
                name(problem.operation), times.rows, problem.n, problem.k, problem.experts,
-               fmt::format("{}x{}/{}{}", times.kernel.tile.rows, times.kernel.tile.cols,
-                           times.kernel.tile.cluster_rows, times.kernel.share_k ? "k" : ""),
-               times.grouped_us, times.in_turn_us, times.one_gemm_us, rate, times.largest_error);
+               kernel_label(times.kernel), times.grouped_us, times.in_turn_us, times.one_gemm_us, rate,
+               times.largest_error);
     std::fflush(stdout);
-    document["rows"].push_back({{"op", name(problem.operation)},
-                                {"ranks", problem.ranks},
-                                {"experts", problem.experts},
-                                {"rows", times.rows},
-                                {"n", problem.n},
-                                {"k", problem.k},
-                                {"tile_rows", times.kernel.tile.rows},
-                                {"tile_cols", times.kernel.tile.cols},
-                                {"cluster_rows", times.kernel.tile.cluster_rows},
-                                {"share_k", times.kernel.share_k},
-                                {"grouped_us", times.grouped_us},
-                                {"in_turn_us", times.in_turn_us},
-                                {"one_gemm_us", times.one_gemm_us},
-                                {"rate", rate},
-                                {"error", times.largest_error}});
+    nlohmann::ordered_json& row =
+        document["rows"].emplace_back(nlohmann::ordered_json{{"op", name(problem.operation)},
+                                                             {"ranks", problem.ranks},
+                                                             {"experts", problem.experts},
+                                                             {"rows", times.rows},
+                                                             {"n", problem.n},
+                                                             {"k", problem.k}});
+    row.update(kernel_record(times.kernel));
+    row.update({{"grouped_us", times.grouped_us},
+                {"in_turn_us", times.in_turn_us},
+                {"one_gemm_us", times.one_gemm_us},
+                {"rate", rate},
+                {"error", times.largest_error}});
   }
   note_state_after(document["machine"]);
   if (!bench.json.empty()) write_file("--json", bench.json, document.dump(1) + "\n");

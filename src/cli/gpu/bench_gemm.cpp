@@ -9,6 +9,7 @@
 #include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu/commands.hpp"
+#include "cli/gpu/kernel_record.hpp"
 #include "cli/linear_layers.hpp"
 #include "measure/gemm_benchmark.hpp"
 #include "measure/gpu_record.hpp"
@@ -39,32 +40,27 @@ int bench_gemm(const GemmBench& bench) {
       ++count;
       fmt::print("{:>6} {:>6} {:>6}  {:>9.1f} {:>7.0f}  {:>9.1f} {:>9} {:>7.2f}%  {:>6.3f} {:>7.1e}", m, n, k,
                  times.cublas_us, 2e-6 * static_cast<double>(m * n * k) / times.cublas_us, times.kernel_us,
-                 fmt::format("{}x{}/{}{}", times.kernel.tile.rows, times.kernel.tile.cols,
-                             times.kernel.tile.cluster_rows, times.kernel.share_k ? "k" : ""),
-                 100 * (times.signal_cost - 1), speed, times.error);
+                 kernel_label(times.kernel), 100 * (times.signal_cost - 1), speed, times.error);
       for (const double cost : times.limited_cost) fmt::print("  {:>7.3f}", cost);
       fmt::print("\n");
       std::fflush(stdout);
-      document["rows"].push_back({{"op", "gemm"},
-                                  {"pass", name(pass)},
-                                  {"m", m},
-                                  {"n", n},
-                                  {"k", k},
-                                  {"ranks", ranks},
-                                  {"dtype", "bf16"},
-                                  {"tile_rows", times.kernel.tile.rows},
-                                  {"tile_cols", times.kernel.tile.cols},
-                                  {"cluster_rows", times.kernel.tile.cluster_rows},
-                                  {"share_k", times.kernel.share_k},
-                                  {"cublas_us", times.cublas_us},
-                                  {"kernel_us", times.kernel_us},
-                                  {"silent_us", times.silent_us},
-                                  {"signal_cost", times.signal_cost},
-                                  {"multiprocessors_left_free", bench.leave_free},
-                                  {"limited_us", times.limited_us},
-                                  {"limited_cost", times.limited_cost},
-                                  {"speed", speed},
-                                  {"error", times.error}});
+      nlohmann::ordered_json& row = document["rows"].emplace_back(nlohmann::ordered_json{{"op", "gemm"},
+                                                                                         {"pass", name(pass)},
+                                                                                         {"m", m},
+                                                                                         {"n", n},
+                                                                                         {"k", k},
+                                                                                         {"ranks", ranks},
+                                                                                         {"dtype", "bf16"}});
+      row.update(kernel_record(times.kernel));
+      row.update({{"cublas_us", times.cublas_us},
+                  {"kernel_us", times.kernel_us},
+                  {"silent_us", times.silent_us},
+                  {"signal_cost", times.signal_cost},
+                  {"multiprocessors_left_free", bench.leave_free},
+                  {"limited_us", times.limited_us},
+                  {"limited_cost", times.limited_cost},
+                  {"speed", speed},
+                  {"error", times.error}});
     };
     for (const int ranks : bench.ranks) {
       for (const std::int64_t tokens : bench.m) {

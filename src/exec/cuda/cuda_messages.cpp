@@ -30,10 +30,8 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       raises_(resolve_raises(messages_, memory,
                              [&](const Raise& raise) { return raised_in_order(plans, plan_.rank, raise); })),
       pending_({after_the_watch(alone_.options().wait_limit), words_.device(expired_word)}) {
-  const bool takes_routes = plan_.problem.capacity > 0;
-  stored_ =
-      StoreMemory(gather_stores(), takes_routes ? static_cast<std::size_t>(route_room(plan_).stores) : 0);
-  if (takes_routes || std::ranges::any_of(messages_, [&](const Message& message) {
+  stored_ = StoreMemory(gather_stores(), static_cast<std::size_t>(route_room(plan_).stores));
+  if (plan_.problem.capacity > 0 || std::ranges::any_of(messages_, [&](const Message& message) {
         return runs_concurrently(plan_, message);
       }))
     concurrent_copies_ = std::make_unique<ConcurrentCopies>();

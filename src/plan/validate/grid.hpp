@@ -65,7 +65,7 @@ class Grid {
 
 using RankGrids = std::array<Grid, buffer_count>;  // by role
 
-/// Throws `InvalidPlan` if so many cells are too many for memory.
+/// Throws `InvalidPlan` if this number of cells is too large for memory.
 void require_few_cells(std::size_t cells);
 
 /// The grids of all ranks' buffers. Linked regions have the same cuts.

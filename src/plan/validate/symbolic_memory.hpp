@@ -120,7 +120,7 @@ class SymbolicMemory {
   Effort& effort_;
   Findings& findings_;
   std::vector<RankGrids> grids_;                              // [rank][role]
-  std::deque<Read> reads_;                                    // which moves none of so many
+  std::deque<Read> reads_;                                    // which moves none when it grows
   std::vector<std::vector<std::vector<OperandRun>>> a_runs_;  // [rank][block]
   std::vector<std::vector<std::vector<OperandRun>>> b_runs_;  // [rank][expert]
   ExpertParts experts_;
