@@ -19,7 +19,7 @@ class ShortList {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  using value_type = T;
+  using value_type = T;  // NOLINT(readability-identifier-naming): the standard containers' name
 
   ShortList() = default;
   ShortList(std::initializer_list<T> elements) : ShortList(elements.begin(), elements.end()) {}
