@@ -43,9 +43,12 @@ def main() -> None:
         "Operator.run": lambda: operator.run(a, b, out),
         "gemm_all_reduce, with out": lambda: flashoverlap.gemm_all_reduce(a, b, communicator, out),
         "gemm_all_reduce": lambda: flashoverlap.gemm_all_reduce(a, b, communicator),
-        "torch.ops, no gradients": lambda: torch.ops.flashoverlap.matmul_all_reduce(a, b, name),
+        "torch: matmul_all_reduce": lambda: parallel.matmul_all_reduce(a, b, communicator),
+        "torch: with gradients": lambda: parallel.matmul_all_reduce(a, trained, communicator),
+        "torch.ops": lambda: torch.ops.flashoverlap.matmul_all_reduce(a, b, name),
         "torch.ops, with gradients": lambda: torch.ops.flashoverlap.matmul_all_reduce(a, trained, name),
         "torch.mm": lambda: torch.mm(a, b.t()),
+        "torch.mm, with gradients": lambda: torch.mm(a, trained.t()),
     }
     for way, call in ways.items():
         taken = microseconds(call)

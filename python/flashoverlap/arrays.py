@@ -21,6 +21,15 @@ def concatenate(arrays: list[Any]) -> Any:
     return sys.modules[type(arrays[0]).__module__.partition(".")[0]].concatenate(arrays)
 
 
+def packed(array: Any, layout: str) -> Any:
+    """A copy without padding between its rows, or, in layout "row_contiguous", between its columns."""
+    if layout == "row_contiguous":
+        return packed(array.T, "k_contiguous").T
+    if hasattr(array, "new_empty"):
+        return array.contiguous()
+    return sys.modules[type(array).__module__.partition(".")[0]].ascontiguousarray(array)
+
+
 def from_dlpack(like: Any, array: Any) -> Any:
     """The same memory as an array of the library that `like` belongs to."""
     if hasattr(like, "new_empty"):

@@ -14,7 +14,7 @@ except ImportError as missing:
         "ranks on GPUs need CUDA and NCCL: `pip install 'flashoverlap[cuda13]'`, and the package built where nvcc is"
         f" ({missing})"
     ) from missing
-from flashoverlap.arrays import from_dlpack
+from flashoverlap.arrays import from_dlpack, packed
 from flashoverlap.operations import Matrix, NamedCommunicator
 
 if TYPE_CHECKING:
@@ -24,13 +24,22 @@ if TYPE_CHECKING:
 class _BoundOperator:
     """An operator of the library, in the arrays of the caller."""
 
-    def __init__(self, operator: _gpu.GpuOperator) -> None:
+    def __init__(self, operator: _gpu.GpuOperator, *, packs: bool = False) -> None:
+        """packs: what the ranks gather or exchange has padding, and is copied without it before each run."""
         self._operator = operator
-        self.run = operator.run  # as fast as it gets
+        self.run = self._run_packed if packs else operator.run  # as fast as it gets
         self.wait = operator.wait
         self.natural = operator.natural
         self.rms_norm = operator.rms_norm
         self.route = operator.route
+
+    def _run_packed(self, a: Matrix, b: Matrix, out: Matrix | None) -> None:
+        problem = self.problem
+        if problem.gathered == "b":
+            b = packed(b, problem.b_layout)
+        else:
+            a = packed(a, problem.a_layout)
+        self._operator.run(a, b, out)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -97,6 +106,8 @@ class Communicator(NamedCommunicator):
 
     def _bind(self, communicator: _gpu.Communicator) -> None:
         self._communicator: Any = communicator
+        # As numbers of Python, which torch.compile can follow.
+        self._rank, self._ranks = communicator.rank, communicator.ranks
         self._workspace: Any = _gpu.SharedWorkspace()
         self._tuner: Any = None
         self._bound: list[_BoundOperator] = []
@@ -105,11 +116,11 @@ class Communicator(NamedCommunicator):
 
     @property
     def rank(self) -> int:
-        return self._communicator.rank
+        return self._rank
 
     @property
     def ranks(self) -> int:
-        return self._communicator.ranks
+        return self._ranks
 
     @property
     def device(self) -> int:
@@ -135,11 +146,25 @@ class Communicator(NamedCommunicator):
         for each in self._bound:  # making an operator runs it, in the memory of all
             each.wait()
         chosen = schedule or self._its_tuner().schedule(problem)
+        packs = schedule is None and self._needs_packing(problem, chosen, pitches)
+        if packs:
+            pitches = (pitches[0], 0) if problem.gathered == "b" else (0, pitches[1])
         operator = _gpu.GpuOperator(
             problem, chosen, self._communicator, self._workspace, pitches, b_is_constant
         )
-        self._bound.append(_BoundOperator(operator))
+        self._bound.append(_BoundOperator(operator, packs=packs))
         return self._bound[-1]
+
+    def _needs_packing(self, problem: Problem, schedule: Schedule, pitches: tuple[int, int]) -> bool:
+        """Whether NCCL gathers or exchanges an operand with padding: it moves rows without."""
+        communicates_first = problem.operation in ("all_gather_gemm", "all_to_all_gemm")
+        if not communicates_first or schedule.strategy in ("copy", "store"):
+            return False
+        if problem.gathered == "b":
+            shape, layout, pitch = problem.b_shape(self.rank), problem.b_layout, pitches[1]
+        else:
+            shape, layout, pitch = problem.a_shape(self.rank), problem.a_layout, pitches[0]
+        return pitch not in (0, shape[0 if layout == "row_contiguous" else 1])
 
     def close(self) -> None:
         """Gives back all operators, which must not run any more, and their memory. Collective."""

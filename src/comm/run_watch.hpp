@@ -41,9 +41,9 @@ class RunWatch {
   std::thread thread_;
 };
 
-/// Sees to it that no run of one operator lasts for ever: the watch reads a word that holds a number while a
-/// run is under way (another one for each) and zero in between, and calls `give_up` once when the same run
-/// has lasted longer than the limit, or when `find_error` throws.
+/// Sees to it that no run of one operator lasts for ever: the watch asks for the number of the run that is
+/// under way (zero: none), and calls `give_up` once when the same run has lasted longer than the limit, or when
+/// `find_error` throws. Runs have different numbers, or none is under way for a moment between them.
 class WatchedRuns {
  public:
   /// Called by the watch's thread one at a time, but for `give_up`, which may take long.
@@ -71,6 +71,7 @@ class WatchedRuns {
   using Clock = std::chrono::steady_clock;
 
   void look();
+  bool stays(std::uint32_t running) const;
   std::exception_ptr find_failure(std::uint32_t running, bool expired) const;
 
   const std::shared_ptr<RunWatch> watch_;

@@ -68,6 +68,21 @@ TEST(RunWatch, GivesUpOnceWhenARunLastsTooLong) {
   EXPECT_THROW(watch.throw_if_failed(), WaitExpired);
 }
 
+TEST(RunWatch, ReplaysThatFollowEachOtherAreNoRunThatLastsTooLong) {
+  Watched watched;
+  const WatchedRuns watch(new_watch(), 100ms, watched.callbacks());
+  const auto end = Clock::now() + 1s;
+  while (Clock::now() < end) {
+    watched.running = 7;
+    std::this_thread::sleep_for(2ms);
+    watched.running = 0;
+    const auto next = Clock::now() + 2us;
+    while (Clock::now() < next) {
+    }
+  }
+  EXPECT_EQ(error_within(watch, 1ms), "");
+}
+
 TEST(RunWatch, ReleasesRunsAfterTheOneThatFailedToo) {
   Watched watched;
   const WatchedRuns watch(new_watch(), 30ms, watched.callbacks());

@@ -30,44 +30,37 @@ from flashoverlap.torch.groups import Group, communicator, name_of, named
 
 _library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
 _operations = torch.ops.flashoverlap
+_computations: dict[str, Callable[..., Tensor]] = {}
+"""What operations do, by name."""
+_with_gradients: dict[str, type[torch.autograd.Function]] = {}
+"""The same with its gradients, as the operation has them."""
 
 
 def matmul_all_reduce(
     x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
 ) -> Tensor:
     """Σ over ranks of x[m, k] · weightᵀ, on every rank: a row-parallel layer."""
-    return _run(
-        _operations.matmul_all_reduce, flashoverlap.gemm_all_reduce, x, weight, group, weight_is_constant
-    )
+    return _run("matmul_all_reduce", flashoverlap.gemm_all_reduce, x, weight, group, weight_is_constant)
 
 
 def matmul_reduce_scatter(
     x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
 ) -> Tensor:
     """This rank's rows of Σ over ranks of x[m, k] · weightᵀ: a row-parallel layer with sequence parallelism."""
-    return _run(
-        _operations.matmul_reduce_scatter,
-        flashoverlap.gemm_reduce_scatter,
-        x,
-        weight,
-        group,
-        weight_is_constant,
-    )
+    return _run("matmul_reduce_scatter", flashoverlap.gemm_reduce_scatter, x, weight, group, weight_is_constant)
 
 
 def all_gather_matmul(
     x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
 ) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
-    return _run(
-        _operations.all_gather_matmul, flashoverlap.all_gather_gemm, x, weight, group, weight_is_constant
-    )
+    return _run("all_gather_matmul", flashoverlap.all_gather_gemm, x, weight, group, weight_is_constant)
 
 
 def matmul_all_to_all(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """C = x[m, k] · weightᵀ, whose columns are divided among the ranks, which get them of the rows of all: out[ranks·m,
     n/ranks], from a part of the sequence to a part of the heads."""
-    return _run(_operations.matmul_all_to_all, flashoverlap.gemm_all_to_all, x, weight, group)
+    return _run("matmul_all_to_all", flashoverlap.gemm_all_to_all, x, weight, group)
 
 
 def all_to_all_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
@@ -78,18 +71,18 @@ def all_to_all_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
         result: Tensor
         result, _ = _operations.all_to_all_matmul_and_exchanged(x, weight, name_of(group))
         return result
-    return _run(_operations.all_to_all_matmul, flashoverlap.all_to_all_gemm, x, weight, group)
+    return _run("all_to_all_matmul", flashoverlap.all_to_all_gemm, x, weight, group)
 
 
 def copy_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · weightᵀ, where x is the same on all ranks, which add up its gradient: a column-parallel layer."""
-    return _run(_operations.copy_matmul, lambda x, weight, _: x @ weight.t(), x, weight, group)
+    return _run("copy_matmul", lambda x, weight, _: x @ weight.t(), x, weight, group)
 
 
 def sharded_weight_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · Wᵀ, where each rank has rows of W, gets the gradient of these, added up over the ranks, and has an x
     of its own: data parallelism with sharded weights."""
-    return _run(_operations.sharded_weight_matmul, _sharded_weight_gemm, x, weight, group)
+    return _run("sharded_weight_matmul", _sharded_weight_gemm, x, weight, group)
 
 
 def _sharded_weight_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> Tensor:
@@ -97,16 +90,22 @@ def _sharded_weight_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> T
 
 
 def _run(
-    operation: Callable[..., Tensor],
+    name: str,
     compute: Callable[..., Tensor],
     x: Tensor,
     weight: Tensor,
     group: Group | str,
     weight_is_constant: bool = False,
 ) -> Tensor:
+    """The operation of this name. PyTorch's dispatcher would take several times the Python that a call takes itself,
+    so it is asked only where somebody else must see the call."""
     x, cast_weight = autocast(x, weight)
-    if not _needs_no_dispatch(x, cast_weight):
+    if not _concerns_only_autograd(x, cast_weight):
+        operation: Callable[..., Tensor] = getattr(_operations, name)
         return operation(x, cast_weight, name_of(group))
+    if torch.is_grad_enabled() and (x.requires_grad or cast_weight.requires_grad):
+        product: Tensor = _with_gradients[name].apply(x, cast_weight, name_of(group))
+        return product
     if weight_is_constant and cast_weight is weight:  # which the kernel right before has written otherwise
         return compute(x, weight, _communicator(group), b_is_constant=True)
     return compute(x, cast_weight, _communicator(group))
@@ -122,12 +121,11 @@ def autocast(*operands: Tensor) -> tuple[Tensor, ...]:
     return tuple(each.to(torch.get_autocast_dtype(device)) for each in operands)
 
 
-def _needs_no_dispatch(x: Tensor, weight: Tensor) -> bool:
-    """Whether PyTorch would only call the operation, after several times the Python that the call itself takes."""
+def _concerns_only_autograd(x: Tensor, weight: Tensor) -> bool:
+    """Whether neither a tensor's class nor a mode nor a transformation wants to see the operation."""
     return (
         type(x) in _plain_tensors
         and type(weight) in _plain_tensors
-        and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
         and not torch.compiler.is_compiling()
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
@@ -152,6 +150,7 @@ def _define(name: str, compute: Callable[..., Tensor], shape: Callable[[Tensor, 
             raise ValueError(f"{name}: x and weight must have 2 dimensions, not {x.dim()} and {weight.dim()}")
         return x.new_empty(shape(x, weight, named(group).ranks))
 
+    _computations[name] = compute
     _library.define(f"{name}(Tensor x, Tensor weight, str group) -> Tensor")
     for device in ("CPU", "CUDA"):
         _library.impl(name, on_communicator, device)
@@ -167,7 +166,7 @@ def _differentiate(
     """All are functions of the result's gradient, x or weight or both, and the group's name. gradient_of_weight is
     None where it comes from `both` alone."""
 
-    def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
+    def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor | None) -> None:
         x, weight, ctx.group = inputs
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
 
@@ -184,7 +183,15 @@ def _differentiate(
             None,
         )
 
+    compute = _computations[name]
+
+    def forward(ctx: Any, x: Tensor, weight: Tensor, group: str) -> Tensor:
+        save(ctx, (x, weight, group), None)
+        return compute(x, weight, named(group))
+
     torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    _with_gradients[name] = type(name, (torch.autograd.Function,), functions)
 
 
 _define("matmul_all_reduce", flashoverlap.gemm_all_reduce, lambda x, weight, ranks: (x.shape[0], weight.shape[0]))

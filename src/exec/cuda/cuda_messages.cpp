@@ -76,19 +76,25 @@ std::vector<StoredRectangle> CudaMessages::gather_stores() {
 }
 
 void CudaMessages::begin(cudaStream_t stream) {
-  if (++runs_ == 0) runs_ = 1;
   pending_.clear();
   if (concurrent_copies_)
     concurrent_copies_->unraised.clear();  // of a run that could not be enqueued to its end
-  pending_.write(words_.device(done_word), 0);
-  pending_.write(words_.device(running_word), runs_);
-  if (is_captured(stream)) flush_aside(stream);
+  if (notes_done_) note_done(0);
+  if (!is_captured(stream)) return runs_.begin(stream);
+  if (++captured_runs_ == 0) captured_runs_ = 1;
+  pending_.write(words_.device(running_word), captured_runs_);
+  flush_aside(stream);
+}
+
+std::uint32_t CudaMessages::running() {
+  const std::uint32_t running = runs_.running();
+  return running != 0 ? running : words_.read(running_word);
 }
 
 void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,
                            cudaEvent_t computed) {
   for (std::size_t index = first; index < last;) {
-    if (index > 0) pending_.write(words_.device(done_word), static_cast<std::uint32_t>(index));
+    if (index > 0) note_done(index);
     const Message& message = messages_[index];
     if (message.after_tiles && computed != nullptr) {
       flush(stream);
@@ -206,6 +212,12 @@ void CudaMessages::reset_and_raise(std::size_t index, StreamMemoryBatch& batch, 
   }
 }
 
+/// With what the stream does next.
+void CudaMessages::note_done(std::size_t messages) {
+  pending_.write(words_.device(done_word), static_cast<std::uint32_t>(messages));
+  notes_done_ = true;
+}
+
 void CudaMessages::flush(cudaStream_t stream) {
   pending_.enqueue(stream);
   pending_.clear();
@@ -217,7 +229,7 @@ void CudaMessages::flush_aside(cudaStream_t stream) {
 }
 
 void CudaMessages::join(cudaStream_t stream) {
-  pending_.write(words_.device(done_word), static_cast<std::uint32_t>(messages_.size()));
+  note_done(messages_.size());
   flush(stream);
   if (concurrent_copies_) {
     FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->raised, memory_.workspace().raises));
@@ -227,13 +239,16 @@ void CudaMessages::join(cudaStream_t stream) {
 
 void CudaMessages::end(cudaStream_t stream) {
   flush(stream);
+  if (!is_captured(stream)) return runs_.end(stream);
   pending_.write(words_.device(running_word), 0);
   flush_aside(stream);
 }
 
-void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) const {
+void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) {
+  runs_.begin(stream);
   for (std::size_t index = 0; index < messages_.size(); ++index) transfer(index, own, stream);
   for (const auto& [first, stores] : stores_) stores.enqueue(stored_, own, stream, /*rehearses=*/true);
+  runs_.end(stream);
 }
 
 void* CudaMessages::at(const Buffers& own, const Region& region, int rank) const {

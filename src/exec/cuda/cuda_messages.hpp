@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/handles.hpp"
+#include "exec/cuda/enqueued_runs.hpp"
 #include "exec/cuda/plan_memory.hpp"
 #include "exec/cuda/resolved_raise.hpp"
 #include "exec/cuda/row_pitches.hpp"
@@ -23,9 +24,9 @@ namespace flashoverlap {
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
 /// Stores that follow each other are one kernel (`StoreRun`).
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
-/// copy waits for neither; all is joined at the end. Words of host memory say which run the stream is at, how
-/// many of its messages are done, or have passed their waits if they are such copies, and whether a kernel
-/// has waited in vain.
+/// copy waits for neither; all is joined at the end. Words of host memory say which captured run the stream is
+/// at, how many of a run's messages are done, or have passed their waits if they are such copies, and whether a
+/// kernel has waited in vain.
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
@@ -41,7 +42,8 @@ class CudaMessages {
   /// raises. No run is under way; `stream` takes to the GPU what the next one needs there.
   void replace(std::vector<Message> messages, cudaStream_t stream);
 
-  /// Begins a run, which `end` must end. Nothing in a captured run waits until either is written down.
+  /// Begins a run on the caller's stream, which `end` must end there, or `abandon` where it cannot be enqueued.
+  /// Nothing waits until either is written down.
   void begin(cudaStream_t stream);
   /// Messages from `first` to before `last`. `own`: this rank's buffers. `computed`: recorded when every tile
   /// is done; null where the stream itself has computed them by the first message that needs them all.
@@ -52,12 +54,15 @@ class CudaMessages {
   /// From here on the stream has made every transfer.
   void join(cudaStream_t stream);
   void end(cudaStream_t stream);
+  void abandon() { runs_.abandon(); }
 
-  /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them.
-  void rehearse(const Buffers& own, cudaStream_t stream) const;
+  /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them. A run.
+  void rehearse(const Buffers& own, cudaStream_t stream);
 
-  /// The number of the run that is under way; 0: none.
-  std::uint32_t running() const noexcept { return words_.read(running_word); }
+  /// The number of the run that is under way; 0: none. By any thread. Replays of a captured run have the same.
+  std::uint32_t running();
+  /// `cudaErrorNotReady` until all runs have ended that were not captured. By any thread.
+  cudaError_t query() { return runs_.query(); }
   /// Throws `WaitExpired` if a kernel has waited in vain in any run.
   void check_waits() const;
   /// What the run that is under way waits for, as the error to throw. Reads the counters.
@@ -104,6 +109,7 @@ class CudaMessages {
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(std::span<const Part> parts, const Buffers& own) const;
+  void note_done(std::size_t messages);
   void flush_aside(cudaStream_t stream);
   std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
 
@@ -122,7 +128,9 @@ class CudaMessages {
   MappedWords words_{3};
   StreamMemoryBatch pending_;
   StreamMemoryBatch::LastAside last_aside_;
-  std::uint32_t runs_ = 0;
+  EnqueuedRuns runs_;
+  std::uint32_t captured_runs_ = 0;
+  bool notes_done_ = false;  ///< a run whose only message follows the GEMM writes nothing down
   std::vector<std::shared_ptr<Times>> times_;
   std::unique_ptr<ConcurrentCopies> concurrent_copies_;  // null where nothing is copied to peers
 };

@@ -94,7 +94,7 @@ struct Operator::State {
     // What is enqueued uses this memory. The watch ends a run that has begun. One that is enqueued after a
     // transfer which a lost rank holds up begins only when the communicator is aborted.
     auto deadline = Clock::now() + longest_wait();
-    while (cudaEventQuery(joined) == cudaErrorNotReady) {
+    while (messages.query() == cudaErrorNotReady) {
       if (Clock::now() > deadline) {
         communicator.abort("an operator was given back, and its last run did not end");
         deadline = Clock::time_point::max();
@@ -149,7 +149,7 @@ struct Operator::State {
   }
 
   /// Throws as `Operator::wait` where the runs enqueued so far do not end.
-  void require_ended() const {
+  void require_ended() {
     if (!ends_within(longest_wait(), [this] { watch->throw_if_failed(); })) {
       give_up(communicator,
               WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", plan.rank)));
@@ -211,7 +211,6 @@ struct Operator::State {
       if (routes) connect(stream);
       if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
-        FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
         if (!ends_within(limit, [this] { find_error(); })) {
           throw CommunicationError(
               fmt::format("rank {} of {}: not all ranks have made their first transfers in time",
@@ -232,9 +231,9 @@ struct Operator::State {
 
   /// Whether the runs enqueued so far end in time; `check` may throw meanwhile.
   template <typename Check>
-  bool ends_within(std::chrono::milliseconds limit, Check check) const {
+  bool ends_within(std::chrono::milliseconds limit, Check check) {
     const auto deadline = Clock::now() + limit;
-    while (!is_over(cudaEventQuery(joined), "cudaEventQuery")) {
+    while (!is_over(messages.query(), "cudaEventQuery")) {
       check();
       if (Clock::now() > deadline) return false;
       pause();
@@ -271,10 +270,14 @@ struct Operator::State {
     if (routes_are_new) await_routes(stream);
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
     messages.begin(stream);
-    order ? run_in_order(stream) : run_overlapped(stream);
+    try {
+      order ? run_in_order(stream) : run_overlapped(stream);
+      messages.end(stream);
+    } catch (...) {
+      messages.abandon();
+      throw;
+    }
     if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
-    // Of a captured run nothing is enqueued here, and its replays would not record the event.
-    if (!is_captured(stream)) FLASHOVERLAP_CUDA(cudaEventRecord(joined, stream));
   }
 
   /// The new tiles must be in memory. A capture cannot wait for what is not captured.
@@ -285,12 +288,11 @@ struct Operator::State {
   }
 
   void run_in_order(cudaStream_t stream) {
-    messages.flush(stream);  // that it begins: between GEMM and communication, writing this takes longer
+    messages.flush(stream);  // that none is done: between GEMM and communication, writing this takes longer
     messages.enqueue(0, order->messages_before, buffers, stream, nullptr);
     if (kernel) messages.flush(stream);  // what its tiles wait for
     compute(stream);
     messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);
-    messages.end(stream);
   }
 
   void run_overlapped(cudaStream_t stream) {
@@ -302,11 +304,6 @@ struct Operator::State {
     messages.join(communication);
     FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
-    // The caller need not wait until it is written down that the run has ended; but a capture may only go on
-    // on the stream where it began.
-    if (is_captured(stream)) return messages.end(stream);
-    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, computed));
-    messages.end(communication);
   }
 
   void compute(cudaStream_t stream) {
@@ -359,7 +356,6 @@ struct Operator::State {
   CudaEvent forked;
   CudaEvent computed;
   CudaEvent communicated;
-  CudaEvent joined;
   CudaEvent routed;
   bool routes_are_new = false;
   std::optional<CudaEvent> begun;

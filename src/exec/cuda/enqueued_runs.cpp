@@ -1,0 +1,59 @@
+#include "exec/cuda/enqueued_runs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace flashoverlap {
+
+void EnqueuedRuns::begin(cudaStream_t stream) {
+  Run run = [&] {
+    const std::scoped_lock held(mutex_);
+    if (spare_.empty()) return Run{};
+    Run spare = std::move(spare_.back());
+    spare_.pop_back();
+    return spare;
+  }();
+  FLASHOVERLAP_CUDA(cudaEventRecord(run.begun, stream));
+  if (++count_ == 0) count_ = 1;
+  run.number = count_;
+  run.is_enqueued = false;
+  const std::scoped_lock held(mutex_);
+  runs_.push_back(std::move(run));
+}
+
+void EnqueuedRuns::end(cudaStream_t stream) {
+  Run& run = runs_.back();  // others are taken from the front, and not this one yet
+  FLASHOVERLAP_CUDA(cudaEventRecord(run.ended, stream));
+  const std::scoped_lock held(mutex_);
+  run.is_enqueued = true;
+}
+
+void EnqueuedRuns::abandon() {
+  const std::scoped_lock held(mutex_);
+  if (!runs_.empty() && !runs_.back().is_enqueued) runs_.pop_back();
+}
+
+std::uint32_t EnqueuedRuns::running() {
+  const std::scoped_lock held(mutex_);
+  put_ended_aside();
+  if (runs_.empty() || cudaEventQuery(runs_.front().begun) == cudaErrorNotReady) return 0;
+  return runs_.front().number;
+}
+
+cudaError_t EnqueuedRuns::query() {
+  const std::scoped_lock held(mutex_);
+  put_ended_aside();
+  return runs_.empty() ? cudaSuccess : cudaEventQuery(runs_.back().ended);
+}
+
+void EnqueuedRuns::put_ended_aside() {
+  const auto has_ended = [](const Run& run) {
+    return run.is_enqueued && cudaEventQuery(run.ended) == cudaSuccess;
+  };
+  for (auto left = std::ranges::partition_point(runs_, has_ended) - runs_.begin(); left > 0; --left) {
+    spare_.push_back(std::move(runs_.front()));
+    runs_.pop_front();
+  }
+}
+
+}  // namespace flashoverlap
