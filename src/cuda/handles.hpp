@@ -36,7 +36,9 @@ class CudaEvent {
   explicit CudaEvent(unsigned flags = cudaEventDisableTiming) {
     FLASHOVERLAP_CUDA(cudaEventCreateWithFlags(&event_, flags));
   }
-  ~CudaEvent() { cudaEventDestroy(event_); }
+  ~CudaEvent() {
+    if (event_ != nullptr) cudaEventDestroy(event_);  // else the next one who asks for errors would get one
+  }
   CudaEvent(CudaEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;

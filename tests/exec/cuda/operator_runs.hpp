@@ -7,6 +7,7 @@
 #include <barrier>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,19 @@
 
 namespace flashoverlap::testing {
 
-/// What each rank's `step` throws; empty where it throws nothing. Of other processes' ranks nothing is known.
+/// Those of this process, which may be one of several.
+inline std::vector<int> ranks_here(int ranks) {
+  if (ranks > 1 && launched_processes(environment_variable))
+    return {read_process_environment(environment_variable).rank};
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// What the `step` of each of `ranks_here` throws; empty where it throws nothing.
 inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds limit,
                                          const std::function<void(const Communicator&)>& step) {
-  if (launched_processes(environment_variable)) {
+  if (ranks > 1 && launched_processes(environment_variable)) {
     std::vector<std::string> errors(1);
     try {
       const Communicator communicator = Communicator::from_environment({.wait_limit = limit});
@@ -39,11 +49,11 @@ inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds li
                         [&](int rank) { step(Communicator(key, rank, ranks, {.wait_limit = limit})); });
 }
 
-/// Ranks meet before one makes the next operator: memory that others give back meanwhile may wait for all
-/// GPUs. A rank that leaves with an error is not waited for.
+/// Ranks of a process meet before one makes the next operator: memory that others give back meanwhile may wait
+/// for all GPUs. A rank that leaves with an error is not waited for.
 class Meeting {
  public:
-  explicit Meeting(int ranks) : barrier_(ranks) {}
+  explicit Meeting(int ranks) : barrier_(std::ssize(ranks_here(ranks))) {}
 
   class Member {
    public:

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <barrier>
 #include <cstdlib>
 #include <optional>
 #include <random>
@@ -30,7 +29,7 @@ using namespace std::chrono_literals;
 using testing::describe;
 using testing::Element;
 using testing::error_of;
-using testing::gpu_count;
+using testing::rank_count;
 using ::testing::HasSubstr;
 using testing::Meeting;
 using testing::on_ranks;
@@ -104,7 +103,7 @@ int cases_wanted() {
 
 TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
   const std::uint64_t seed = testing::base_seed();
-  const int ranks = gpu_count();
+  const int ranks = rank_count();
   std::mt19937_64 engine(seed);
   std::vector<testing::Case> cases;
   while (std::ssize(cases) < cases_wanted()) {
@@ -186,7 +185,7 @@ int number_from(const char* variable, int otherwise) {
 }
 
 TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
-  const int ranks = gpu_count();
+  const int ranks = rank_count();
   const int replays = number_from("FLASHOVERLAP_GRAPH_REPLAYS", 50);
   Meeting meeting(ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
@@ -227,7 +226,7 @@ TEST(Operator, ReplayedGraphsGiveTheBitsOfEagerRuns) {
 }
 
 TEST(Operator, SumsBySlicesRepeatBitByBitHoweverLateTheRanksAre) {
-  const int ranks = gpu_count();
+  const int ranks = rank_count();
   const int runs = number_from("FLASHOVERLAP_REPEATS", 100);
   const std::uint64_t seed = testing::base_seed();
   Meeting meeting(ranks);
@@ -260,7 +259,7 @@ TEST(Operator, SumsBySlicesRepeatBitByBitHoweverLateTheRanksAre) {
 }
 
 TEST(Operator, TwoInFlightOnDifferentStreamsDoNotDisturbEachOther) {
-  const int ranks = gpu_count();
+  const int ranks = rank_count();
   const std::vector<Plan> reduce = plans_of({Operation::gemm_all_reduce}, ranks);
   const std::vector<Plan> scatter =
       plans_of({Operation::gemm_reduce_scatter, Strategy::signal, Layout::tiled}, ranks);
@@ -301,7 +300,7 @@ TEST(Operator, WaitsForRunsBeforeOneThatIsBeingCaptured) {
 }
 
 TEST(Operator, ARankThatReceivesNothingMayPassAnyResult) {
-  if (gpu_count() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  if (rank_count() < 2) GTEST_SKIP() << "needs two ranks";
   for (const Strategy strategy : enumerators<Strategy>) {
     Problem problem{.operation = Operation::gemm_all_to_all, .m = 512, .n = 512, .k = 64, .ranks = 2};
     problem.destinations.assign(2, std::vector<std::int32_t>(512, 1));  // all to rank 1
@@ -327,8 +326,8 @@ TEST(Operator, ARankThatReceivesNothingMayPassAnyResult) {
 }
 
 TEST(Operator, PeerPlansAreRefusedWithoutPeerAccessAndPointToPointWorks) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
   const EnvironmentVariable without_peer_access("NCCL_P2P_DISABLE", "1");
   for (const Strategy strategy : {Strategy::copy, Strategy::store, Strategy::p2p}) {
     const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, strategy}, ranks);
@@ -349,7 +348,7 @@ TEST(Operator, PeerPlansAreRefusedWithoutPeerAccessAndPointToPointWorks) {
 }
 
 TEST(Operator, BlockingLaunchesAreRefusedWhereTilesWaitForMessages) {
-  const int ranks = gpu_count();
+  const int ranks = rank_count();
   const EnvironmentVariable blocking("CUDA_LAUNCH_BLOCKING", "1");
   for (const Setting& setting : {Setting{Operation::all_gather_gemm, Strategy::signal},
                                  Setting{Operation::gemm_reduce_scatter, Strategy::p2p},
@@ -373,7 +372,7 @@ TEST(Operator, BlockingLaunchesAreRefusedWhereTilesWaitForMessages) {
 }
 
 TEST(Operator, ATimelineSaysWhenTilesWereStoredAndMessagesDone) {
-  const int ranks = gpu_count();
+  const int ranks = rank_count();
   for (const Setting& setting : {Setting{Operation::gemm_all_reduce, Strategy::signal},
                                  Setting{Operation::gemm_reduce_scatter, Strategy::p2p}}) {
     const std::vector<Plan> plans = plans_of(setting, ranks);
@@ -406,8 +405,8 @@ TEST(Operator, ATimelineSaysWhenTilesWereStoredAndMessagesDone) {
 }
 
 TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
   const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce, Strategy::copy}, ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
     const CudaStream stream;
@@ -425,7 +424,7 @@ TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
 }
 
 TEST(Operator, APitchThatIsRefusedDoesNotAbortTheCommunicator) {
-  const int ranks = gpu_count();
+  const int ranks = rank_count();
   const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce}, ranks);
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
     EXPECT_THROW(Operator(plans, communicator, {.pitches = {.out = 2048}}), InvalidArgument);
@@ -439,7 +438,7 @@ TEST(Operator, APitchThatIsRefusedDoesNotAbortTheCommunicator) {
 }
 
 TEST(Operator, AShapeThatIsRefusedDoesNotAbortTheCommunicator) {
-  if (gpu_count() < 2) GTEST_SKIP() << "needs two GPUs";
+  if (rank_count() < 2) GTEST_SKIP() << "needs two ranks";
   const auto plans_of = [](std::int64_t k) {
     return make_plans({.operation = Operation::gemm_reduce_scatter, .m = 256, .n = 256, .k = k, .ranks = 2},
                       {.strategy = Strategy::signal, .multiprocessors = 116, .comm_multiprocessors = 16});
@@ -448,12 +447,12 @@ TEST(Operator, AShapeThatIsRefusedDoesNotAbortTheCommunicator) {
     EXPECT_THROW(Operator(plans_of(100), communicator), InvalidArgument);
     Operator(plans_of(104), communicator).wait();
   });
-  EXPECT_EQ(errors, std::vector<std::string>(2));
+  EXPECT_THAT(errors, ::testing::Each(""));
 }
 
 TEST(Operator, RefusesTilesThatWaitOnEveryMultiprocessor) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
   cudaDeviceProp properties{};
   FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, 0));
   const std::vector<Plan> plans =

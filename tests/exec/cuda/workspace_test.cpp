@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using ::testing::Each;
 using testing::Element;
 using testing::error_of;
-using testing::gpu_count;
+using testing::rank_count;
 using ::testing::HasSubstr;
 using testing::Meeting;
 using testing::on_ranks;
@@ -51,8 +51,8 @@ std::string error_of(const std::function<void()>& step) {
 }
 
 TEST(Workspace, EightyEqualOperatorsTakeTheBytesAndTheThreadOfOne) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
   constexpr int count = 80;
   for (const Strategy strategy : {Strategy::store, Strategy::signal, Strategy::sequential}) {
     SCOPED_TRACE(name(strategy));
@@ -114,8 +114,8 @@ struct Layer {
 };
 
 TEST(Workspace, DifferentOperatorsInTurnAreRightBitByBitWithLateRanks) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
   constexpr int of_each = 10;
   constexpr int rounds = 20;
   const std::vector<Setting> settings{
@@ -194,8 +194,8 @@ TEST(Workspace, DifferentOperatorsInTurnAreRightBitByBitWithLateRanks) {
 }
 
 TEST(Workspace, CountersOfAnOperatorThatIsGoneGoToTheNext) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
   const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, Strategy::store}, ranks);
   WorkspaceBytes bytes;
   bytes.add(plans);
@@ -219,8 +219,8 @@ TEST(Workspace, CountersOfAnOperatorThatIsGoneGoToTheNext) {
 }
 
 TEST(Workspace, WhatCannotUseItIsRefusedWithoutAnAbort) {
-  const int ranks = gpu_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
   const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, Strategy::store}, ranks);
   WorkspaceBytes bytes;
   bytes.add(plans);
