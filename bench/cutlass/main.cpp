@@ -33,7 +33,7 @@ void compare(const Problem& problem, const std::vector<CutlassGemm>& gemms, int 
   }
   const GemmTimes times =
       measure_gemm(problem, {.repetitions = repetitions,
-                             .kernels = kernel_choices(machine_kernels(current_machine("nvlink"))),
+                             .kernels = kernel_choices(current_machine("nvlink")),
                              .rivals = rivals});
   const auto best = std::ranges::min_element(times.rival_us);
   const std::string& cutlass_tile = gemms[static_cast<std::size_t>(best - times.rival_us.begin())].tile;

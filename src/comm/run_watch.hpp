@@ -71,7 +71,7 @@ class WatchedRuns {
   using Clock = std::chrono::steady_clock;
 
   void look();
-  bool stays(std::uint32_t running) const;
+  bool stays(std::uint32_t running, std::chrono::milliseconds time) const;
   std::exception_ptr find_failure(std::uint32_t running, bool expired) const;
 
   const std::shared_ptr<RunWatch> watch_;

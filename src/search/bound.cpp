@@ -14,7 +14,7 @@ namespace flashoverlap {
 namespace {
 
 double least_gemm_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  std::vector<KernelChoice> kernels = kernel_choices(machine_kernels(machine));
+  std::vector<KernelChoice> kernels = kernel_choices(machine);
   kernels.push_back({kernel_tile(schedule), schedule.share_k});
   double slowest_rank_us = 0;
   for (int rank = 0; rank < problem.ranks; ++rank) {

@@ -77,9 +77,16 @@ const KernelFamily& machine_kernels(const Machine& machine) {
   return family == nullptr ? usual : *family;
 }
 
-std::vector<KernelChoice> kernel_choices(const KernelFamily& family) {
+std::vector<KernelChoice> kernel_choices(const Machine& machine) {
+  const KernelFamily& family = machine_kernels(machine);
+  // One that was compiled after the machine was measured would win by what a formula promises.
+  const auto is_known = [&](const KernelTile& tile) {
+    return std::ranges::find(machine.kernels, tile, &KernelCosts::tile) != machine.kernels.end();
+  };
+  const bool knows_some = std::ranges::any_of(family.tiles, is_known);
   std::vector<KernelChoice> choices;
   for (const KernelTile& tile : family.tiles) {
+    if (knows_some && !is_known(tile)) continue;
     choices.push_back({tile});
     if (shares_k(family, tile)) choices.push_back({tile, true});
   }
@@ -130,7 +137,7 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
 
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
                                          OperandLayout b_layout, int multiprocessors, double near) {
-  std::vector<KernelChoice> kernels = kernel_choices(machine_kernels(machine));
+  std::vector<KernelChoice> kernels = kernel_choices(machine);
   const auto expected_us = [&](const KernelChoice& kernel) {
     return expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
   };
@@ -160,7 +167,7 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
                                        double near) {
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> schedules;
-  for (const KernelChoice& kernel : kernel_choices(family)) {
+  for (const KernelChoice& kernel : kernel_choices(machine)) {
     if (kernel.share_k && !is_kernel_alone(problem, strategy)) continue;
     Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, kernel, multiprocessors));
     schedule.layout = layout;

@@ -20,8 +20,8 @@ struct KernelChoice {
   bool share_k = false;
 };
 
-/// All that a family leaves to choose from.
-std::vector<KernelChoice> kernel_choices(const KernelFamily& family);
+/// All of `machine_kernels` that the machine knows the costs of; all, where it knows none.
+std::vector<KernelChoice> kernel_choices(const Machine& machine);
 
 /// A schedule whose tiles a kernel of the family computes, walked as suits it.
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelChoice& kernel,

@@ -21,7 +21,7 @@ std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machin
   const Shape gemm = gemm_shape(problem, 0);
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> possible;
-  for (const KernelChoice& kernel : kernel_choices(family)) {
+  for (const KernelChoice& kernel : kernel_choices(machine)) {
     Schedule schedule = kernel_schedule(family, Strategy::store, kernel, multiprocessors);
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (communicates_first(problem.operation) || stores_whole_lines(schedule)) possible.push_back(schedule);

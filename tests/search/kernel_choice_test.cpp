@@ -40,12 +40,25 @@ TEST(KernelChoice, ExpectsNarrowTilesToDriftApartAlongALongK) {
     };
     const double growth =
         (expected_us(16'384) - expected_us(8'192)) / (expected_us(8'192) - expected_us(4'096));
-    if (tile.cols == 128 && tile.cluster_rows == 2) {
+    if (tile == KernelTile{128, 128, 2}) {
       EXPECT_GT(growth, 2.1);
     } else if (tile.cols > 128) {
       EXPECT_NEAR(growth, 2, 1e-6);
     }
   }
+}
+
+TEST(KernelChoice, LeavesOutKernelsThatAMachineWasMeasuredWithout) {
+  const auto has = [](const Machine& machine, const KernelTile& wanted) {
+    return std::ranges::count(kernel_choices(machine), wanted, &KernelChoice::tile) > 0;
+  };
+  Machine older = machine();
+  const KernelTile added = older.kernels.back().tile;
+  EXPECT_TRUE(has(older, added));
+  std::erase_if(older.kernels, [&](const KernelCosts& each) { return each.tile == added; });
+  EXPECT_FALSE(has(older, added));
+  older.kernels.clear();
+  EXPECT_TRUE(has(older, added)) << "all are computed by one formula";
 }
 
 TEST(KernelChoice, ExpectsContiguousRowsOfBToBeLoadedInBoxes) {
