@@ -31,10 +31,9 @@ void compare(const Problem& problem, const std::vector<CutlassGemm>& gemms, int 
           enqueue(m, n, k, a, b, c, stream);
         });
   }
-  const GemmTimes times =
-      measure_gemm(problem, {.repetitions = repetitions,
-                             .kernels = kernel_choices(current_machine("nvlink")),
-                             .rivals = rivals});
+  const GemmTimes times = measure_gemm(
+      problem,
+      {.repetitions = repetitions, .kernels = kernel_choices(current_machine("nvlink")), .rivals = rivals});
   const auto best = std::ranges::min_element(times.rival_us);
   const std::string& cutlass_tile = gemms[static_cast<std::size_t>(best - times.rival_us.begin())].tile;
   const std::string tile = fmt::format("{}x{}", times.kernel.tile.rows, times.kernel.tile.cols);

@@ -42,8 +42,8 @@ class RunWatch {
 };
 
 /// Sees to it that no run of one operator lasts for ever: the watch asks for the number of the run that is
-/// under way (zero: none), and calls `give_up` once when the same run has lasted longer than the limit, or when
-/// `find_error` throws. Runs have different numbers, or none is under way for a moment between them.
+/// under way (zero: none), and calls `give_up` once when the same run has lasted longer than the limit, or
+/// when `find_error` throws. Runs have different numbers, or none is under way for a moment between them.
 class WatchedRuns {
  public:
   /// Called by the watch's thread one at a time, but for `give_up`, which may take long.

@@ -24,9 +24,9 @@ namespace flashoverlap {
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
 /// Stores that follow each other are one kernel (`StoreRun`).
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
-/// copy waits for neither; all is joined at the end. Words of host memory say which captured run the stream is
-/// at, how many of a run's messages are done, or have passed their waits if they are such copies, and whether a
-/// kernel has waited in vain.
+/// copy waits for neither; all is joined at the end. Words of host memory say which captured run the stream
+/// is at, how many of a run's messages are done, or have passed their waits if they are such copies, and
+/// whether a kernel has waited in vain.
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
@@ -42,8 +42,8 @@ class CudaMessages {
   /// raises. No run is under way; `stream` takes to the GPU what the next one needs there.
   void replace(std::vector<Message> messages, cudaStream_t stream);
 
-  /// Begins a run on the caller's stream, which `end` must end there, or `abandon` where it cannot be enqueued.
-  /// Nothing waits until either is written down.
+  /// Begins a run on the caller's stream, which `end` must end there, or `abandon` where it cannot be
+  /// enqueued. Nothing waits until either is written down.
   void begin(cudaStream_t stream);
   /// Messages from `first` to before `last`. `own`: this rank's buffers. `computed`: recorded when every tile
   /// is done; null where the stream itself has computed them by the first message that needs them all.
@@ -56,10 +56,12 @@ class CudaMessages {
   void end(cudaStream_t stream);
   void abandon() { runs_.abandon(); }
 
-  /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them. A run.
+  /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them. A
+  /// run.
   void rehearse(const Buffers& own, cudaStream_t stream);
 
-  /// The number of the run that is under way; 0: none. By any thread. Replays of a captured run have the same.
+  /// The number of the run that is under way; 0: none. By any thread. Replays of a captured run have the
+  /// same.
   std::uint32_t running();
   /// `cudaErrorNotReady` until all runs have ended that were not captured. By any thread.
   cudaError_t query() { return runs_.query(); }

@@ -15,11 +15,11 @@ namespace {
 using namespace std::chrono_literals;
 using testing::describe;
 using testing::Element;
-using testing::rank_count;
 using ::testing::HasSubstr;
 using testing::on_ranks;
 using testing::Operands;
 using testing::plans_of;
+using testing::rank_count;
 using testing::run_right;
 using testing::Setting;
 
@@ -85,8 +85,7 @@ TEST(Operator, ARankThatDoesNotMakeItsOwnGivesTheOthersAnErrorInTime) {
     });
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
     for (const auto& [rank, error] : without_rank_0(ranks, errors))
-      EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank)))
-          << describe(setting);
+      EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank))) << describe(setting);
   }
 }
 
@@ -153,8 +152,7 @@ TEST(Operator, AReplayWithoutOneRankEndsWithAnErrorInTime) {
         ranks, 2s, [&](const Communicator& communicator) { replay_without_rank_0(plans, communicator); });
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s) << name(strategy);
     for (const auto& [rank, error] : without_rank_0(ranks, errors)) {
-      EXPECT_THAT(error, HasSubstr(fmt::format("rank {}", rank)))
-          << name(strategy);
+      EXPECT_THAT(error, HasSubstr(fmt::format("rank {}", rank))) << name(strategy);
     }
   }
 }

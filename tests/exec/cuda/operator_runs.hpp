@@ -36,6 +36,8 @@ inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds li
   if (ranks > 1 && launched_processes(environment_variable)) {
     std::vector<std::string> errors(1);
     try {
+      // First of all they meet: some may still be at what came before.
+      static_cast<void>(Communicator::from_environment({.wait_limit = std::chrono::seconds(60)}));
       const Communicator communicator = Communicator::from_environment({.wait_limit = limit});
       if (communicator.ranks() != ranks) throw Error(fmt::format("launch {} processes", ranks));
       step(communicator);
@@ -49,8 +51,8 @@ inline std::vector<std::string> on_ranks(int ranks, std::chrono::milliseconds li
                         [&](int rank) { step(Communicator(key, rank, ranks, {.wait_limit = limit})); });
 }
 
-/// Ranks of a process meet before one makes the next operator: memory that others give back meanwhile may wait
-/// for all GPUs. A rank that leaves with an error is not waited for.
+/// Ranks of a process meet before one makes the next operator: memory that others give back meanwhile may
+/// wait for all GPUs. A rank that leaves with an error is not waited for.
 class Meeting {
  public:
   explicit Meeting(int ranks) : barrier_(std::ssize(ranks_here(ranks))) {}
