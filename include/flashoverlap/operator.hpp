@@ -31,8 +31,9 @@ struct OperatorOptions {
   /// `Communicator::allocate`.
   bool own_result = false;
   /// The kernel that the stream runs right before a run does not write b, as weights are not written during
-  /// inference. Where a plan has no messages, b is then loaded while that kernel ends: it may be one that
-  /// lets others begin early (programmatic dependent launch), as runs without messages do.
+  /// inference. Where a run is one kernel (a plan without messages, or without messages that move data), b is
+  /// then loaded while that kernel ends: it may be one that lets others begin early (programmatic dependent
+  /// launch), as runs of one kernel do.
   bool b_is_constant = false;
   /// Multiples of 8 elements where they are more than the length of a row. They may differ between ranks. A
   /// matrix has no padding where NCCL moves it (`out` of gemm_all_reduce and gemm_all_to_all, `out` of

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "plan/kernel_signals.hpp"
 
 /// What a plan's GEMM works on, and how.
 namespace flashoverlap {
@@ -31,12 +32,12 @@ struct GemmMemory {
 struct GemmOptions {
   bool raise_counters = true;  ///< off only to measure what raising costs
   std::uint64_t wait_limit_ns = 10'000'000'000;
-  /// Counters of this rank that tiles wait for and that are zero again when a launch ends.
-  std::vector<std::int32_t> resets{};
+  /// Made by the launch itself, at its beginning and end.
+  KernelSignals signals{};
   bool record_tiles = false;  ///< for `GemmKernel::tile_times`
   /// A launch may begin before the kernel before it on the stream has ended, and awaits that before it reads
   /// or writes anything. The next one may begin early, too, and take multiprocessors that are free: not for
-  /// plans with messages, which may need them.
+  /// plans whose messages may need them.
   bool begins_early = false;
   /// The kernel before does not write B: a kernel that begins early loads it before that one has ended.
   bool b_is_constant = false;

@@ -73,6 +73,34 @@ TEST_P(EmulatedOperator, RunsOfAnyPlanFollowEachOtherWithoutABarrierBetweenRanks
   }
 }
 
+TEST_P(EmulatedOperator, AKernelThatMakesAllSignalsNeedsNoStream) {
+  std::uint64_t seed = testing::base_seed();
+  testing::RandomCases cases(seed);
+  for (int index = 0; index < 8; ++index) {
+    const auto last = static_cast<int>(family_.kernels->tiles.size()) - 1;
+    const KernelTile& tile = family_.kernels->tiles[static_cast<std::size_t>(cases.between(0, last))];
+    const int ranks = cases.between(2, 4);
+    const Problem problem{
+        .operation = index % 2 == 0 ? Operation::gemm_all_reduce : Operation::gemm_reduce_scatter,
+        .m = std::int64_t{ranks} * cases.between(1, 200),
+        .n = std::int64_t{8} * cases.between(1, 60),
+        .k = std::int64_t{8} * cases.between(1, 24),
+        .ranks = ranks};
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} tile {}x{}", ++seed,
+                             name(problem.operation), problem.m, problem.n, problem.k, ranks, tile.rows,
+                             tile.cols));
+    const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::store,
+                                                         .tile_rows = tile.rows,
+                                                         .tile_cols = tile.cols,
+                                                         .cluster_rows = tile.cluster_rows,
+                                                         .multiprocessors = 2 * tile.cluster_rows});
+    if (std::ranges::any_of(plans, [](const Plan& plan) { return plan.tiles.empty(); })) continue;
+    ASSERT_TRUE(divide_messages(plans, 0).streamed.empty());
+    expect_right(plans, /*runs=*/4, seed);
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
   std::uint64_t seed = testing::base_seed();
   testing::RandomCases cases(seed);

@@ -261,7 +261,8 @@ TEST(GemmKernel, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
     for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
   ASSERT_EQ(awaited.size(), 3u);
   GpuRanks ranks(plans, testing::base_seed());
-  const auto gemm = make_gemm_kernel(plan, ranks.memory(), {.resets = {awaited.begin(), awaited.end()}});
+  const std::vector<std::int32_t> counters(awaited.begin(), awaited.end());
+  const auto gemm = make_gemm_kernel(plan, ranks.memory(), {.signals = resets_at_end(plan.rank, counters)});
   cudaStream_t stream{};
   cudaStream_t other{};
   FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

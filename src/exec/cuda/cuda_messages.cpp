@@ -342,7 +342,9 @@ std::exception_ptr CudaMessages::report() const {
   const std::uint32_t done = words_.read(done_word);
   if (done >= messages_.size()) {
     return std::make_exception_ptr(
-        WaitExpired(fmt::format("rank {}: all messages of a run are done but the run is not{}", plan_.rank,
+        WaitExpired(fmt::format("rank {} of {}: {}{}", plan_.rank, plan_.problem.ranks,
+                                messages_.empty() ? "the kernel of a run has not ended"
+                                                  : "all messages of a run are done but the run is not",
                                 missing_for_tiles(values))));
   }
   const Message& current = messages_[done];

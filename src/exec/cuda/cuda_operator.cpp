@@ -26,6 +26,7 @@
 #include "flashoverlap/validate.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
 #include "gemm/gemm_kernel.hpp"
+#include "plan/kernel_signals.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
 
@@ -46,7 +47,7 @@ void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 /// Streams, events and memory of one operator. A run is: the caller's stream computes; the communication
 /// stream, forked from it before the GEMM, works off the messages and is joined at the end. Without overlap
-/// both are the caller's stream.
+/// both are the caller's stream, and where the GEMM makes all messages it is all of the run.
 struct Operator::State {
   State(std::vector<Plan> all_plans, const Communicator& all_ranks, const OperatorOptions& options)
       : plans(std::move(all_plans)),
@@ -55,7 +56,7 @@ struct Operator::State {
         communicator(all_ranks),
         during_gemm(calls_nccl() ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         order(in_order(plan)),
-        resets_by_kernel(order || takes_routes() ? std::vector<std::int32_t>{} : reset_after_tiles(plan)),
+        divided(order ? DividedMessages{} : divide_messages(plans, plan.rank)),
         memory(plans, all_ranks, during_gemm, options),
         messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
                  options.record_timeline) {
@@ -109,6 +110,7 @@ struct Operator::State {
     return after_the_watch(communicator.options().wait_limit);
   }
 
+  bool is_one_kernel() const { return plan.messages.empty() || (!order && divided.streamed.empty()); }
   bool takes_routes() const { return plan.problem.capacity > 0; }
   bool calls_nccl() const {
     return needs_nccl(plans) || (takes_routes() && !pushes_to_peers(plan.schedule.strategy));
@@ -123,7 +125,11 @@ struct Operator::State {
     require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
             fmt::format("must have {}", entries));
     flashoverlap::route(plans[index(plan.rank)], std::move(all));
-    if (order) order = in_order(plan);
+    if (order) {
+      order = in_order(plan);
+    } else {
+      divided = divide_messages(plans, plan.rank);
+    }
     messages.replace(streamed_messages(), memory.workspace().side);
     kernel->replace_tiles(plan, memory.workspace().side);
     FLASHOVERLAP_CUDA(cudaEventRecord(routed, memory.workspace().side));
@@ -158,11 +164,7 @@ struct Operator::State {
   }
 
   /// The plan's, but for what is done otherwise.
-  std::vector<Message> streamed_messages() const {
-    std::vector<Message> streamed = order ? order->messages : plan.messages;
-    if (!resets_by_kernel.empty()) streamed.pop_back();
-    return streamed;
-  }
+  const std::vector<Message>& streamed_messages() const { return order ? order->messages : divided.streamed; }
 
   void make_kernel(const OperatorOptions& options) {
     const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
@@ -181,9 +183,9 @@ struct Operator::State {
     const std::chrono::nanoseconds limit = longest_wait();
     kernel = make_gemm_kernel(plan, gemm_memory,
                               {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
-                               .resets = resets_by_kernel,
+                               .signals = divided.by_kernel,
                                .record_tiles = options.record_timeline,
-                               .begins_early = plan.messages.empty(),
+                               .begins_early = is_one_kernel(),
                                .b_is_constant = options.b_is_constant});
   }
 
@@ -271,7 +273,13 @@ struct Operator::State {
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
     messages.begin(stream);
     try {
-      order ? run_in_order(stream) : run_overlapped(stream);
+      if (order) {
+        run_in_order(stream);
+      } else if (is_one_kernel()) {
+        compute(stream);
+      } else {
+        run_overlapped(stream);
+      }
       messages.end(stream);
     } catch (...) {
       messages.abandon();
@@ -343,7 +351,7 @@ struct Operator::State {
   Communicator during_gemm;  // capped; aborted with the one it was made from
   std::unique_ptr<const WatchedRuns> making = watch_construction(communicator, "an operator");
   std::optional<InOrder> order;
-  const std::vector<std::int32_t> resets_by_kernel;
+  DividedMessages divided;  ///< where not in order
   PlanMemory memory;
   std::int64_t own_bytes = -allocated_bytes();
   std::array<void*, buffer_count> buffers{};
@@ -371,7 +379,9 @@ namespace {
 void refuse_blocking_launches(const std::vector<Plan>& plans) {
   const auto blocking = environment_variable("CUDA_LAUNCH_BLOCKING");
   const bool is_set = blocking && *blocking != "0";
-  const auto waits = [](const Plan& plan) { return tiles_wait(plan) && !in_order(plan); };
+  const auto waits = [&](const Plan& plan) {
+    return tiles_wait(plan) && !in_order(plan) && !divide_messages(plans, plan.rank).streamed.empty();
+  };
   require(!is_set || std::ranges::none_of(plans, waits), "CUDA_LAUNCH_BLOCKING", blocking.value_or(""),
           "must not be set, as tiles of this plan wait for messages that are launched after them");
 }

@@ -1,7 +1,6 @@
 #include "exec/cuda/plan_needs.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
@@ -60,26 +59,6 @@ bool is_fast_enough(bool is_shared, int thread_blocks) { return is_shared && thr
 bool tiles_wait(const Plan& plan) {
   return std::ranges::any_of(
       plan.tiles, [](const Tile& tile) { return tile.start_wait != none || tile.store_wait != none; });
-}
-
-std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
-  if (plan.messages.empty()) return {};
-  const Message& last = plan.messages.back();
-  if (last.kind != MessageKind::signal || !last.after_tiles || !last.raises.empty()) return {};
-  std::set<std::int32_t> awaited;
-  for (const Tile& tile : plan.tiles)
-    for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
-  // The kernel does not wait for the messages before: they may still wait for a counter that it would reset.
-  for (const Message& message : plan.messages) {
-    if (&message == &last) break;
-    for (const Wait& wait : message.waits) awaited.erase(wait.counter);
-  }
-  std::vector<std::int32_t> resets;
-  for (const Wait& wait : last.waits) {
-    if (!wait.reset || !awaited.contains(wait.counter)) return {};
-    resets.push_back(wait.counter);
-  }
-  return resets;
 }
 
 bool joins_stores(const Plan& plan, const std::vector<Message>& messages, std::size_t first,

@@ -24,10 +24,6 @@ bool is_fast_enough(bool is_shared, int thread_blocks);
 /// Whether tiles of the rank wait for counters.
 bool tiles_wait(const Plan& plan);
 
-/// The counters that the plan's last message resets, where it does nothing else that the rank's tiles have
-/// not done when they end: then their kernel can do it. Empty otherwise.
-std::vector<std::int32_t> reset_after_tiles(const Plan& plan);
-
 /// Whether one kernel may make message `index` of a list (a plan's, or one that is made from it) side by side
 /// with the stores from `first` to before it: it follows them at once, and neither reads nor writes what they
 /// write, nor writes what they read.

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "plan/signal_kind.hpp"
+
 /// A plan's tile list as the kernels of every family read it: indices resolved to pointers, nothing left to
 /// decide.
 namespace flashoverlap {
@@ -61,11 +63,19 @@ struct DeviceRow {
   std::int32_t row;
 };
 
+/// A step of `KernelSignals`.
+struct DeviceSignal {
+  std::uint32_t* counter;
+  std::uint32_t target;  ///< to wait for
+  SignalKind kind;
+};
+
 /// The first wait that expired: everything after it passes without waiting, in later launches too.
 struct ExpiredWait {
   std::uint32_t happened;
-  std::uint32_t tile;
+  std::uint32_t tile;  ///< or `no_tile`: a signal waited
   std::uint32_t actual;
+  static constexpr std::uint32_t no_tile = 0xFFFFFFFF;
 };
 
 /// What a launch needs to know of its tile list, in any family.
@@ -89,9 +99,10 @@ struct TileListArguments {
   std::int32_t a_block_stride;
   std::int32_t own_depth;        ///< columns of k that come first, from this rank's own operands
   std::int32_t wait_depth;       ///< columns of k after which a tile waits for the next counter
-  std::uint32_t* const* resets;  ///< counters that are zero when the launch ends
-  std::int32_t reset_count;
-  std::uint32_t* finished;  ///< blocks that wait for nothing any more; zero between launches
+  const DeviceSignal* signals;   ///< those that open the launch, then those that close it
+  std::int32_t opening_signals;  ///< before the first block stores anything
+  std::int32_t closing_signals;  ///< after the last block has stored everything
+  std::uint32_t* finished;       ///< blocks that wait for nothing any more; zero between launches
   std::uint64_t wait_limit_ns;
   ExpiredWait* expired;
   std::uint64_t* tile_times;  ///< by tile, when its stores were issued, in ns; null: not recorded

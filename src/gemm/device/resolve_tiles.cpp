@@ -100,12 +100,18 @@ std::vector<DeviceRow> resolve_row_map(const Plan& plan) {
   return rows;
 }
 
-std::vector<std::uint32_t*> resolve_resets(const Plan& plan, const GemmMemory& memory,
-                                           const GemmOptions& options) {
-  std::vector<std::uint32_t*> resets;
-  for (const std::int32_t counter : options.resets)
-    resets.push_back(memory.counters[to_index(plan.rank)] + counter);
-  return resets;
+std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& memory,
+                                          const GemmOptions& options) {
+  std::vector<DeviceSignal> signals;
+  for (const auto& steps : {options.signals.opening, options.signals.closing}) {
+    for (const SignalStep& step : steps) {
+      const std::int32_t target =
+          step.kind == SignalKind::wait ? plan.counters[to_index(step.counter)].target : 0;
+      signals.push_back({memory.counters[to_index(step.rank)] + step.counter,
+                         static_cast<std::uint32_t>(target), step.kind});
+    }
+  }
+  return signals;
 }
 
 TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory,
@@ -124,7 +130,8 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
       .k_parts = k_parts(plan),
       .a_block_stride = plan.a_blocks.count > 1 ? plan.a_blocks.row_stride : 0,
       .wait_depth = plan.wait_depth == none ? static_cast<std::int32_t>(plan.problem.k) : plan.wait_depth,
-      .reset_count = static_cast<std::int32_t>(options.resets.size()),
+      .opening_signals = static_cast<std::int32_t>(options.signals.opening.size()),
+      .closing_signals = static_cast<std::int32_t>(options.signals.closing.size()),
       .wait_limit_ns = options.wait_limit_ns};
   arguments.part_depth = part_depth(plan);
   arguments.own_depth = plan.own_k_first ? arguments.part_depth : 0;

@@ -39,9 +39,9 @@ class TileResolver {
 /// Empty where no tile has a row map.
 std::vector<DeviceRow> resolve_row_map(const Plan& plan);
 
-/// The counters of `GemmOptions::resets`.
-std::vector<std::uint32_t*> resolve_resets(const Plan& plan, const GemmMemory& memory,
-                                           const GemmOptions& options);
+/// `GemmOptions::signals`, those that open before those that close.
+std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& memory,
+                                          const GemmOptions& options);
 
 /// Arguments that need nothing but the plan and its memory: no lists.
 TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);

@@ -48,6 +48,8 @@ __device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, in
   return {0, (gathered & 1) != 0 ? 0 : k, (gathered & 2) != 0 ? 0 : k};
 }
 
+inline constexpr int no_entry = -1;
+
 /// Waits, but not for ever: the first wait to expire is recorded, and all later ones pass. `actual`: what it
 /// found, if that is a number.
 template <typename Ready>
@@ -58,7 +60,9 @@ __device__ void wait_until(const Ready& is_ready, const TileListArguments& argum
   while (!is_ready() && *reinterpret_cast<volatile std::uint32_t*>(&arguments.expired->happened) == 0) {
     if (nanoseconds() - begin > arguments.wait_limit_ns) {
       if (atomicExch(&arguments.expired->happened, 1u) == 0) {
-        arguments.expired->tile = static_cast<std::uint32_t>(arguments.tiles[entry].store.index);
+        arguments.expired->tile = entry == no_entry
+                                      ? ExpiredWait::no_tile
+                                      : static_cast<std::uint32_t>(arguments.tiles[entry].store.index);
         arguments.expired->actual = actual == nullptr ? 0 : *actual;
       }
       return;
@@ -103,11 +107,28 @@ __device__ inline DeviceRow place_of(const TileListArguments& arguments, const D
   return {tile.destination, row_in_parts(tile, row)};
 }
 
-/// By one thread of each block, where there is anything to reset. A block whose last tile is stored has made
-/// all its waits; the last such block resets what was waited for.
-__device__ inline void reset_counters(const TileListArguments& arguments) {
-  if (atomicAdd(arguments.finished, 1) != gridDim.x - 1) return;
-  for (int each = 0; each < arguments.reset_count; ++each) *arguments.resets[each] = 0;
+/// By one thread, in order: what a raise announces is what a step before has waited for.
+__device__ inline void make_signals(const DeviceSignal* signals, int count,
+                                    const TileListArguments& arguments) {
+  for (const DeviceSignal* each = signals; each < signals + count; ++each) {
+    switch (each->kind) {
+      case SignalKind::wait: wait_for({each->counter, each->target}, arguments, no_entry); break;
+      case SignalKind::reset: *each->counter = 0; break;
+      case SignalKind::raise: raise_everywhere(each->counter); break;
+    }
+  }
+}
+
+/// By one thread of each block, before it stores anything.
+__device__ inline void open_launch(const TileListArguments& arguments) {
+  if (blockIdx.x == 0) make_signals(arguments.signals, arguments.opening_signals, arguments);
+}
+
+/// By one thread of each block, whose last tile is stored, so that it has made all its waits. The last such
+/// block makes the signals.
+__device__ inline void close_launch(const TileListArguments& arguments) {
+  if (arguments.closing_signals == 0 || atomicAdd(arguments.finished, 1) != gridDim.x - 1) return;
+  make_signals(arguments.signals + arguments.opening_signals, arguments.closing_signals, arguments);
   *arguments.finished = 0;
 }
 

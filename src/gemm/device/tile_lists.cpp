@@ -12,7 +12,7 @@ TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptio
     : arguments_(tile_list_arguments(plan, memory, options)),
       tiles_(most_entries(plan)),
       row_map_(resolve_row_map(plan)),
-      resets_(resolve_resets(plan, memory, options)),
+      signals_(resolve_signals(plan, memory, options)),
       rank_counters_(memory.counters),
       finished_(1),
       expired_(1) {
@@ -22,7 +22,7 @@ TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptio
   expired_.set_bytes(0);
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
-  arguments_.resets = resets_.data();
+  arguments_.signals = signals_.data();
   arguments_.rank_counters = rank_counters_.data();
   arguments_.finished = finished_.data();
   arguments_.expired = expired_.data();
@@ -45,6 +45,10 @@ void TileLists::check_waits() const {
   ExpiredWait expired{};
   FLASHOVERLAP_CUDA(cudaMemcpy(&expired, expired_.data(), sizeof expired, cudaMemcpyDeviceToHost));
   if (expired.happened == 0) return;
+  if (expired.tile == ExpiredWait::no_tile) {
+    throw WaitExpired(fmt::format("rank {}: the kernel waited for the other ranks for more than {} ms",
+                                  arguments_.rank, arguments_.wait_limit_ns / 1'000'000));
+  }
   throw WaitExpired(fmt::format("rank {}: tile {} waited for a counter for more than {} ms; it was {}",
                                 arguments_.rank, expired.tile, arguments_.wait_limit_ns / 1'000'000,
                                 expired.actual));

@@ -35,7 +35,7 @@ class TileLists {
   DeviceArray<DeviceTile> tiles_;
   PinnedArray<DeviceTile> replacement_;  // where other routes may come
   DeviceArray<DeviceRow> row_map_;
-  DeviceArray<std::uint32_t*> resets_;
+  DeviceArray<DeviceSignal> signals_;
   DeviceArray<std::uint32_t*> rank_counters_;
   DeviceArray<std::uint32_t> finished_;
   DeviceArray<ExpiredWait> expired_;

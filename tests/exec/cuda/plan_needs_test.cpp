@@ -65,29 +65,6 @@ TEST(PlanNeeds, OnlyPlansThatOverlapHaveTilesThatWaitForOthers) {
   EXPECT_TRUE(tiles_wait(plans_of(all_gather_gemm, signal, 4)[0]));
 }
 
-TEST(PlanNeeds, TheKernelResetsWhatOnlyTilesWaitFor) {
-  for (const auto& [operation, strategy] :
-       {std::pair{gemm_reduce_scatter, copy}, {gemm_reduce_scatter, store}, {all_gather_gemm, store}}) {
-    const Plan plan = plans_of(operation, strategy, 4)[1];
-    const std::vector<std::int32_t> resets = reset_after_tiles(plan);
-    ASSERT_FALSE(resets.empty());
-    ASSERT_EQ(resets.size(), plan.messages.back().waits.size());
-    for (std::size_t index = 0; index < resets.size(); ++index)
-      EXPECT_EQ(resets[index], plan.messages.back().waits[index].counter);
-  }
-  EXPECT_TRUE(reset_after_tiles(plans_of(gemm_all_reduce, store, 4)[1]).empty()) << "it waits for peers";
-  EXPECT_TRUE(reset_after_tiles(plans_of(gemm_all_reduce, signal, 4)[1]).empty()) << "it transfers";
-  Plan raising = plans_of(all_gather_gemm, store, 4)[1];
-  raising.messages.back().raises = {{0, 0}};
-  EXPECT_TRUE(reset_after_tiles(raising).empty());
-  Plan keeping = plans_of(all_gather_gemm, store, 4)[1];
-  keeping.messages.back().waits.back().reset = false;
-  EXPECT_TRUE(reset_after_tiles(keeping).empty());
-  Plan awaiting = plans_of(all_gather_gemm, store, 4)[1];
-  awaiting.messages.front().waits.push_back({awaiting.messages.back().waits.front().counter});
-  EXPECT_TRUE(reset_after_tiles(awaiting).empty()) << "an earlier message waits for it too";
-}
-
 /// A list of two stores on rank 0 of two: `first`, and another one that follows it at once.
 struct TwoStores {
   Plan plan = plans_of(all_gather_gemm, store, 2)[0];

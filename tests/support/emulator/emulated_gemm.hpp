@@ -36,11 +36,11 @@ class EmulatedGemm {
         tile_times(plan.tiles.size()),
         tiles_(most_entries(plan)),
         rows_(resolve_row_map(plan)),
-        resets_(resolve_resets(plan, ranks.memory(), options)),
+        signals_(resolve_signals(plan, ranks.memory(), options)),
         arguments_(tile_list_arguments(plan, ranks.memory(), options)) {
     arguments_.tiles = tiles_.data();
     arguments_.row_map = rows_.data();
-    arguments_.resets = resets_.data();
+    arguments_.signals = signals_.data();
     arguments_.rank_counters = ranks.memory().counters.data();
     arguments_.finished = &finished_;
     arguments_.expired = &expired;
@@ -54,7 +54,7 @@ class EmulatedGemm {
  private:
   std::vector<DeviceTile> tiles_;
   std::vector<DeviceRow> rows_;
-  std::vector<std::uint32_t*> resets_;
+  std::vector<DeviceSignal> signals_;
   std::uint32_t finished_ = 0;
   TileListArguments arguments_;
 };

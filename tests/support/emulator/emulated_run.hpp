@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cuda/plan_needs.hpp"
 #include "flashoverlap/host_result.hpp"
+#include "plan/kernel_signals.hpp"
 #include "support/emulator/emulated_gemm.hpp"
 
 namespace flashoverlap::testing {
@@ -24,13 +24,12 @@ class EmulatedRun {
     ranks_.allow(launch_);
     for (const Plan& plan : plans_) {
       Stream& stream = streams_.emplace_back();
+      const DividedMessages divided = divide_messages(plans_, plan.rank);
       // A wait that expires is a failure.
-      const GemmOptions options{.wait_limit_ns = 2'000'000'000, .resets = reset_after_tiles(plan)};
+      const GemmOptions options{.wait_limit_ns = 2'000'000'000, .signals = divided.by_kernel};
       stream.gemm = family.gemm(instance, plan, ranks_, seed, options);
       stream.gemm->allow(launch_);
-      for (const Message& message : plan.messages) stream.messages.push_back(message);
-      // What the kernel resets is no message any more.
-      if (!options.resets.empty()) stream.messages.pop_back();
+      stream.messages = divided.streamed;
     }
   }
 

@@ -1,0 +1,135 @@
+#include "plan/kernel_signals.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "plan/at.hpp"
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using CounterOfRank = std::pair<std::int32_t, std::int32_t>;
+
+bool opens(const Plan& plan, const Message& message) {
+  return !message.after_tiles && std::ranges::all_of(message.waits, [&](const Wait& wait) {
+    return at(plan.counters, wait.counter).role == CounterRole::credit;
+  });
+}
+
+std::size_t opening_messages(const Plan& plan) {
+  const auto is_later = [&](const Message& message) { return !opens(plan, message); };
+  return static_cast<std::size_t>(std::ranges::find_if(plan.messages, is_later) - plan.messages.begin());
+}
+
+std::span<const Message> opening(const Plan& plan) {
+  return std::span(plan.messages).first(opening_messages(plan));
+}
+std::span<const Message> closing(const Plan& plan) {
+  return std::span(plan.messages).subspan(opening_messages(plan));
+}
+
+/// A raise publishes what its message has waited for, and not what other blocks have done since.
+bool can_close(std::span<const Message> messages) {
+  const auto last_raise = std::ranges::find_if(
+      messages.rbegin(), messages.rend(), [](const Message& message) { return !message.raises.empty(); });
+  return std::none_of(last_raise, messages.rend(), [](const Message& message) {
+    return message.after_tiles || (!message.raises.empty() && message.waits.empty());
+  });
+}
+
+/// What tiles and opening signals of all ranks wait for, and what the latter alone may wait for.
+std::set<CounterOfRank> awaited_before_the_end(std::span<const Plan> plans, bool by_tiles) {
+  std::set<CounterOfRank> awaited;
+  for (const Plan& plan : plans) {
+    if (by_tiles) {
+      for (const Tile& tile : plan.tiles)
+        for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.emplace(plan.rank, counter); });
+    }
+    for (const Message& message : opening(plan))
+      for (const Wait& wait : message.waits) awaited.emplace(plan.rank, wait.counter);
+  }
+  return awaited;
+}
+
+bool are_kernels_own(std::span<const Plan> plans) {
+  const auto only_signals = [](const Plan& plan) {
+    return !plan.messages.empty() && !plan.tiles.empty() && plan.problem.capacity == 0 &&
+           std::ranges::all_of(plan.messages,
+                               [](const Message& message) { return message.kind == MessageKind::signal; });
+  };
+  if (!std::ranges::all_of(plans, only_signals)) return false;
+  const std::set<CounterOfRank> early = awaited_before_the_end(plans, /*by_tiles=*/true);
+  const std::set<CounterOfRank> first = awaited_before_the_end(plans, /*by_tiles=*/false);
+  return std::ranges::all_of(plans, [&](const Plan& plan) {
+    const bool tiles_are_late = std::ranges::none_of(plan.tiles, [&](const Tile& tile) {
+      bool raises_first = false;
+      for_each_raise(plan, tile, [&](const Raise& raise) {
+        raises_first |= first.contains({raise.rank, raise.counter});
+      });
+      return raises_first;
+    });
+    return tiles_are_late && can_close(closing(plan)) &&
+           std::ranges::none_of(closing(plan), [&](const Message& message) {
+             return std::ranges::any_of(message.raises, [&](const Raise& raise) {
+               return early.contains({raise.rank, raise.counter});
+             });
+           });
+  });
+}
+
+std::vector<SignalStep> steps_of(std::span<const Message> messages, std::int32_t rank) {
+  std::vector<SignalStep> steps;
+  for (const Message& message : messages) {
+    for (const Wait& wait : message.waits) steps.push_back({SignalKind::wait, rank, wait.counter});
+    for (const Wait& wait : message.waits) {
+      if (wait.reset) steps.push_back({SignalKind::reset, rank, wait.counter});
+    }
+    for (const Raise& raise : message.raises) steps.push_back({SignalKind::raise, raise.rank, raise.counter});
+  }
+  return steps;
+}
+
+/// Empty where the last message does more than to reset counters for which only tiles wait.
+std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
+  if (plan.messages.empty()) return {};
+  const Message& last = plan.messages.back();
+  if (last.kind != MessageKind::signal || !last.after_tiles || !last.raises.empty()) return {};
+  std::set<std::int32_t> awaited;
+  for (const Tile& tile : plan.tiles)
+    for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
+  // The kernel does not wait for the messages before: they may still wait for a counter that it would reset.
+  for (const Message& message : plan.messages) {
+    if (&message == &last) break;
+    for (const Wait& wait : message.waits) awaited.erase(wait.counter);
+  }
+  std::vector<std::int32_t> resets;
+  for (const Wait& wait : last.waits) {
+    if (!wait.reset || !awaited.contains(wait.counter)) return {};
+    resets.push_back(wait.counter);
+  }
+  return resets;
+}
+
+}  // namespace
+
+DividedMessages divide_messages(std::span<const Plan> plans, std::int32_t rank) {
+  const Plan& plan = at(plans, rank);
+  if (are_kernels_own(plans)) return {{steps_of(opening(plan), rank), steps_of(closing(plan), rank)}, {}};
+  DividedMessages divided{.streamed = plan.messages};
+  if (plan.problem.capacity > 0) return divided;
+  const std::vector<std::int32_t> resets = reset_after_tiles(plan);
+  if (resets.empty()) return divided;
+  divided.by_kernel = resets_at_end(rank, resets);
+  divided.streamed.pop_back();
+  return divided;
+}
+
+KernelSignals resets_at_end(std::int32_t rank, std::span<const std::int32_t> counters) {
+  KernelSignals signals;
+  for (const std::int32_t counter : counters) signals.closing.push_back({SignalKind::reset, rank, counter});
+  return signals;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,132 @@
+#include "plan/kernel_signals.hpp"
+
+#include <gtest/gtest.h>
+
+#include "flashoverlap/planner.hpp"
+
+namespace flashoverlap {
+namespace {
+
+using enum Operation;
+using enum Strategy;
+
+std::vector<Plan> plans_of(Operation operation, Strategy strategy, int ranks, int shots = 0) {
+  return make_plans(
+      {.operation = operation, .m = 1024, .n = 1536, .k = 256, .ranks = ranks},
+      {.strategy = strategy, .multiprocessors = 24, .comm_multiprocessors = 16, .shots = shots});
+}
+
+DividedMessages divided(const std::vector<Plan>& plans) { return divide_messages(plans, 1); }
+
+int count(const std::vector<SignalStep>& steps, SignalKind kind) {
+  return static_cast<int>(std::ranges::count(steps, kind, &SignalStep::kind));
+}
+
+TEST(KernelSignals, AKernelMakesAllWhereTilesAloneMoveData) {
+  for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce}) {
+    for (const int ranks : {2, 4, 8}) {
+      for (const int shots : {0, 1}) {
+        const std::vector<Plan> plans = plans_of(operation, store, ranks, shots);
+        const DividedMessages messages = divided(plans);
+        EXPECT_TRUE(messages.streamed.empty());
+        const std::vector<SignalStep>& opening = messages.by_kernel.opening;
+        const int peers = ranks - 1;
+        EXPECT_EQ(opening.front().kind, SignalKind::raise) << "credits wait for nothing";
+        EXPECT_EQ(count(opening, SignalKind::wait), peers);
+        EXPECT_EQ(count(opening, SignalKind::reset), peers);
+        EXPECT_EQ(count(messages.by_kernel.closing, SignalKind::wait),
+                  count(messages.by_kernel.closing, SignalKind::reset));
+      }
+    }
+  }
+}
+
+TEST(KernelSignals, StepsOfAMessageAreItsWaitsThenItsResetsThenItsRaises) {
+  std::vector<Plan> plans = plans_of(gemm_reduce_scatter, store, 2);
+  Message& last = plans[1].messages.back();
+  const std::int32_t first = last.waits.front().counter;
+  last.waits.push_back({first, /*reset=*/false});
+  const std::vector<SignalStep> closing = divided(plans).by_kernel.closing;
+  const auto waits = static_cast<std::ptrdiff_t>(last.waits.size());
+  EXPECT_EQ(closing.front(), (SignalStep{SignalKind::wait, 1, first}));
+  EXPECT_TRUE(std::all_of(closing.begin(), closing.begin() + waits,
+                          [](const SignalStep& step) { return step.kind == SignalKind::wait; }));
+  EXPECT_TRUE(std::all_of(closing.begin() + waits, closing.end(),
+                          [](const SignalStep& step) { return step.kind == SignalKind::reset; }));
+}
+
+TEST(KernelSignals, StreamsMakeWhatMovesData) {
+  for (const Strategy strategy : {sequential, signal, copy}) {
+    const std::vector<Plan> plans = plans_of(gemm_all_reduce, strategy, 2);
+    EXPECT_EQ(divided(plans).streamed, plans[1].messages) << name(strategy);
+  }
+  EXPECT_FALSE(divided(plans_of(all_gather_gemm, store, 2)).streamed.empty());
+}
+
+TEST(KernelSignals, AllRanksOrNone) {
+  std::vector<Plan> plans = plans_of(gemm_reduce_scatter, store, 2);
+  plans[0].messages.push_back({.kind = MessageKind::copy});
+  EXPECT_FALSE(divided(plans).streamed.empty());
+}
+
+TEST(KernelSignals, NothingBeforeTheEndMayDependOnWhatCloses) {
+  std::vector<Plan> plans = plans_of(gemm_all_reduce, store, 2);
+  ASSERT_TRUE(divided(plans).streamed.empty());
+  const auto closes = [](const Message& message) {
+    return !message.waits.empty() && !message.raises.empty();
+  };
+  const auto sent = std::ranges::find_if(plans[1].messages.rbegin(), plans[1].messages.rend(), closes);
+  ASSERT_NE(sent, plans[1].messages.rend());
+  const Raise raise = sent->raises.front();
+  std::vector<Plan> awaited = plans;
+  awaited[static_cast<std::size_t>(raise.rank)].tiles.back().store_wait = raise.counter;
+  EXPECT_EQ(divided(awaited).streamed, plans[1].messages) << "a tile of a peer waits for it";
+  std::vector<Plan> gating = plans;
+  Plan& peer = gating[static_cast<std::size_t>(raise.rank)];
+  peer.counters[static_cast<std::size_t>(raise.counter)].role = CounterRole::credit;
+  peer.messages.front().waits.push_back({raise.counter});
+  EXPECT_EQ(divided(gating).streamed, plans[1].messages) << "a signal that opens a peer's run waits for it";
+}
+
+TEST(KernelSignals, ARaiseOfWhatOtherBlocksHaveDoneWaitsForTheirCounters) {
+  std::vector<Plan> plans = plans_of(gemm_all_reduce, store, 2);
+  plans[1].messages.back().raises = {{0, 0}};
+  EXPECT_FALSE(divided(plans).streamed.empty()) << "it comes after tiles, but waits for no counter of theirs";
+}
+
+TEST(KernelSignals, RoutesThatMayChangeLeaveAllToTheStreams) {
+  const Problem problem{.operation = gemm_all_to_all,
+                        .m = 512,
+                        .n = 512,
+                        .k = 64,
+                        .ranks = 2,
+                        .expert_rows = {{256, 256}, {256, 256}},
+                        .capacity = 1024};
+  const std::vector<Plan> plans = make_plans(problem, {.strategy = store});
+  EXPECT_EQ(divided(plans).streamed, plans[1].messages);
+}
+
+TEST(KernelSignals, AKernelResetsWhatOnlyTilesWaitFor) {
+  for (const auto& [operation, strategy] : {std::pair{gemm_reduce_scatter, copy}, {all_gather_gemm, store}}) {
+    const std::vector<Plan> plans = plans_of(operation, strategy, 4);
+    const DividedMessages messages = divided(plans);
+    EXPECT_EQ(messages.streamed.size() + 1, plans[1].messages.size());
+    EXPECT_TRUE(messages.by_kernel.opening.empty());
+    const ShortList<Wait>& waits = plans[1].messages.back().waits;
+    ASSERT_EQ(messages.by_kernel.closing.size(), waits.size());
+    for (std::size_t index = 0; index < waits.size(); ++index)
+      EXPECT_EQ(messages.by_kernel.closing[index], (SignalStep{SignalKind::reset, 1, waits[index].counter}));
+  }
+  std::vector<Plan> raising = plans_of(all_gather_gemm, store, 4);
+  raising[1].messages.back().raises = {{0, 0}};
+  EXPECT_TRUE(divided(raising).by_kernel.closing.empty());
+  std::vector<Plan> keeping = plans_of(all_gather_gemm, store, 4);
+  keeping[1].messages.back().waits.back().reset = false;
+  EXPECT_TRUE(divided(keeping).by_kernel.closing.empty());
+  std::vector<Plan> awaiting = plans_of(all_gather_gemm, store, 4);
+  awaiting[1].messages.front().waits.push_back({awaiting[1].messages.back().waits.front().counter});
+  EXPECT_TRUE(divided(awaiting).by_kernel.closing.empty()) << "an earlier message waits for it too";
+}
+
+}  // namespace
+}  // namespace flashoverlap
