@@ -14,24 +14,30 @@ def empty_like(array: Any, shape: tuple[int, int]) -> Any:
     raise TypeError(f"out: must be given for matrices of type {type(array).__name__}")
 
 
+def _library_of(array: Any) -> Any:
+    """NumPy or CuPy."""
+    return sys.modules[type(array).__module__.partition(".")[0]]
+
+
 def concatenate(arrays: list[Any]) -> Any:
     """The rows of all, one after the other."""
     if hasattr(arrays[0], "new_empty"):
         return sys.modules["torch"].cat(arrays)
-    return sys.modules[type(arrays[0]).__module__.partition(".")[0]].concatenate(arrays)
+    return _library_of(arrays[0]).concatenate(arrays)
 
 
 def packed(array: Any, layout: str) -> Any:
-    """A copy without padding between its rows, or, in layout "row_contiguous", between its columns."""
+    """The same values without padding between rows, or, in layout "row_contiguous", between columns: a copy where there
+    was some."""
     if layout == "row_contiguous":
         return packed(array.T, "k_contiguous").T
     if hasattr(array, "new_empty"):
         return array.contiguous()
-    return sys.modules[type(array).__module__.partition(".")[0]].ascontiguousarray(array)
+    return _library_of(array).ascontiguousarray(array)
 
 
 def from_dlpack(like: Any, array: Any) -> Any:
     """The same memory as an array of the library that `like` belongs to."""
     if hasattr(like, "new_empty"):
         return sys.modules["torch"].from_dlpack(array)
-    return sys.modules[type(like).__module__.partition(".")[0]].from_dlpack(array)
+    return _library_of(like).from_dlpack(array)

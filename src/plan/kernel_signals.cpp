@@ -39,17 +39,20 @@ bool can_close(std::span<const Message> messages) {
   });
 }
 
-/// What tiles and opening signals of all ranks wait for, and what the latter alone may wait for.
-std::set<CounterOfRank> awaited_before_the_end(std::span<const Plan> plans, bool by_tiles) {
+/// By the signals that open the runs of all ranks.
+std::set<CounterOfRank> awaited_first(std::span<const Plan> plans) {
   std::set<CounterOfRank> awaited;
   for (const Plan& plan : plans) {
-    if (by_tiles) {
-      for (const Tile& tile : plan.tiles)
-        for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.emplace(plan.rank, counter); });
-    }
     for (const Message& message : opening(plan))
       for (const Wait& wait : message.waits) awaited.emplace(plan.rank, wait.counter);
   }
+  return awaited;
+}
+
+std::set<std::int32_t> awaited_by_tiles(const Plan& plan) {
+  std::set<std::int32_t> awaited;
+  for (const Tile& tile : plan.tiles)
+    for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
   return awaited;
 }
 
@@ -60,8 +63,10 @@ bool are_kernels_own(std::span<const Plan> plans) {
                                [](const Message& message) { return message.kind == MessageKind::signal; });
   };
   if (!std::ranges::all_of(plans, only_signals)) return false;
-  const std::set<CounterOfRank> early = awaited_before_the_end(plans, /*by_tiles=*/true);
-  const std::set<CounterOfRank> first = awaited_before_the_end(plans, /*by_tiles=*/false);
+  const std::set<CounterOfRank> first = awaited_first(plans);
+  std::set<CounterOfRank> early = first;
+  for (const Plan& plan : plans)
+    for (const std::int32_t counter : awaited_by_tiles(plan)) early.emplace(plan.rank, counter);
   return std::ranges::all_of(plans, [&](const Plan& plan) {
     const bool tiles_are_late = std::ranges::none_of(plan.tiles, [&](const Tile& tile) {
       bool raises_first = false;
@@ -96,9 +101,7 @@ std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
   if (plan.messages.empty()) return {};
   const Message& last = plan.messages.back();
   if (last.kind != MessageKind::signal || !last.after_tiles || !last.raises.empty()) return {};
-  std::set<std::int32_t> awaited;
-  for (const Tile& tile : plan.tiles)
-    for_each_awaited(plan, tile, [&](std::int32_t counter) { awaited.insert(counter); });
+  std::set<std::int32_t> awaited = awaited_by_tiles(plan);
   // The kernel does not wait for the messages before: they may still wait for a counter that it would reset.
   for (const Message& message : plan.messages) {
     if (&message == &last) break;

@@ -40,27 +40,27 @@ def matmul_all_reduce(
     x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
 ) -> Tensor:
     """Σ over ranks of x[m, k] · weightᵀ, on every rank: a row-parallel layer."""
-    return _run("matmul_all_reduce", flashoverlap.gemm_all_reduce, x, weight, group, weight_is_constant)
+    return _run("matmul_all_reduce", x, weight, group, weight_is_constant)
 
 
 def matmul_reduce_scatter(
     x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
 ) -> Tensor:
     """This rank's rows of Σ over ranks of x[m, k] · weightᵀ: a row-parallel layer with sequence parallelism."""
-    return _run("matmul_reduce_scatter", flashoverlap.gemm_reduce_scatter, x, weight, group, weight_is_constant)
+    return _run("matmul_reduce_scatter", x, weight, group, weight_is_constant)
 
 
 def all_gather_matmul(
     x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
 ) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
-    return _run("all_gather_matmul", flashoverlap.all_gather_gemm, x, weight, group, weight_is_constant)
+    return _run("all_gather_matmul", x, weight, group, weight_is_constant)
 
 
 def matmul_all_to_all(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """C = x[m, k] · weightᵀ, whose columns are divided among the ranks, which get them of the rows of all: out[ranks·m,
     n/ranks], from a part of the sequence to a part of the heads."""
-    return _run("matmul_all_to_all", flashoverlap.gemm_all_to_all, x, weight, group)
+    return _run("matmul_all_to_all", x, weight, group)
 
 
 def all_to_all_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
@@ -71,32 +71,25 @@ def all_to_all_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
         result: Tensor
         result, _ = _operations.all_to_all_matmul_and_exchanged(x, weight, name_of(group))
         return result
-    return _run("all_to_all_matmul", flashoverlap.all_to_all_gemm, x, weight, group)
+    return _run("all_to_all_matmul", x, weight, group)
 
 
 def copy_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · weightᵀ, where x is the same on all ranks, which add up its gradient: a column-parallel layer."""
-    return _run("copy_matmul", lambda x, weight, _: x @ weight.t(), x, weight, group)
+    return _run("copy_matmul", x, weight, group)
 
 
 def sharded_weight_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """x · Wᵀ, where each rank has rows of W, gets the gradient of these, added up over the ranks, and has an x
     of its own: data parallelism with sharded weights."""
-    return _run("sharded_weight_matmul", _sharded_weight_gemm, x, weight, group)
+    return _run("sharded_weight_matmul", x, weight, group)
 
 
 def _sharded_weight_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> Tensor:
     return flashoverlap.all_gather_gemm(x, weight, group, gathered="b")
 
 
-def _run(
-    name: str,
-    compute: Callable[..., Tensor],
-    x: Tensor,
-    weight: Tensor,
-    group: Group | str,
-    weight_is_constant: bool = False,
-) -> Tensor:
+def _run(name: str, x: Tensor, weight: Tensor, group: Group | str, weight_is_constant: bool = False) -> Tensor:
     """The operation of this name. PyTorch's dispatcher would take several times the Python that a call takes itself,
     so it is asked only where somebody else must see the call."""
     x, cast_weight = autocast(x, weight)
@@ -106,6 +99,7 @@ def _run(
     if torch.is_grad_enabled() and (x.requires_grad or cast_weight.requires_grad):
         product: Tensor = _with_gradients[name].apply(x, cast_weight, name_of(group))
         return product
+    compute = _computations[name]
     if weight_is_constant and cast_weight is weight:  # which the kernel right before has written otherwise
         return compute(x, weight, _communicator(group), b_is_constant=True)
     return compute(x, cast_weight, _communicator(group))

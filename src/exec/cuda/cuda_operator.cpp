@@ -56,7 +56,6 @@ struct Operator::State {
         communicator(all_ranks),
         during_gemm(calls_nccl() ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
         order(in_order(plan)),
-        divided(order ? DividedMessages{} : divide_messages(plans, plan.rank)),
         memory(plans, all_ranks, during_gemm, options),
         messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
                  options.record_timeline) {
@@ -110,7 +109,7 @@ struct Operator::State {
     return after_the_watch(communicator.options().wait_limit);
   }
 
-  bool is_one_kernel() const { return plan.messages.empty() || (!order && divided.streamed.empty()); }
+  bool is_one_kernel() const { return messages.size() == 0; }
   bool takes_routes() const { return plan.problem.capacity > 0; }
   bool calls_nccl() const {
     return needs_nccl(plans) || (takes_routes() && !pushes_to_peers(plan.schedule.strategy));
@@ -125,11 +124,7 @@ struct Operator::State {
     require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
             fmt::format("must have {}", entries));
     flashoverlap::route(plans[index(plan.rank)], std::move(all));
-    if (order) {
-      order = in_order(plan);
-    } else {
-      divided = divide_messages(plans, plan.rank);
-    }
+    if (order) order = in_order(plan);
     messages.replace(streamed_messages(), memory.workspace().side);
     kernel->replace_tiles(plan, memory.workspace().side);
     FLASHOVERLAP_CUDA(cudaEventRecord(routed, memory.workspace().side));
@@ -163,8 +158,13 @@ struct Operator::State {
     watch->throw_if_failed();
   }
 
-  /// The plan's, but for what is done otherwise.
-  const std::vector<Message>& streamed_messages() const { return order ? order->messages : divided.streamed; }
+  /// The plan's, but for what is done otherwise: sets `by_kernel`.
+  std::vector<Message> streamed_messages() {
+    if (order) return order->messages;
+    DividedMessages divided = divide_messages(plans, plan.rank);
+    by_kernel = std::move(divided.by_kernel);
+    return std::move(divided.streamed);
+  }
 
   void make_kernel(const OperatorOptions& options) {
     const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
@@ -183,7 +183,7 @@ struct Operator::State {
     const std::chrono::nanoseconds limit = longest_wait();
     kernel = make_gemm_kernel(plan, gemm_memory,
                               {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
-                               .signals = divided.by_kernel,
+                               .signals = by_kernel,
                                .record_tiles = options.record_timeline,
                                .begins_early = is_one_kernel(),
                                .b_is_constant = options.b_is_constant});
@@ -273,12 +273,10 @@ struct Operator::State {
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
     messages.begin(stream);
     try {
-      if (order) {
-        run_in_order(stream);
-      } else if (is_one_kernel()) {
+      if (is_one_kernel()) {
         compute(stream);
       } else {
-        run_overlapped(stream);
+        order ? run_in_order(stream) : run_overlapped(stream);
       }
       messages.end(stream);
     } catch (...) {
@@ -351,7 +349,7 @@ struct Operator::State {
   Communicator during_gemm;  // capped; aborted with the one it was made from
   std::unique_ptr<const WatchedRuns> making = watch_construction(communicator, "an operator");
   std::optional<InOrder> order;
-  DividedMessages divided;  ///< where not in order
+  KernelSignals by_kernel;  ///< in the place of messages
   PlanMemory memory;
   std::int64_t own_bytes = -allocated_bytes();
   std::array<void*, buffer_count> buffers{};
