@@ -69,10 +69,10 @@ struct Candidate {
 };
 
 /// The schedules that are worth trying, with the kernels that the machine's GPUs run, the one that is
-/// predicted to be fastest first. `sequential`, if it is in the space, is always among them, and comes first
-/// where others are as fast. Of problems with very many tiles only the likeliest schedules are simulated, and
-/// the others left out. Pure and deterministic. Throws `InvalidArgument` for a problem or machine that breaks
-/// a rule, and where nothing in the space can be done.
+/// predicted to be fastest first. `sequential`, if it is in the space, is always among them, and that by
+/// libraries alone comes first where others are as fast. Of problems with very many tiles only the likeliest
+/// schedules are simulated, and the others left out. Pure and deterministic. Throws `InvalidArgument` for a
+/// problem or machine that breaks a rule, and where nothing in the space can be done.
 std::vector<Candidate> search_schedules(const Problem& problem, const Machine& machine,
                                         const SearchSpace& space = {});
 

@@ -126,7 +126,8 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
               cases.push_back(cases.back());
               cases.back().pitched = true;
             }
-            for (int shots = 1; strategy == Strategy::store && shots <= most_shots_of(problem); ++shots) {
+            const bool in_shots = strategy == Strategy::store || (strategy == Strategy::sequential && sums);
+            for (int shots = 1; in_shots && shots <= most_shots_of(problem); ++shots) {
               cases.push_back({problem, strategy, layout});
               cases.back().shots = shots;
             }

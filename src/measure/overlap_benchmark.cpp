@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "exec/cuda/in_order.hpp"
 #include "flashoverlap/operator.hpp"
@@ -29,9 +30,13 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
                                            {.strategies = {method.strategy},
                                             .layouts = {method.layout},
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
-  if (method.strategy == Strategy::sequential) return candidates.front().schedule;  // cuBLASLt's in any case
   std::vector<Schedule> schedules;
-  for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
+  std::set<int> shots;
+  for (const auto& [schedule, predicted_us] : candidates) {
+    // Of those that differ in tiles only, one: cuBLASLt multiplies in any case.
+    if (method.strategy != Strategy::sequential || shots.insert(schedule.shots).second)
+      schedules.push_back(schedule);
+  }
   return fastest_schedule(gpu, problem, operands, std::move(schedules));
 }
 

@@ -91,6 +91,8 @@ struct RankProgress {
   std::size_t next_run = 0;
   std::int32_t claimed = 0;            ///< tiles of that run
   std::map<double, int> free_workers;  ///< from when on
+  std::int64_t uncomputed_tiles = 0;
+  std::vector<SimulationEvent> computed;  ///< which are stored when all are
   std::size_t tiles_done = 0;
   std::size_t next_message = 0;
   bool message_waits_for_tiles = false;

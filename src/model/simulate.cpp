@@ -10,10 +10,12 @@
 #include "model/costs.hpp"
 #include "model/rank_progress.hpp"
 #include "plan/grouping.hpp"
+#include "plan/kernel_signals.hpp"
 #include "plan/matching.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/readable.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -40,6 +42,8 @@ class Simulator {
   Simulator(std::span<const Plan> plans, const Machine& machine)
       : machine_(machine),
         schedule_(plans.front().schedule),
+        sums_after_gemm_(sums_after_gemm(schedule_) && plans.size() > 1),
+        signals_by_kernel_(divide_messages(plans, 0).streamed.empty()),
         first_entries_(entries_in(schedule_, first_waves(schedule_))) {
     for (const Plan& plan : plans) add_rank(plan);
     find_partners(plans);
@@ -49,7 +53,7 @@ class Simulator {
     for (RankProgress& rank : ranks_) {
       rank.workers = present(first_workers(schedule_));
       free_workers(rank, rank.workers, machine_.gemm_launch_microseconds);
-      push({0, rank.plan->rank, Step::message});
+      if (!sums_after_gemm_) push({0, rank.plan->rank, Step::message});
     }
     while (!events_.empty()) {
       const SimulationEvent event = events_.top();
@@ -68,6 +72,7 @@ class Simulator {
     rank.messages.resize(plan.messages.size());
     add_runs(rank);
     const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
+    rank.uncomputed_tiles = tiles;
     const std::int64_t first = std::min(first_entries_, tiles);
     const int steady = present(workers(schedule_));
     const auto waves = static_cast<double>(divide_up(first, present(first_workers(schedule_))) +
@@ -163,6 +168,7 @@ class Simulator {
       case Step::compute: return compute(rank, event);
       case Step::computed: {
         const Tile& tile = *run_of(rank, event).first;
+        if (sums_after_gemm_ && !tile.only_adds) return hold_until_all_are_computed(rank, event);
         const Step next = tile.only_adds ? Step::add : Step::store;
         return push_when_reached(rank, tile.store_wait,
                                  {event.time_us, event.rank, next, event.index, event.count});
@@ -185,10 +191,12 @@ class Simulator {
   }
 
   /// When a tile or message that waited for a counter continues. `sequential` waits for the end of a kernel,
-  /// not for a signal.
+  /// not for a signal, and a kernel that makes the signals itself for no stream.
   double released_us(const RankProgress& rank, std::int32_t counter, Step waiting) const {
     const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
-    if (schedule_.strategy != Strategy::sequential) return reached_us + machine_.signal_microseconds;
+    if (signals_by_kernel_ && waiting == Step::message) return reached_us;
+    if (schedule_.strategy != Strategy::sequential || sums_after_gemm_)
+      return reached_us + machine_.signal_microseconds;
     return waiting == Step::message ? reached_us : reached_us + machine_.gemm_launch_microseconds;
   }
 
@@ -281,6 +289,21 @@ class Simulator {
                       {end_us, event.rank, Step::compute, event.index, event.count, event.part + 1});
   }
 
+  /// Until the next kernel stores them.
+  void hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event) {
+    rank.computed.push_back(event);
+    free_workers(rank, event.count, event.time_us);
+    rank.uncomputed_tiles -= event.count;
+    if (rank.uncomputed_tiles > 0) return;
+    const double start_us = event.time_us + machine_.launch_microseconds;
+    push({start_us, event.rank, Step::message});
+    for (SimulationEvent held : std::exchange(rank.computed, {})) {
+      held.time_us = start_us;
+      held.step = Step::store;
+      push_when_reached(rank, run_of(rank, held).first->store_wait, held);
+    }
+  }
+
   /// When work that begins now ends, as far as it is known what the rank sends meanwhile.
   double slowed_end(const RankProgress& rank, double begin_us, double work_us) const {
     double end_us = begin_us + work_us;
@@ -310,7 +333,7 @@ class Simulator {
       free_us = std::max(free_us, stored.time_us - rank.tile_us);
     }
     push(stored);
-    free_workers(rank, event.count, free_us);
+    if (!sums_after_gemm_ || run.first->only_adds) free_workers(rank, event.count, free_us);
   }
 
   /// Joins a store to the last one of its group unless the link was free for longer than the store takes.
@@ -483,6 +506,8 @@ class Simulator {
 
   const Machine& machine_;
   const Schedule& schedule_;
+  const bool sums_after_gemm_;
+  const bool signals_by_kernel_;
   std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
   std::vector<RankProgress> ranks_;
   std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;

@@ -19,4 +19,14 @@ inline bool pushes_to_peers(Strategy strategy) {
   return strategy == Strategy::copy || strategy == Strategy::store;
 }
 
+/// Whether the sums of `Schedule::shots` begin when the whole GEMM is done, which cuBLASLt may do then.
+inline bool sums_after_gemm(const Schedule& schedule) {
+  return schedule.strategy == Strategy::sequential && schedule.shots > 0;
+}
+
+/// Whether the schedule is what users compare with: cuBLASLt, and one call of NCCL.
+inline bool is_by_libraries(const Schedule& schedule) {
+  return schedule.strategy == Strategy::sequential && schedule.shots == 0;
+}
+
 }  // namespace flashoverlap

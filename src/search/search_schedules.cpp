@@ -50,15 +50,13 @@ class Search {
     candidates = simulate_likeliest(std::move(candidates));
     std::ranges::move(simulate_likeliest(variants_of_best(candidates)), std::back_inserter(candidates));
     // Before others that are as fast, which have more that can go wrong.
-    std::stable_partition(candidates.begin(), candidates.end(), is_sequential);
+    std::stable_partition(candidates.begin(), candidates.end(), is_simplest);
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     return candidates;
   }
 
  private:
-  static bool is_sequential(const Candidate& candidate) {
-    return candidate.schedule.strategy == Strategy::sequential;
-  }
+  static bool is_simplest(const Candidate& candidate) { return is_by_libraries(candidate.schedule); }
 
   bool is_possible(Strategy strategy, Layout layout) const {
     if (strategy == Strategy::sequential) return layout == Layout::natural;
@@ -78,8 +76,22 @@ class Search {
       return with_expected_time(std::move(schedules));
     }
     constexpr double near = 1.15;  // the simulator may prefer another kernel than the choice of kernels does
-    return with_expected_time(
-        kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near));
+    return with_expected_time(with_shots(
+        kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near)));
+  }
+
+  /// And those whose sums are in shots, after the GEMM.
+  std::vector<Schedule> with_shots(std::vector<Schedule> schedules) const {
+    if (problem_.ranks == 1 || !machine_.peer_access || communicates_first(problem_.operation))
+      return schedules;
+    std::vector<Schedule> all = schedules;
+    for (int shots = 1; shots <= most_shots_of(problem_); ++shots) {
+      for (Schedule& schedule : schedules) {
+        schedule.shots = shots;
+        if (schedule.cluster_rows == 1 && !schedule.share_k) all.push_back(schedule);
+      }
+    }
+    return all;
   }
 
   /// The best so far of each strategy, if it is near the best of all, with what else may suit its
@@ -128,8 +140,8 @@ class Search {
   }
 
   double expected_messages(const Schedule& schedule, const Shape& gemm) const {
-    if (schedule.strategy == Strategy::sequential) return 1;
     if (schedule.shots > 0) return schedule.shots;
+    if (schedule.strategy == Strategy::sequential) return 1;
     const double slices = schedule.strategy == Strategy::signal ? 1 : problem_.ranks * schedule.rounds;
     const double waves = wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols));
     const double groups = std::max(1.0, waves / slices / schedule.waves_per_group);
@@ -137,6 +149,7 @@ class Search {
   }
 
   double expected_message_us(const Schedule& schedule, double sent_bytes) const {
+    if (schedule.shots > 0) return machine_.store_microseconds(problem_.ranks, sent_bytes);
     switch (schedule.strategy) {
       case Strategy::copy: return machine_.copy_microseconds(problem_.ranks, sent_bytes);
       case Strategy::store: return machine_.store_microseconds(problem_.ranks, sent_bytes);
@@ -186,7 +199,7 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
 }
 
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
-  std::set<Strategy> strategies;
+  std::set<std::pair<Strategy, bool>> ways;
   std::vector<bool> listed(candidates.size());
   std::size_t left = count;
   const auto list = [&](auto belongs) {
@@ -196,7 +209,9 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
       --left;
     }
   };
-  list([&](const Candidate& each) { return strategies.insert(each.schedule.strategy).second; });
+  list([&](const Candidate& each) {
+    return ways.emplace(each.schedule.strategy, sums_after_gemm(each.schedule)).second;
+  });
   list([](const Candidate&) { return true; });
   std::vector<Candidate> kept;
   for (std::size_t i = 0; i < candidates.size(); ++i) {

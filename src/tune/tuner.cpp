@@ -18,6 +18,7 @@
 #include "flashoverlap/search.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/trials.hpp"
+#include "plan/strategies.hpp"
 #include "tune/current_site.hpp"
 #include "tune/shared_schedules.hpp"
 
@@ -173,7 +174,7 @@ struct Tuner::State {
     std::optional<Candidate> sequential;
     std::vector<Schedule> overlapped;
     for (const Candidate& candidate : trials) {
-      if (candidate.schedule.strategy != Strategy::sequential) {
+      if (!is_by_libraries(candidate.schedule)) {
         overlapped.push_back(candidate.schedule);
       } else if (!sequential) {
         sequential = candidate;

@@ -15,6 +15,30 @@ namespace {
 using testing::EmulatedFamily;
 using testing::EmulatedRun;
 
+/// Runs back to back, each with new operands, against the fp64 reference.
+void expect_right(const EmulatedFamily& family, std::size_t instance, const std::vector<Plan>& plans,
+                  int runs, std::uint64_t seed, bool same_bits) {
+  const Problem& problem = plans[0].problem;
+  EmulatedRun operators(family, instance, plans, runs, seed);
+  ASSERT_THAT(operators.run(), ::testing::IsEmpty());
+  for (int run = 0; run < runs; ++run) {
+    std::vector<Matrix> a;
+    std::vector<Matrix> b;
+    for (const Plan& plan : plans) {
+      a.push_back(operators.operand(plan.rank, BufferRole::a, run));
+      b.push_back(operators.operand(plan.rank, BufferRole::b, run));
+    }
+    for (const Plan& plan : plans) {
+      const Matrix result = natural_result(plan.output, operators.result(plan.rank, run));
+      EXPECT_LT(relative_error(result, reference_result(problem, plan.output, a, b, plan.rank)), 1e-2)
+          << "run " << run << " of rank " << plan.rank;
+      if (same_bits) {
+        EXPECT_EQ(result, natural_result(plans[0].output, operators.result(0, run)));
+      }
+    }
+  }
+}
+
 class EmulatedOperator : public ::testing::TestWithParam<EmulatedFamily (*)()> {
  protected:
   std::size_t any_instance(const KernelTile& tile, std::uint64_t seed) const {
@@ -25,28 +49,10 @@ class EmulatedOperator : public ::testing::TestWithParam<EmulatedFamily (*)()> {
     return found.at(seed % found.size());
   }
 
-  /// Runs back to back, each with new operands, against the fp64 reference.
   void expect_right(const std::vector<Plan>& plans, int runs, std::uint64_t seed,
                     bool same_bits = false) const {
-    const Problem& problem = plans[0].problem;
-    EmulatedRun operators(family_, any_instance(kernel_tile(plans[0].schedule), seed), plans, runs, seed);
-    ASSERT_THAT(operators.run(), ::testing::IsEmpty());
-    for (int run = 0; run < runs; ++run) {
-      std::vector<Matrix> a;
-      std::vector<Matrix> b;
-      for (const Plan& plan : plans) {
-        a.push_back(operators.operand(plan.rank, BufferRole::a, run));
-        b.push_back(operators.operand(plan.rank, BufferRole::b, run));
-      }
-      for (const Plan& plan : plans) {
-        const Matrix result = natural_result(plan.output, operators.result(plan.rank, run));
-        EXPECT_LT(relative_error(result, reference_result(problem, plan.output, a, b, plan.rank)), 1e-2)
-            << "run " << run << " of rank " << plan.rank;
-        if (same_bits) {
-          EXPECT_EQ(result, natural_result(plans[0].output, operators.result(0, run)));
-        }
-      }
-    }
+    const std::size_t instance = any_instance(kernel_tile(plans[0].schedule), seed);
+    ::flashoverlap::expect_right(family_, instance, plans, runs, seed, same_bits);
   }
 
   const EmulatedFamily family_ = GetParam()();
@@ -128,6 +134,37 @@ TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
       expect_right(plans, /*runs=*/4, seed, operation == Operation::gemm_all_reduce);
       if (HasFailure()) return;
     }
+  }
+}
+
+TEST(EmulatedExchange, SumsTheWholeGemmsOfAllRanks) {
+  std::uint64_t seed = testing::base_seed();
+  testing::RandomCases cases(seed);
+  const EmulatedFamily family = testing::emulated_exchange();
+  for (int index = 0; index < 24; ++index) {
+    const auto instance = static_cast<std::size_t>(index) % family.instances.size();
+    const KernelTile& tile = family.instances[instance].tile;
+    const Operation operation = index % 3 == 0 ? Operation::gemm_reduce_scatter : Operation::gemm_all_reduce;
+    const int shots = operation == Operation::gemm_all_reduce ? 1 + index % 2 : 1;
+    const int ranks = cases.between(2, 4);
+    const Problem problem{
+        .operation = operation,
+        .m = std::int64_t{ranks} * cases.between(1, 70),
+        .n = cases.between(1, 500),  // whole chunks and others
+        .k = cases.between(1, 9),
+        .ranks = ranks,
+        .data_type = index % 4 == 1 ? DataType::fp16 : DataType::bf16,
+        .b_layout = index % 5 == 0 ? OperandLayout::row_contiguous : OperandLayout::k_contiguous};
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} {} m {} n {} ranks {} shots {} tile {}x{}", ++seed,
+                             name(operation), problem.m, problem.n, ranks, shots, tile.rows, tile.cols));
+    const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::sequential,
+                                                         .tile_rows = tile.rows,
+                                                         .tile_cols = tile.cols,
+                                                         .multiprocessors = 2,
+                                                         .shots = shots});
+    ASSERT_TRUE(divide_messages(plans, 0).streamed.empty());
+    expect_right(family, instance, plans, /*runs=*/4, seed, operation == Operation::gemm_all_reduce);
+    if (HasFailure()) return;
   }
 }
 

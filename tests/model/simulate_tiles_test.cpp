@@ -109,6 +109,23 @@ TEST(SimulateTilesTest, StoredOnPeersShareTheOutgoingLink) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 4 * 20);
 }
 
+TEST(SimulateTilesTest, AfterTheWholeGemmAreStoredByTheNextKernel) {
+  auto plans = plans_of(2, 4);
+  for (Plan& plan : plans) {
+    plan.schedule.strategy = Strategy::sequential;
+    plan.schedule.shots = 1;
+    plan.schedule.multiprocessors = 2;
+  }
+  for (Tile& tile : plans[0].tiles) {
+    tile.rank = 1;
+    tile.rows = 1;
+    tile.cols = 5;
+  }
+  Machine machine = round_machine();
+  machine.memory_gigabytes_per_second = 1e6;
+  EXPECT_NEAR(simulate(plans, machine).latency_us, 1 + 2 * 10 + machine.launch_microseconds + 4 * 20, 1e-3);
+}
+
 /// Tiles of 10 bytes, each of which takes the link for 20 µs.
 std::vector<Plan> plans_that_store(const std::vector<std::int32_t>& targets) {
   auto plans = plans_of(3, static_cast<int>(targets.size()));

@@ -197,8 +197,9 @@ TEST(MetamorphicTest, WithoutCostsOfCommunicationTheGemmRemains) {
     for (const auto& [schedule, us] : candidates) {
       SCOPED_TRACE(describe(problem, machine) + " " + describe({problem, schedule}));
       const double alone_us = gemm_us(problem, schedule, machine);
-      if (schedule.shots == 0) least_us = std::min(least_us, alone_us);  // adding up is work too
       EXPECT_GE(us, alone_us - 1e-3);
+      if (schedule.shots > 0) continue;  // adding up is work too
+      least_us = std::min(least_us, alone_us);
       if (schedule.strategy == Strategy::sequential || schedule.strategy == Strategy::signal) {
         EXPECT_NEAR(us, alone_us, 1e-3);
       }

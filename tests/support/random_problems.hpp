@@ -153,7 +153,11 @@ class RandomCases {
     if (gathers_along_k(problem) && between(0, 1) == 0)  // then tiles begin with their own part
       schedule.step_depth = static_cast<int>(problem.k / problem.ranks);
     if (works_in_rounds(problem, schedule.strategy)) schedule.rounds = between(1, 4);
-    if (most_shots_of(problem) > 0 && schedule.strategy == Strategy::store && between(0, 1) == 0) {
+    const bool sums_by_itself =
+        schedule.strategy == Strategy::sequential && schedule.layout == Layout::natural &&
+        !communicates_first(problem.operation) && schedule.cluster_rows == 1 && !schedule.share_k;
+    if (most_shots_of(problem) > 0 && (schedule.strategy == Strategy::store || sums_by_itself) &&
+        between(0, 1) == 0) {
       schedule.shots = between(1, most_shots_of(problem));
       schedule.rounds = 1;
     }

@@ -14,6 +14,7 @@
 #include "measure/plan_check.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
+#include "plan/strategies.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap::cli {
@@ -29,7 +30,9 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
       kernel_schedule(machine, wanted.problem, wanted.strategy, wanted.layout, left, reserved);
   schedule.rounds = wanted.rounds;
   schedule.shots = wanted.shots;
-  schedule.share_k = wanted.shots == 1 && shares_k(machine_kernels(machine), kernel_tile(schedule));
+  if (sums_after_gemm(schedule)) schedule.cluster_rows = 1;
+  schedule.share_k = wanted.strategy == Strategy::store && wanted.shots == 1 &&
+                     shares_k(machine_kernels(machine), kernel_tile(schedule));
   if (reserved == 0) return schedule;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;

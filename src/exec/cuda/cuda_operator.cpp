@@ -25,6 +25,7 @@
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/validate.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
+#include "gemm/exchange/tile_exchange.hpp"
 #include "gemm/gemm_kernel.hpp"
 #include "plan/kernel_signals.hpp"
 #include "plan/message_needs.hpp"
@@ -47,7 +48,7 @@ void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 /// Streams, events and memory of one operator. A run is: the caller's stream computes; the communication
 /// stream, forked from it before the GEMM, works off the messages and is joined at the end. Without overlap
-/// both are the caller's stream, and where the GEMM makes all messages it is all of the run.
+/// both are the caller's stream, and where the kernels make all messages they are all of the run.
 struct Operator::State {
   State(std::vector<Plan> all_plans, const Communicator& all_ranks, const OperatorOptions& options)
       : plans(std::move(all_plans)),
@@ -68,9 +69,8 @@ struct Operator::State {
                      plan.problem.a_layout, plan.problem.b_layout,
                      GemmPitches{pitch(order->gemm->a), pitch(order->gemm->b), pitch(order->gemm->c)},
                      memory.cublas());
-    } else {
-      make_kernel(options);
     }
+    if (!cublas || order->tiles_follow) make_kernel(options);
     if (options.record_timeline) {
       for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
     }
@@ -109,7 +109,7 @@ struct Operator::State {
     return after_the_watch(communicator.options().wait_limit);
   }
 
-  bool is_one_kernel() const { return messages.size() == 0; }
+  bool has_no_messages() const { return messages.size() == 0; }
   bool takes_routes() const { return plan.problem.capacity > 0; }
   bool calls_nccl() const {
     return needs_nccl(plans) || (takes_routes() && !pushes_to_peers(plan.schedule.strategy));
@@ -160,7 +160,7 @@ struct Operator::State {
 
   /// The plan's, but for what is done otherwise: sets `by_kernel`.
   std::vector<Message> streamed_messages() {
-    if (order) return order->messages;
+    if (!overlaps(order)) return order->messages;
     DividedMessages divided = divide_messages(plans, plan.rank);
     by_kernel = std::move(divided.by_kernel);
     return std::move(divided.streamed);
@@ -181,12 +181,16 @@ struct Operator::State {
       }
     }
     const std::chrono::nanoseconds limit = longest_wait();
-    kernel = make_gemm_kernel(plan, gemm_memory,
-                              {.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
-                               .signals = by_kernel,
-                               .record_tiles = options.record_timeline,
-                               .begins_early = is_one_kernel(),
-                               .b_is_constant = options.b_is_constant});
+    const GemmOptions gemm_options{.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
+                                   .signals = by_kernel,
+                                   .record_tiles = options.record_timeline,
+                                   .begins_early = has_no_messages(),
+                                   .b_is_constant = options.b_is_constant};
+    if (cublas) {
+      kernel = std::make_unique<TileExchange>(plan, gemm_memory, gemm_options);
+    } else {
+      kernel = make_gemm_kernel(plan, gemm_memory, gemm_options);
+    }
   }
 
   /// Loads the kernels and connects the ranks, on operands of its own.
@@ -211,7 +215,7 @@ struct Operator::State {
     const auto limit = communicator.options().wait_limit;
     try {
       if (routes) connect(stream);
-      if (!order && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
+      if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
         if (!ends_within(limit, [this] { find_error(); })) {
           throw CommunicationError(
@@ -273,10 +277,10 @@ struct Operator::State {
     if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
     messages.begin(stream);
     try {
-      if (is_one_kernel()) {
+      if (has_no_messages()) {
         compute(stream);
       } else {
-        order ? run_in_order(stream) : run_overlapped(stream);
+        overlaps(order) ? run_overlapped(stream) : run_in_order(stream);
       }
       messages.end(stream);
     } catch (...) {
@@ -316,7 +320,8 @@ struct Operator::State {
     if (cublas) {
       const WholeGemm& gemm = *order->gemm;
       cublas->launch(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)], stream);
-    } else {
+    }
+    if (kernel) {
       for (const BufferRole role : callers_roles) kernel->rebind(role, buffers[index(role)]);
       kernel->launch(stream);
     }
@@ -378,7 +383,8 @@ void refuse_blocking_launches(const std::vector<Plan>& plans) {
   const auto blocking = environment_variable("CUDA_LAUNCH_BLOCKING");
   const bool is_set = blocking && *blocking != "0";
   const auto waits = [&](const Plan& plan) {
-    return tiles_wait(plan) && !in_order(plan) && !divide_messages(plans, plan.rank).streamed.empty();
+    return tiles_wait(plan) && overlaps(in_order(plan)) &&
+           !divide_messages(plans, plan.rank).streamed.empty();
   };
   require(!is_set || std::ranges::none_of(plans, waits), "CUDA_LAUNCH_BLOCKING", blocking.value_or(""),
           "must not be set, as tiles of this plan wait for messages that are launched after them");

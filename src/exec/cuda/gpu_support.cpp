@@ -44,7 +44,7 @@ void require_gpu_support(std::span<const Plan> plans, int compute_capability, in
     if (!runs_on_gpus(plan.problem.data_type)) refuse_on_gpus(plan.problem.data_type);
     const auto order = in_order(plan);
     if (!order || !order->gemm) require_kernel(plan, family);
-    if (!order) require_room(plans, plan, multiprocessors, means);
+    if (overlaps(order)) require_room(plans, plan, multiprocessors, means);
     require_aligned_stores(plan);
   }
 }

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "plan/message_rules.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -26,11 +27,13 @@ bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
   });
 }
 
-std::optional<WholeGemm> whole_gemm(const Plan& plan) {
+/// What the tiles multiply in natural order, and where the result is whole: where all of them are stored, or
+/// in `staging` if sums follow.
+std::optional<WholeGemm> whole_gemm(const Plan& plan, bool sums_follow) {
   if (plan.tiles.empty() || plan.a_blocks.count != 1 || plan.own_k_first || plan.problem.capacity > 0)
     return std::nullopt;
   const Tile& first = plan.tiles.front();
-  const WholeGemm gemm{first.a_buffer, first.b_buffer, first.buffer};
+  const WholeGemm gemm{first.a_buffer, first.b_buffer, sums_follow ? BufferRole::staging : first.buffer};
   const Shape c = gemm_shape(plan.problem, plan.rank);
   const auto has_rows = [&](BufferRole operand, OperandLayout layout, std::int64_t rows) {
     const Buffer& buffer = plan.buffer(operand);
@@ -42,13 +45,22 @@ std::optional<WholeGemm> whole_gemm(const Plan& plan) {
     return std::nullopt;
   }
   const bool natural = std::ranges::all_of(plan.tiles, [&](const Tile& tile) {
+    if (sums_follow && tile.only_adds) return true;
     const bool from_place = tile.a_buffer == gemm.a && tile.b_buffer == gemm.b && tile.a_row == tile.row &&
                             tile.b_row == tile.col;
+    if (sums_follow) return from_place && tile.start_wait == none && tile.buffer != BufferRole::staging;
     const bool in_place = tile.buffer == gemm.c && tile.rank == plan.rank && tile.row_map == none &&
                           tile.part_rows == none && tile.store_row == tile.row && tile.store_col == tile.col;
     return from_place && in_place && tile.addend_row == none;
   });
   return natural ? std::optional(gemm) : std::nullopt;
+}
+
+/// Where sums come after the whole GEMM.
+std::optional<InOrder> followed_gemm(const Plan& plan) {
+  const std::optional<WholeGemm> gemm = whole_gemm(plan, /*sums_follow=*/true);
+  if (!gemm || plan.schedule.cluster_rows > 1) return std::nullopt;
+  return InOrder{.gemm = gemm, .tiles_follow = true};
 }
 
 }  // namespace
@@ -59,13 +71,14 @@ std::optional<InOrder> in_order(const Plan& plan) {
   };
   if (plan.schedule.strategy != Strategy::sequential || std::ranges::any_of(plan.messages, meets_peers))
     return std::nullopt;
+  if (sums_after_gemm(plan.schedule) && plan.problem.ranks > 1) return followed_gemm(plan);
   const auto after = std::ranges::find_if(plan.messages, [&](const Message& message) {
     return message.after_tiles || waits_for_tiles(plan, message);
   });
   const std::span<const Message> before(plan.messages.begin(), after);
   if (!tiles_can_follow(plan, before)) return std::nullopt;
-  const std::optional<WholeGemm> gemm = whole_gemm(plan);
-  if (!gemm) return InOrder{before.size(), gemm, plan.messages};
+  const std::optional<WholeGemm> gemm = whole_gemm(plan, /*sums_follow=*/false);
+  if (!gemm) return InOrder{.messages_before = before.size(), .messages = plan.messages};
   InOrder order{.gemm = gemm};
   for (std::size_t index = 0; index < plan.messages.size(); ++index) {
     const Message& message = plan.messages[index];

@@ -19,11 +19,17 @@ struct WholeGemm {
 struct InOrder {
   std::size_t messages_before = 0;
   std::optional<WholeGemm> gemm;  ///< what the tiles compute together, if cuBLASLt can do it as well
-  /// The plan's. With `gemm`, without waits and raises: nothing counts tiles, and nothing needs to.
+  /// The tiles store what `gemm` has left in `staging`, and add: the messages run concurrently with that.
+  bool tiles_follow = false;
+  /// The plan's. With `gemm`, without waits and raises: nothing counts tiles, and nothing needs to. None
+  /// where `tiles_follow`.
   std::vector<Message> messages;
 };
 
 /// Nothing if the plan overlaps.
 std::optional<InOrder> in_order(const Plan& plan);
+
+/// Whether messages and tiles wait for each other while both run.
+inline bool overlaps(const std::optional<InOrder>& order) { return !order || order->tiles_follow; }
 
 }  // namespace flashoverlap

@@ -41,6 +41,17 @@ std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role
   return static_cast<std::int32_t>(found - destination_roles.begin()) * plan.problem.ranks + rank;
 }
 
+std::vector<Destination> resolve_destinations(const GemmMemory& memory) {
+  std::vector<Destination> destinations;
+  for (const DeviceMatrix& matrix : destination_matrices(memory))
+    destinations.push_back(resolve_destination(matrix));
+  return destinations;
+}
+
+Destination resolve_destination(const DeviceMatrix& matrix) {
+  return {static_cast<std::uint16_t*>(matrix.base), matrix.pitch};
+}
+
 TileResolver::TileResolver(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
     : plan_(plan),
       memory_(memory),

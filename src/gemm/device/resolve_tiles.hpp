@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "gemm/device/destination.hpp"
 #include "gemm/device/device_tiles.hpp"
 #include "gemm/gemm_memory.hpp"
 
@@ -15,6 +16,10 @@ std::vector<DeviceMatrix> destination_matrices(const GemmMemory& memory);
 
 /// The place of a rank's buffer there.
 std::int32_t destination_of(const Plan& plan, std::int32_t rank, BufferRole role);
+
+/// The same for kernels whose threads store.
+std::vector<Destination> resolve_destinations(const GemmMemory& memory);
+Destination resolve_destination(const DeviceMatrix& matrix);
 
 /// Makes entries. New routes have thousands made on the host, so what tiles have in common is found once.
 class TileResolver {

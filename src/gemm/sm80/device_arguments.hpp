@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gemm/device/destination.hpp"
 #include "gemm/device/device_tiles.hpp"
 
 namespace flashoverlap::sm80 {
@@ -8,12 +9,6 @@ namespace flashoverlap::sm80 {
 struct DeviceOperand {
   const std::byte* base;
   std::int32_t pitch;  ///< bytes from row to row
-};
-
-/// A matrix that tiles are stored to.
-struct Destination {
-  std::uint16_t* base;
-  std::int64_t pitch;  ///< elements from row to row
 };
 
 struct GemmArguments : TileListArguments {

@@ -27,15 +27,4 @@ void bind_operand(BufferRole role, const DeviceMatrix& matrix, GemmArguments& ar
   if (role != BufferRole::a) arguments.b[source] = operand;
 }
 
-std::vector<Destination> resolve_destinations(const GemmMemory& memory) {
-  std::vector<Destination> destinations;
-  for (const DeviceMatrix& matrix : destination_matrices(memory))
-    destinations.push_back(resolve_destination(matrix));
-  return destinations;
-}
-
-Destination resolve_destination(const DeviceMatrix& matrix) {
-  return {static_cast<std::uint16_t*>(matrix.base), matrix.pitch};
-}
-
 }  // namespace flashoverlap::sm80

@@ -12,8 +12,4 @@ void resolve_matrices(const Plan& plan, const GemmMemory& memory, GemmArguments&
 /// Sources are the operand itself (0) and the gathered one (1), which may stand for A or B.
 void bind_operand(BufferRole role, const DeviceMatrix& matrix, GemmArguments& arguments);
 
-std::vector<Destination> resolve_destinations(const GemmMemory& memory);
-
-Destination resolve_destination(const DeviceMatrix& matrix);
-
 }  // namespace flashoverlap::sm80

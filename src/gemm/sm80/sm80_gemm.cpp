@@ -49,7 +49,7 @@ sm80::Kernel ampere_kernel_for(const Schedule& schedule, const Problem& problem)
 Sm80Gemm::Sm80Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
     : memory_(memory),
       options_(options),
-      destinations_(sm80::resolve_destinations(memory)),
+      destinations_(resolve_destinations(memory)),
       lists_(plan, memory, options) {
   const sm80::Kernel kernel = ampere_kernel_for(plan.schedule, plan.problem);
   kernel_ = kernel.function;
@@ -74,7 +74,7 @@ void Sm80Gemm::rebind(BufferRole role, void* base) {
   if (role == BufferRole::out) {
     require(reinterpret_cast<std::uintptr_t>(base) % 16 == 0, "address of out", base,
             "must be a multiple of 16 bytes");
-    arguments_.out = sm80::resolve_destination(moved);
+    arguments_.out = resolve_destination(moved);
   } else {
     sm80::bind_operand(role, moved, arguments_);
   }

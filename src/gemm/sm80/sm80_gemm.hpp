@@ -33,7 +33,7 @@ class Sm80Gemm final : public GemmKernel {
   int blocks_ = 0;
   int threads_ = 0;
   int shared_bytes_ = 0;
-  DeviceArray<sm80::Destination> destinations_;
+  DeviceArray<Destination> destinations_;
   TileLists lists_;
 };
 

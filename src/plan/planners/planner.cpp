@@ -84,11 +84,16 @@ Planner planner_for(const Problem& problem, Strategy strategy, Layout layout) {
 
 void check_shots(const Problem& problem, const Schedule& schedule) {
   const int most = most_shots_of(problem);
+  const bool by_strategy = schedule.strategy == Strategy::store ||
+                           (sums_after_gemm(schedule) && !communicates_first(problem.operation));
   require(
-      most > 0 && schedule.strategy == Strategy::store && schedule.layout == Layout::natural, "shots",
-      schedule.shots,
+      most > 0 && by_strategy && schedule.layout == Layout::natural, "shots", schedule.shots,
       "must be 0; only gemm_all_reduce, gemm_reduce_scatter and all_gather_gemm of rows of A work in shots, "
-      "by store and in layout natural");
+      "by store and in layout natural, and the first two by sequential");
+  require(!sums_after_gemm(schedule) || schedule.cluster_rows == 1, "cluster_rows", schedule.cluster_rows,
+          "must be 1 with shots by sequential, where a block stores each tile");
+  require(!sums_after_gemm(schedule) || !schedule.share_k, "share_k", true,
+          "must be false with shots by sequential, where cuBLASLt multiplies");
   require(schedule.shots <= most, "shots", schedule.shots, "must be 1; only gemm_all_reduce sends sums");
   require(schedule.rounds == 1, "rounds", schedule.rounds, "must be 1 with shots");
   require(schedule.groups.empty(), "groups", readable_list(schedule.groups), "must be empty with shots");

@@ -3,6 +3,7 @@
 
 #include "plan/at.hpp"
 #include "plan/planners/planners.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -44,6 +45,9 @@ class ReduceShots {
     builder_.set_buffer(BufferRole::inbox, std::int64_t{builder_.ranks()} * kept_rows_, builder_.gemm().cols,
                         /*peer_written=*/true);
     builder_.plan().buffer(BufferRole::out).peer_written = has_second_;
+    // The whole GEMM leaves its result there.
+    if (sums_after_gemm(builder_.schedule()))
+      builder_.set_buffer(BufferRole::staging, rows_, builder_.gemm().cols);
     builder_.plan().addends = {builder_.ranks(), kept_rows_};
     add_counters();
     builder_.give_credits([](std::int32_t) { return true; });
@@ -128,7 +132,13 @@ class ReduceShots {
 }  // namespace
 
 void plan_reduce_shots(PlanBuilder& builder) {
-  builder.ranks() == 1 ? plan_reduce_slices(builder) : ReduceShots(builder).plan();
+  if (builder.ranks() > 1) {
+    ReduceShots(builder).plan();
+  } else if (builder.schedule().strategy == Strategy::sequential) {
+    plan_reduce_groups(builder);
+  } else {
+    plan_reduce_slices(builder);
+  }
 }
 
 }  // namespace flashoverlap

@@ -125,6 +125,12 @@ TEST(PlanNeeds, AKernelWaitsForCreditsOnly) {
   EXPECT_FALSE(waits_for_credits_only(plan, message));
 }
 
+std::vector<Plan> shots_after_gemm(Operation operation, int ranks) {
+  return make_plans(
+      {.operation = operation, .m = 16, .n = 24, .k = 8, .ranks = ranks},
+      {.strategy = sequential, .tile_rows = 8, .tile_cols = 8, .multiprocessors = 4, .shots = 1});
+}
+
 TEST(InOrder, IsOnlyForPlansWithoutOverlap) {
   for (const Strategy strategy : {signal, copy, store, p2p})
     EXPECT_FALSE(in_order(plans_of(gemm_reduce_scatter, strategy, 4)[1]));
@@ -162,6 +168,28 @@ TEST(InOrder, GathersAndThenComputesWhole) {
   const auto exchanged = in_order(plans_of(all_to_all_gemm, sequential, 4)[1]);
   ASSERT_TRUE(exchanged && exchanged->gemm);
   EXPECT_EQ(exchanged->messages_before, 1u);
+}
+
+TEST(InOrder, ComputesWholeWhereTheSumsOfShotsFollow) {
+  for (const Operation operation : {gemm_all_reduce, gemm_reduce_scatter}) {
+    std::vector<Plan> plans = shots_after_gemm(operation, 4);
+    for (const Plan& plan : plans) {
+      const auto order = in_order(plan);
+      ASSERT_TRUE(order && order->gemm && order->tiles_follow);
+      EXPECT_TRUE(overlaps(order));
+      EXPECT_EQ(order->gemm->c, BufferRole::staging);
+      EXPECT_TRUE(order->messages.empty());
+    }
+    EXPECT_TRUE(needs_peer_memory(plans));
+    plans[1].tiles.front().a_row = 1;
+    EXPECT_FALSE(in_order(plans[1])) << "no whole GEMM: the tiles multiply themselves";
+  }
+}
+
+TEST(InOrder, OneRankHasNoSumsThatFollow) {
+  const auto order = in_order(shots_after_gemm(gemm_all_reduce, 1)[0]);
+  ASSERT_TRUE(order && order->gemm);
+  EXPECT_FALSE(order->tiles_follow);
 }
 
 TEST(InOrder, KeepsWaitsAndRaisesWhereTheKernelComputes) {

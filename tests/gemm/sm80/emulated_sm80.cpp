@@ -29,7 +29,7 @@ class EmulatedSm80 final : public EmulatedGemm {
       : EmulatedGemm(plan, ranks, seed, options),
         kernel_(kernel),
         blocks_(launched_workers(plan)),
-        destinations_(sm80::resolve_destinations(ranks.memory())) {
+        destinations_(resolve_destinations(ranks.memory())) {
     const TileResolver resolver(plan, ranks.memory(), options);
     for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
       resolver.resolve(plan.tiles[tile], tiles()[tile]);
@@ -47,7 +47,7 @@ class EmulatedSm80 final : public EmulatedGemm {
  private:
   sm80::Kernel kernel_;
   int blocks_;
-  std::vector<sm80::Destination> destinations_;
+  std::vector<Destination> destinations_;
   sm80::GemmArguments arguments_{};
 };
 

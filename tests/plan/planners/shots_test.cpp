@@ -55,6 +55,20 @@ TEST(ShotsTest, LeavesAllRanksWithTheSameBits) {
   }
 }
 
+TEST(ShotsTest, SumsAfterTheWholeGemmAreTheSameBits) {
+  for (const Operation operation : {Operation::gemm_all_reduce, Operation::gemm_reduce_scatter}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      const Problem problem = few_rows(operation, ranks);
+      const std::vector<Plan> by_store = make_plans(problem, in_shots(1));
+      Schedule schedule = in_shots(1);
+      schedule.strategy = Strategy::sequential;
+      const std::vector<Plan> after = make_plans(problem, schedule);
+      const Operands operands = random_operands(problem, 4);
+      EXPECT_EQ(results_of(after, operands), results_of(by_store, operands)) << name(operation) << ranks;
+    }
+  }
+}
+
 TEST(ShotsTest, ScattersEachRowToTheRankThatKeepsIt) {
   for (const int ranks : {2, 3, 4}) {
     const Problem problem = few_rows(Operation::gemm_reduce_scatter, ranks);
@@ -104,6 +118,11 @@ TEST(ShotsTest, RefusesWhatItCannotSum) {
   Schedule schedule = in_shots(1);
   schedule.strategy = Strategy::copy;
   EXPECT_THAT(refusal(sums, schedule), HasSubstr("shots = 1: must be 0"));
+  schedule = in_shots(1);
+  schedule.strategy = Strategy::sequential;
+  EXPECT_THAT(refusal(few_rows(Operation::all_gather_gemm, 2), schedule), HasSubstr("shots = 1: must be 0"));
+  schedule.cluster_rows = 2;
+  EXPECT_THAT(refusal(sums, schedule), HasSubstr("cluster_rows = 2: must be 1"));
   schedule = in_shots(1);
   schedule.rounds = 2;
   EXPECT_THAT(refusal(sums, schedule), HasSubstr("rounds = 2: must be 1"));

@@ -76,6 +76,8 @@ struct EmulatedFamily {
 
 EmulatedFamily emulated_sm80();
 EmulatedFamily emulated_sm90();
+/// Of tiles that follow a GEMM of another kernel.
+EmulatedFamily emulated_exchange();
 
 inline const KernelFamily* family_named(std::string_view name) {
   return &*std::ranges::find(kernel_families(), name, &KernelFamily::name);

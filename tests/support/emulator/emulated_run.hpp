@@ -7,10 +7,12 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "flashoverlap/host_result.hpp"
 #include "plan/kernel_signals.hpp"
+#include "plan/strategies.hpp"
 #include "support/emulator/emulated_gemm.hpp"
 
 namespace flashoverlap::testing {
@@ -139,6 +141,33 @@ class EmulatedRun {
       for (std::int64_t row = 0; row < values.rows(); ++row)
         std::memcpy(ranks_.result(rank, role).row(row), values.row(row),
                     static_cast<std::size_t>(values.row_bytes()));
+    }
+    const Plan& plan = plans_[place(rank)];
+    if (sums_after_gemm(plan.schedule)) multiply(plan, ranks_.result(rank, BufferRole::staging));
+  }
+
+  /// The GEMM that comes before the tiles.
+  void multiply(const Plan& plan, Matrix& product) {
+    const auto read = [&](BufferRole role, OperandLayout layout) {
+      const bool transposes = layout == OperandLayout::row_contiguous;
+      const Matrix& operand = ranks_.result(plan.rank, role);
+      const auto rows = static_cast<std::size_t>(transposes ? operand.cols() : operand.rows());
+      Rows values(rows, std::vector<float>(static_cast<std::size_t>(plan.problem.k)));
+      std::vector<float> line(static_cast<std::size_t>(operand.cols()));
+      for (std::int32_t row = 0; row < operand.rows(); ++row) {
+        operand.read(row, 0, line);
+        for (std::size_t col = 0; col < line.size(); ++col)
+          (transposes ? values[col][place(row)] : values[place(row)][col]) = line[col];
+      }
+      return values;
+    };
+    const Rows a = read(BufferRole::a, plan.problem.a_layout);
+    const Rows b = read(BufferRole::b, plan.problem.b_layout);
+    std::vector<float> values(b.size());
+    for (std::int32_t row = 0; row < std::ssize(a); ++row) {
+      for (std::size_t col = 0; col < b.size(); ++col)
+        values[col] = std::inner_product(b[col].begin(), b[col].end(), a[place(row)].begin(), 0.0F);
+      product.write(row, 0, values);
     }
   }
 
