@@ -214,6 +214,10 @@ struct Output {
   std::int64_t cols = 0;
   std::vector<RowOrigin> origins{};  ///< in order of the result's rows
   Reorder reorder{};
+  /// Each element is the sum of this many elements of the buffer that lie `partial_stride` rows apart: the
+  /// partial results of the ranks, to be added in fp32 and in this order. 1 unless the layout is `partial`.
+  std::int32_t partials = 1;
+  std::int32_t partial_stride = 0;
   bool operator==(const Output&) const = default;
 };
 

@@ -10,8 +10,8 @@ namespace flashoverlap {
 
 /// Whether there is a planner for the problem's operation and layouts by this strategy in this layout of the
 /// result. `tiled` needs strategy `signal`, an operation that communicates after the GEMM, and no
-/// `expert_rows`; an operand that is gathered along k (`gathers_along_k`) needs `sequential`, `copy` or
-/// `store`. Shapes are not looked at.
+/// `expert_rows`; `partial` needs `store` or `sequential` and an operation that sums; an operand that is
+/// gathered along k (`gathers_along_k`) needs `sequential`, `copy` or `store`. Shapes are not looked at.
 bool supports(const Problem& problem, Strategy strategy, Layout layout);
 
 /// Whether `Schedule::rounds` may be more than 1: for gemm_reduce_scatter and gemm_all_reduce by `copy`,

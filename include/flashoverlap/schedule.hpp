@@ -15,8 +15,9 @@ enum class Strategy {
 };
 
 /// `natural`: the result is an ordinary row-major matrix. `tiled`: it stays in the order in which tiles, or
-/// parts of them, were communicated; `Output::reorder` says how to read it.
-enum class Layout { natural, tiled };
+/// parts of them, were communicated; `Output::reorder` says how to read it. `partial`: what all ranks have
+/// computed lies one below the other, and whoever reads the result adds it up; see `Output::partials`.
+enum class Layout { natural, tiled, partial };
 
 inline constexpr int max_tile_side = 4096;
 inline constexpr int max_cluster_rows = 2;

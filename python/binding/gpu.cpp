@@ -114,6 +114,7 @@ class GpuOperator {
     a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
     out_ = result_shape(operator_->plan());
+    if (operator_->result() != nullptr) out_.rows = 0;  // it stays with the operator
   }
 
   std::tuple<std::int64_t, std::int64_t> shape() const { return {out_.rows, out_.cols}; }
@@ -124,7 +125,8 @@ class GpuOperator {
     require_dense(out, out_, "out");
     const nb::gil_scoped_release released;
     make_current(*communicator_);
-    operator_->run(a.data, b.data, out.data, static_cast<Stream>(a.stream));
+    void* const own = operator_->result();
+    operator_->run(a.data, b.data, own == nullptr ? out.data : own, static_cast<Stream>(a.stream));
   }
 
   /// Enqueued on the stream of `result`.
@@ -133,7 +135,7 @@ class GpuOperator {
     require_dense(out, whole(), "out");
     const nb::gil_scoped_release released;
     make_current(*communicator_);
-    reader().natural(result.data, out.data, static_cast<Stream>(result.stream));
+    reader().natural(memory_of(result), out.data, static_cast<Stream>(result.stream));
   }
 
   /// Enqueued on the stream of `result`.
@@ -146,7 +148,7 @@ class GpuOperator {
     require_dense(sum, whole(), "sum");
     const nb::gil_scoped_release released;
     make_current(*communicator_);
-    reader().rms_norm(result.data,
+    reader().rms_norm(memory_of(result),
                       {.weight = weight.data,
                        .eps = epsilon,
                        .residual = residual ? residual->data : nullptr,
@@ -229,8 +231,8 @@ class GpuOperator {
     make_current(communicator);
     const std::vector<Plan> plans = make_plans(problem, schedule);
     const auto rank = static_cast<std::size_t>(communicator.rank());
-    require(!plans[rank].buffer(BufferRole::out).peer_written, "strategy", name(schedule.strategy),
-            "must not let peers write out, which belongs to the caller");
+    require(schedule.layout == Layout::partial || !plans[rank].buffer(BufferRole::out).peer_written,
+            "strategy", name(schedule.strategy), "must not let peers write out, which belongs to the caller");
     OperatorOptions options;
     options.b_is_constant = b_is_constant;
     const auto padded = [](std::int64_t pitch, const Shape& shape) {
@@ -246,6 +248,12 @@ class GpuOperator {
   Shape whole() const {
     const Output& output = operator_->plan().output;
     return {output.rows, output.cols};
+  }
+
+  /// Of what a run has returned, which is empty where the result stays with the operator.
+  const void* memory_of(const Tensor& result) const {
+    const void* const own = operator_->result();
+    return own == nullptr ? result.data : own;
   }
 
   const ResultReader& reader() {

@@ -1,4 +1,4 @@
-/// Results as an operator leaves them: natural, or in the order in which tiles were communicated.
+/// Results as an operator leaves them: natural, in the order in which tiles were communicated, or partial.
 #pragma once
 
 #include "flashoverlap/plan.hpp"

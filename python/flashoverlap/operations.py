@@ -159,7 +159,9 @@ class Operator:
         """Runs on a and b, with the shapes of `problem.a_shape` and `problem.b_shape`, and returns `out`.
 
         By a schedule of layout "tiled", `out` stays in the order in which it was communicated, and has a shape of its
-        own: read it by `natural` or `rms_norm`.
+        own: read it by `natural` or `rms_norm`. The same by layout "partial", which leaves to them to add up what the
+        ranks have computed; on GPUs that stays with the operator, valid until the next run of any operator of this
+        communicator, and `out` is empty.
 
         Of a problem with a capacity, a has m rows and out as many as there may be with any routes: `capacity` of them.
         What is returned are the first ones, those of the routes that were taken last.
@@ -318,24 +320,24 @@ def operator_for(
     exchange: Exchange = "rows",
     gathered: Gathered = "a",
     *,
-    tiled: bool = False,
+    is_read_later: bool = False,
     b_is_constant: bool = False,
 ) -> Operator:
     """The operator for matrices of these shapes, data types and layouts, which is made the first time.
 
-    tiled: its results stay in the order in which they were communicated, where there is a schedule that leaves them so.
-    It is predicted, not measured.
+    is_read_later: its results are read by `Operator.natural` and `Operator.rms_norm` only. They may then stay in the
+    order in which they were communicated, or partial, where that is predicted to be fastest.
     b_is_constant: see `Operator`.
     """
     key = signature(operation, a, b, exchange, gathered)
-    if tiled:
-        key += b"tiled"
+    if is_read_later:
+        key += b"read later"
     if b_is_constant:
         key += b"constant"
     operator = communicator.operators.get(key)
     if operator is None:
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
-        schedule = _tiled_schedule(problem, communicator.machine) if tiled else None
+        schedule = _schedule_for_readers(problem, communicator.machine) if is_read_later else None
         operator = Operator(
             problem, communicator, schedule, pitches=(a_pitch, b_pitch), b_is_constant=b_is_constant
         )
@@ -343,6 +345,9 @@ def operator_for(
     return operator
 
 
-def _tiled_schedule(problem: Problem, machine: Machine) -> Schedule | None:
-    candidates = search(problem, machine, ["sequential", "signal"], ["natural", "tiled"])
-    return next((each.schedule for each in candidates if each.schedule.layout == "tiled"), None)
+def _schedule_for_readers(problem: Problem, machine: Machine) -> Schedule | None:
+    """None: the tuner's choice, whose results are natural."""
+    # The rows of a tiled ReduceScatter are others than those of a natural one.
+    layouts = ["natural", "partial"] if problem.operation == "gemm_reduce_scatter" else ["natural", "partial", "tiled"]
+    best = search(problem, machine, layouts=layouts)[0].schedule
+    return None if best.layout == "natural" else best

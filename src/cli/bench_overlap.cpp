@@ -7,6 +7,7 @@
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "cli/files.hpp"
+#include "cli/format.hpp"
 #include "cli/gpu_module.hpp"
 #include "cli/layer_shapes.hpp"
 #include "flashoverlap/plan_json.hpp"
@@ -69,7 +70,7 @@ void check_supported(const BenchArguments& arguments) {
   });
   require(supported || !gathers_along_k(form_of(arguments)), "--strategy", name(strategies.front()),
           "must be sequential, copy or store to gather an operand whose rows are contiguous");
-  require(supported, "--layout", "tiled", "needs --strategy signal");
+  require(supported, "--layout", name(layouts.front()), rule_of(layouts.front()));
 }
 
 void check_files(const OverlapBench& bench, const std::string& plan = "") {

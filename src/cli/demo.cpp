@@ -53,7 +53,7 @@ constexpr auto sizes_tried = {1, 2, 4, 8, 16};  ///< waves per group
 
 /// The plans of the large problem in the groups that are predicted fastest on a machine.
 std::vector<Plan> fastest_plans(const DemoCase& demo_case, const Problem& problem, const Machine& machine) {
-  Schedule schedule{.strategy = demo_case.strategy, .layout = demo_case.layout};
+  Schedule schedule{.strategy = demo_case.strategy, .layout = demo_case.layout, .shots = demo_case.shots()};
   share_multiprocessors(schedule, problem, machine);
   if (demo_case.strategy == Strategy::sequential) return make_plans(problem, schedule);
 
@@ -81,7 +81,7 @@ Result demonstrate(const DemoCase& demo_case, const DemoArguments& arguments) {
   const Problem large = demo_case.large_problem(arguments.seed);
   for (const std::string& preset_name : preset_names()) {
     const Machine machine = preset(preset_name);
-    if (pushes_to_peers(demo_case.strategy) && !machine.peer_access) {
+    if ((pushes_to_peers(demo_case.strategy) || demo_case.shots() > 0) && !machine.peer_access) {
       result.speed_ups.emplace_back();
       continue;
     }

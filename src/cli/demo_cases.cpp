@@ -53,7 +53,8 @@ Schedule DemoCase::small_schedule() const {
           .tile_rows = 64,
           .tile_cols = 64,
           .multiprocessors = 7,
-          .raster = 2};
+          .raster = 2,
+          .shots = shots()};
 }
 
 std::vector<DemoCase> demo_cases() {

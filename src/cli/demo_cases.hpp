@@ -29,6 +29,9 @@ struct DemoCase {
   Problem small_problem(std::int64_t seed) const { return problem({512, 384}, 256, seed); }
   Schedule small_schedule() const;
 
+  /// See `Schedule::shots`.
+  int shots() const { return layout == Layout::partial ? 1 : 0; }
+
   /// A layer of a 70-billion-parameter model on 4 ranks.
   Problem large_problem(std::int64_t seed) const { return problem({8192, 8192}, 28672 / 4, seed); }
 };

@@ -60,4 +60,13 @@ std::string strategy_text(const Schedule& schedule) {
   return fmt::format("{}{}", name(schedule.strategy), schedule.shots > 0 ? shots : "");
 }
 
+std::string_view rule_of(Layout layout) {
+  switch (layout) {
+    case Layout::natural: return "suits any strategy";
+    case Layout::tiled: return "needs --strategy signal";
+    case Layout::partial: return "needs --strategy store or sequential, and an operation that sums";
+  }
+  return "";
+}
+
 }  // namespace flashoverlap::cli

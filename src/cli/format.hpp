@@ -39,4 +39,7 @@ class Table {
 /// "store", "store, 1 shot".
 std::string strategy_text(const Schedule& schedule);
 
+/// What a layout of the result asks of the options, as a rule for error messages.
+std::string_view rule_of(Layout layout);
+
 }  // namespace flashoverlap::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/destinations.hpp"
+#include "cli/format.hpp"
 #include "cli/gpu_module.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
@@ -116,8 +117,14 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
         for (const Strategy strategy : all_if_empty(
                  wanted.strategies,
                  {Strategy::signal, Strategy::sequential, Strategy::copy, Strategy::store, Strategy::p2p})) {
-          for (const Layout layout : all_if_empty(wanted.layouts, {Layout::natural, Layout::tiled})) {
+          for (const Layout layout :
+               all_if_empty(wanted.layouts, {Layout::natural, Layout::tiled, Layout::partial})) {
             if (!supports(problem, strategy, layout)) continue;
+            if (layout == Layout::partial) {
+              cases.push_back({problem, strategy, layout});
+              cases.back().shots = 1;
+              continue;
+            }
             const bool in_rounds = works_in_rounds(problem, strategy);
             const bool sums = sums_results(operation);
             if (!in_rounds || !sums) cases.push_back({problem, strategy, layout});
@@ -138,7 +145,7 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
       }
     }
   }
-  require(!cases.empty(), "--layout", "tiled", "needs --strategy signal");
+  require(!cases.empty(), "--layout", name(wanted.layouts.front()), rule_of(wanted.layouts.front()));
   return cases;
 }
 

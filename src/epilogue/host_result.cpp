@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -20,15 +21,35 @@ void require_like(const Output& output, DataType data_type, const Matrix& matrix
           fmt::format("must be {} x {} {}", output.rows, output.cols, name(data_type)));
 }
 
+Matrix added_up(const Output& output, const Matrix& out) {
+  Matrix result(out.data_type(), output.rows, output.cols);
+  std::vector<float> sums(static_cast<std::size_t>(output.cols));
+  std::vector<float> values(sums.size());
+  for (std::int64_t row = 0; row < output.rows; ++row) {
+    std::ranges::fill(sums, 0.0F);
+    for (std::int64_t partial = 0; partial < output.partials; ++partial) {
+      out.read(row + partial * output.partial_stride, 0, values);
+      std::ranges::transform(sums, values, sums.begin(), std::plus());
+    }
+    result.write(row, 0, sums);
+  }
+  return result;
+}
+
 }  // namespace
 
 void require_readable(const Output& output, const Shape& out) {
   const Reorder& reorder = output.reorder;
   const std::string shape = fmt::format("{} x {}", out.rows, out.cols);
+  require(output.partials >= 1 && output.partial_stride >= 0, "partials", output.partials,
+          "must be at least 1, and their stride not negative");
+  require(output.partials == 1 || reorder.first_row.empty(), "partials", output.partials,
+          "must be 1 where the result is reordered");
   if (reorder.first_row.empty()) {
+    const std::int64_t rows = output.rows + std::int64_t{output.partials - 1} * output.partial_stride;
     // A result without rows has no blocks either, so it looks natural whatever its buffer's columns.
-    require(out.rows >= output.rows && (out.cols == output.cols || output.rows == 0), "out", shape,
-            fmt::format("must be {} x {}, or have room for more rows", output.rows, output.cols));
+    require(out.rows >= rows && (out.cols == output.cols || output.rows == 0), "out", shape,
+            fmt::format("must be {} x {}, or have room for more rows", rows, output.cols));
     return;
   }
   require(reorder.block_rows >= 1, "block_rows", reorder.block_rows, "must be at least 1");
@@ -50,6 +71,7 @@ void require_readable(const Output& output, const Shape& out) {
 
 Matrix natural_result(const Output& output, const Matrix& out) {
   require_readable(output, {out.rows(), out.cols()});
+  if (output.partials > 1) return added_up(output, out);
   const auto element_size = size_of(out.data_type());
   Matrix result(out.data_type(), output.rows, output.cols);
   for (std::int64_t row = 0; row < output.rows; ++row) {
@@ -62,6 +84,11 @@ Matrix natural_result(const Output& output, const Matrix& out) {
 
 Matrix rms_norm(const Output& output, const Matrix& out, std::span<const float> weight, float eps,
                 const Matrix* residual, Matrix* sum) {
+  if (output.partials > 1) {
+    Output sum_of = output;
+    sum_of.partials = 1;
+    return rms_norm(sum_of, natural_result(output, out), weight, eps, residual, sum);
+  }
   require_readable(output, {out.rows(), out.cols()});
   require(std::ssize(weight) == output.cols, "weight.size()", weight.size(),
           fmt::format("must be the {} columns of the result", output.cols));

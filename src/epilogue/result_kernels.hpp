@@ -9,7 +9,8 @@ namespace flashoverlap {
 cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
                             const RmsNorm& norm, void* normalized, Stream stream);
 
-/// The same for the copy of a reordered result into a row-major matrix of 16-bit elements.
-cudaError_t launch_unreorder(const ResultLayout& layout, const void* out, void* result, Stream stream);
+/// The same for a result that is reordered, or partial, into a row-major matrix.
+cudaError_t launch_unreorder(const ResultLayout& layout, DataType data_type, const void* out, void* result,
+                             Stream stream);
 
 }  // namespace flashoverlap

@@ -38,6 +38,8 @@ struct ResultLayout {
   std::int32_t column_blocks = 1;
   Divisor block_rows;
   Divisor block_cols;
+  std::int32_t partials = 1;        ///< elements that are added up for each of the result; natural only
+  std::int64_t partial_stride = 0;  ///< elements of the buffer from one to the next
 };
 
 /// Elements that are moved by one instruction.

@@ -37,7 +37,9 @@ ResultReader::ResultReader(const Plan& plan, std::int64_t out_pitch) {
                     .first_row = state_->first_row.data(),
                     .column_blocks = block_cols.quotient(cols - 1) + 1,
                     .block_rows = Divisor(natural ? rows : reorder.block_rows),
-                    .block_cols = block_cols};
+                    .block_cols = block_cols,
+                    .partials = output.partials,
+                    .partial_stride = output.partial_stride * pitch};
 }
 
 ResultReader::~ResultReader() = default;
@@ -58,8 +60,8 @@ void ResultReader::natural(const void* out, void* result, Stream stream) const {
   if (layout.rows == 0) return;
   require(out != nullptr, "out", "null", "must be GPU memory");
   require(result != nullptr, "result", "null", "must be GPU memory");
-  if (layout.first_row != nullptr) {
-    FLASHOVERLAP_CUDA(launch_unreorder(layout, out, result, stream));
+  if (layout.first_row != nullptr || layout.partials > 1) {
+    FLASHOVERLAP_CUDA(launch_unreorder(layout, state_->data_type, out, result, stream));
   } else {
     const auto element = static_cast<std::size_t>(size_of(state_->data_type));
     const std::size_t row_bytes = static_cast<std::size_t>(layout.cols) * element;

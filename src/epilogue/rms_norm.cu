@@ -14,11 +14,11 @@ struct Operands {
 
 /// This thread's chunks of a stretch of x = result + bias + residual. What was loaded is kept, as it takes
 /// half of the registers of the sums, which are made anew where they are needed.
-template <typename Element, int width, bool has_residual>
+template <typename Element, int width, bool has_residual, bool is_partial>
 class Stretch {
  public:
   __device__ void load(const Operands& operands, std::int32_t row, std::int32_t first) {
-    load_result<width>(result_, operands.layout, operands.out, row, first);
+    load_result<Element, width, is_partial>(result_, operands.layout, operands.out, row, first);
     if constexpr (has_residual) {
       const std::int64_t row_begin = std::int64_t{row} * operands.layout.cols;
 #pragma unroll
@@ -99,12 +99,12 @@ __device__ float block_sum(float value) {
 }
 
 /// One block for each row.
-template <typename Element, int width, bool has_residual>
+template <typename Element, int width, bool has_residual, bool is_partial>
 __global__ void __launch_bounds__(most_threads, 2) rms_norm(const Operands operands) {
   const auto row = static_cast<std::int32_t>(blockIdx.x);
   const std::int32_t cols = operands.layout.cols;
   const std::int32_t stretches = (cols - 1) / stretch_cols<width>() + 1;
-  Stretch<Element, width, has_residual> x;
+  Stretch<Element, width, has_residual, is_partial> x;
   float squares = 0;
   // Backwards: the first stretch, in most rows the only one, stays in registers.
   for (std::int32_t stretch = stretches; stretch-- > 0;) {
@@ -119,15 +119,21 @@ __global__ void __launch_bounds__(most_threads, 2) rms_norm(const Operands opera
   }
 }
 
-template <typename Element, int width>
+template <typename Element, int width, bool is_partial>
 cudaError_t launch(const Operands& operands, Stream stream) {
   const ResultLayout& layout = operands.layout;
-  const auto kernel =
-      operands.norm.residual == nullptr ? rms_norm<Element, width, false> : rms_norm<Element, width, true>;
+  const auto kernel = operands.norm.residual == nullptr ? rms_norm<Element, width, false, is_partial>
+                                                        : rms_norm<Element, width, true, is_partial>;
   const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(layout.rows),
                                   .blockDim = threads_for_row<width>(layout.cols),
                                   .stream = stream};
   return cudaLaunchKernelEx(&config, kernel, operands);
+}
+
+template <typename Element, int width>
+cudaError_t launch(const Operands& operands, Stream stream) {
+  return operands.layout.partials > 1 ? launch<Element, width, true>(operands, stream)
+                                      : launch<Element, width, false>(operands, stream);
 }
 
 template <typename Element>

@@ -57,32 +57,6 @@ __device__ ChunkBits<width>* chunk_at(void* elements, std::int64_t index) {
   return reinterpret_cast<ChunkBits<width>*>(static_cast<unsigned short*>(elements) + index);
 }
 
-/// This thread's chunks of natural row `row` of a result, in the stretch that begins at column `first`.
-template <int width>
-__device__ void load_result(ChunkBits<width> (&bits)[chunks_per_thread<width>], const ResultLayout& layout,
-                            const void* out, std::int32_t row, std::int32_t first) {
-  constexpr int chunks = chunks_per_thread<width>;
-  const std::int32_t row_block = layout.block_rows.quotient(row);
-  const std::int64_t first_block = std::int64_t{row_block} * layout.column_blocks;
-  // In steps, so that no chunk's load waits for another's.
-  std::int32_t column_blocks[chunks];
-  std::int32_t block_begins[chunks]{};
-#pragma unroll
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const std::int32_t col = chunk_col<width>(first, chunk);
-    column_blocks[chunk] = layout.block_cols.quotient(col);
-    if (layout.first_row != nullptr && col < layout.cols)
-      block_begins[chunk] = layout.first_row[first_block + column_blocks[chunk]];
-  }
-#pragma unroll
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const std::int32_t col = chunk_col<width>(first, chunk);
-    const std::int64_t buffer_row = block_begins[chunk] + row - row_block * layout.block_rows.value;
-    const std::int32_t buffer_col = col - column_blocks[chunk] * layout.block_cols.value;
-    if (col < layout.cols) bits[chunk] = __ldcs(chunk_at<width>(out, buffer_row * layout.pitch + buffer_col));
-  }
-}
-
 template <int width>
 struct Floats {
   float at[width];
@@ -108,6 +82,54 @@ __device__ ChunkBits<width> packed(const Floats<width>& values) {
 #pragma unroll
   for (int index = 0; index < width; ++index) elements.at[index] = Element(values.at[index]);
   return std::bit_cast<ChunkBits<width>>(elements);
+}
+
+/// Adds the partial results of the other ranks to those of rank 0, in fp32, in rank order; rounded once.
+template <typename Element, int width>
+__device__ void add_partials(ChunkBits<width> (&bits)[chunks_per_thread<width>], const ResultLayout& layout,
+                             const void* out, std::int64_t row_begin, std::int32_t first) {
+#pragma unroll
+  for (int chunk = 0; chunk < chunks_per_thread<width>; ++chunk) {
+    const std::int32_t col = chunk_col<width>(first, chunk);
+    if (col >= layout.cols) continue;
+    Floats<width> sum = unpacked<Element, width>(bits[chunk]);
+#pragma unroll 4
+    for (std::int32_t partial = 1; partial < layout.partials; ++partial) {
+      const Floats<width> values = unpacked<Element, width>(
+          __ldcs(chunk_at<width>(out, row_begin + partial * layout.partial_stride + col)));
+#pragma unroll
+      for (int index = 0; index < width; ++index) sum.at[index] += values.at[index];
+    }
+    bits[chunk] = packed<Element, width>(sum);
+  }
+}
+
+/// This thread's chunks of natural row `row` of a result, in the stretch that begins at column `first`.
+template <typename Element, int width, bool is_partial>
+__device__ void load_result(ChunkBits<width> (&bits)[chunks_per_thread<width>], const ResultLayout& layout,
+                            const void* out, std::int32_t row, std::int32_t first) {
+  constexpr int chunks = chunks_per_thread<width>;
+  const std::int32_t row_block = layout.block_rows.quotient(row);
+  const std::int64_t first_block = std::int64_t{row_block} * layout.column_blocks;
+  // In steps, so that no chunk's load waits for another's.
+  std::int32_t column_blocks[chunks];
+  std::int32_t block_begins[chunks]{};
+#pragma unroll
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const std::int32_t col = chunk_col<width>(first, chunk);
+    column_blocks[chunk] = layout.block_cols.quotient(col);
+    if (layout.first_row != nullptr && col < layout.cols)
+      block_begins[chunk] = layout.first_row[first_block + column_blocks[chunk]];
+  }
+#pragma unroll
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const std::int32_t col = chunk_col<width>(first, chunk);
+    const std::int64_t buffer_row = block_begins[chunk] + row - row_block * layout.block_rows.value;
+    const std::int32_t buffer_col = col - column_blocks[chunk] * layout.block_cols.value;
+    if (col < layout.cols) bits[chunk] = __ldcs(chunk_at<width>(out, buffer_row * layout.pitch + buffer_col));
+  }
+  if constexpr (is_partial)
+    add_partials<Element, width>(bits, layout, out, std::int64_t{row} * layout.pitch, first);
 }
 
 }  // namespace flashoverlap

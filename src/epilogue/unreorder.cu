@@ -1,3 +1,4 @@
+#include "cuda/elements.cuh"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_chunks.cuh"
 
@@ -5,7 +6,7 @@ namespace flashoverlap {
 namespace {
 
 /// One block for each row.
-template <int width>
+template <typename Element, int width, bool is_partial>
 __global__ void __launch_bounds__(most_threads)
     unreorder(const ResultLayout layout, const void* out, void* result) {
   constexpr int chunks = chunks_per_thread<width>;
@@ -13,7 +14,7 @@ __global__ void __launch_bounds__(most_threads)
   const std::int64_t row_begin = std::int64_t{row} * layout.cols;
   for (std::int32_t first = 0; first < layout.cols; first += stretch_cols<width>()) {
     ChunkBits<width> bits[chunks];
-    load_result<width>(bits, layout, out, row, first);
+    load_result<Element, width, is_partial>(bits, layout, out, row, first);
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const std::int32_t col = chunk_col<width>(first, chunk);
@@ -22,19 +23,25 @@ __global__ void __launch_bounds__(most_threads)
   }
 }
 
-template <int width>
+template <typename Element, int width>
 cudaError_t launch(const ResultLayout& layout, const void* out, void* result, Stream stream) {
   const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(layout.rows),
                                   .blockDim = threads_for_row<width>(layout.cols),
                                   .stream = stream};
-  return cudaLaunchKernelEx(&config, unreorder<width>, layout, out, result);
+  const auto kernel =
+      layout.partials > 1 ? unreorder<Element, width, true> : unreorder<Element, width, false>;
+  return cudaLaunchKernelEx(&config, kernel, layout, out, result);
 }
 
 }  // namespace
 
-cudaError_t launch_unreorder(const ResultLayout& layout, const void* out, void* result, Stream stream) {
-  return allows_widest_chunks(layout, {out, result}) ? launch<widest_chunk>(layout, out, result, stream)
-                                                     : launch<1>(layout, out, result, stream);
+cudaError_t launch_unreorder(const ResultLayout& layout, DataType data_type, const void* out, void* result,
+                             Stream stream) {
+  return with_element(data_type, [&]<typename Element>() {
+    return allows_widest_chunks(layout, {out, result})
+               ? launch<Element, widest_chunk>(layout, out, result, stream)
+               : launch<Element, 1>(layout, out, result, stream);
+  });
 }
 
 }  // namespace flashoverlap

@@ -27,6 +27,8 @@ GpuComparison::GpuComparison(const Plan& plan)
       block_rows_(plan.output.reorder.block_rows),
       block_cols_(plan.output.reorder.block_cols),
       first_row_(std::span<const std::int32_t>(plan.output.reorder.first_row)),
+      partials_(plan.output.partials),
+      partial_stride_(plan.output.partial_stride),
       sums_(1) {}
 
 GpuComparison::GpuComparison(DataType data_type, const Shape& shape, std::int64_t pitch)
@@ -41,7 +43,9 @@ Difference GpuComparison::operator()(const void* values, const void* reference, 
                           shape_.cols,
                           buffer_cols_,
                           block_rows_,
-                          block_cols_};
+                          block_cols_,
+                          partials_,
+                          partial_stride_};
   FLASHOVERLAP_CUDA(cudaMemsetAsync(sums_.data(), 0, sizeof(DifferenceSums), stream));
   add_differences(compared, data_type_, sums_.data(), stream);
   FLASHOVERLAP_CUDA(cudaGetLastError());

@@ -28,7 +28,7 @@ Difference worse(const Difference& one, const Difference& other);
 /// One matrix after another against its reference. Allocates only when it is made.
 class GpuComparison {
  public:
-  /// Results of a plan, which lie as its `Output::reorder` says.
+  /// Results of a plan, which lie as its `Output` says.
   explicit GpuComparison(const Plan& plan);
   /// Matrices whose rows begin `pitch` elements apart.
   GpuComparison(DataType data_type, const Shape& shape, std::int64_t pitch);
@@ -43,6 +43,8 @@ class GpuComparison {
   std::int32_t block_rows_ = 1;
   std::int32_t block_cols_ = 1;
   DeviceArray<std::int32_t> first_row_;  // empty: natural
+  std::int32_t partials_ = 1;
+  std::int32_t partial_stride_ = 0;
   DeviceArray<DifferenceSums> sums_;
 };
 

@@ -22,6 +22,17 @@ __device__ float as_float(const Element* element) {
   return static_cast<float>(*reinterpret_cast<const T*>(element));
 }
 
+/// An element of the result, which is a sum where it is partial.
+template <typename T>
+__device__ T value_of(const Compared& compared, std::int64_t row, std::int64_t col) {
+  const Element* const first = element(compared, row, col);
+  if (compared.partials == 1) return *reinterpret_cast<const T*>(first);
+  float sum = 0;
+  for (int partial = 0; partial < compared.partials; ++partial)
+    sum += as_float<T>(first + partial * compared.partial_stride * compared.buffer_cols);
+  return T(sum);
+}
+
 template <typename T>
 __global__ void compare(Compared compared, DifferenceSums* sums) {
   double squares = 0;
@@ -30,14 +41,14 @@ __global__ void compare(Compared compared, DifferenceSums* sums) {
   std::uint32_t unequal = 0;
   for (std::int64_t row = blockIdx.x; row < compared.rows; row += gridDim.x) {
     for (std::int64_t col = threadIdx.x; col < compared.cols; col += blockDim.x) {
-      const Element* const value = element(compared, row, col);
+      const T value = value_of<T>(compared, row, col);
       const Element* const expected = compared.reference + row * compared.cols + col;
-      const float difference = fabsf(as_float<T>(value) - as_float<T>(expected));
+      const float difference = fabsf(static_cast<float>(value) - as_float<T>(expected));
       const float finite = isfinite(difference) ? difference : INFINITY;
       squares += static_cast<double>(finite) * finite;
       reference_squares += static_cast<double>(as_float<T>(expected)) * as_float<T>(expected);
       largest = fmaxf(largest, finite);
-      unequal += *value != *expected ? 1 : 0;
+      unequal += *reinterpret_cast<const Element*>(&value) != *expected ? 1 : 0;
     }
   }
   for (int lane = 16; lane > 0; lane /= 2) {

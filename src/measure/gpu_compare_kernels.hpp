@@ -27,6 +27,8 @@ struct Compared {
   std::int64_t buffer_cols;
   std::int32_t block_rows;
   std::int32_t block_cols;
+  std::int32_t partials;  // see `Output::partials`
+  std::int64_t partial_stride;
 };
 
 // Asynchronous; at least one row.

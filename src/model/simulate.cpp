@@ -194,7 +194,9 @@ class Simulator {
   /// not for a signal, and a kernel that makes the signals itself for no stream.
   double released_us(const RankProgress& rank, std::int32_t counter, Step waiting) const {
     const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
-    if (signals_by_kernel_ && waiting == Step::message) return reached_us;
+    const bool from_peers =
+        rank.plan->counters[static_cast<std::size_t>(counter)].role == CounterRole::arrival;
+    if (signals_by_kernel_ && waiting == Step::message && !from_peers) return reached_us;
     if (schedule_.strategy != Strategy::sequential || sums_after_gemm_)
       return reached_us + machine_.signal_microseconds;
     return waiting == Step::message ? reached_us : reached_us + machine_.gemm_launch_microseconds;

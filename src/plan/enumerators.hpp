@@ -31,7 +31,7 @@ template <>
 inline constexpr std::array enumerators<Strategy>{Strategy::sequential, Strategy::signal, Strategy::copy,
                                                   Strategy::store, Strategy::p2p};
 template <>
-inline constexpr std::array enumerators<Layout>{Layout::natural, Layout::tiled};
+inline constexpr std::array enumerators<Layout>{Layout::natural, Layout::tiled, Layout::partial};
 template <>
 inline constexpr std::array enumerators<BufferRole>{BufferRole::a,     BufferRole::b,
                                                     BufferRole::out,   BufferRole::staging,

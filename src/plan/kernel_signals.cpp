@@ -84,10 +84,16 @@ bool are_kernels_own(std::span<const Plan> plans) {
   });
 }
 
-std::vector<SignalStep> steps_of(std::span<const Message> messages, std::int32_t rank) {
+/// `reached`: counters that are at their targets. To wait for them once more is of use only for a raise,
+/// which publishes what its message has waited for.
+std::vector<SignalStep> steps_of(std::span<const Message> messages, std::int32_t rank,
+                                 const std::set<std::int32_t>& reached) {
   std::vector<SignalStep> steps;
   for (const Message& message : messages) {
-    for (const Wait& wait : message.waits) steps.push_back({SignalKind::wait, rank, wait.counter});
+    for (const Wait& wait : message.waits) {
+      if (!message.raises.empty() || !reached.contains(wait.counter))
+        steps.push_back({SignalKind::wait, rank, wait.counter});
+    }
     for (const Wait& wait : message.waits) {
       if (wait.reset) steps.push_back({SignalKind::reset, rank, wait.counter});
     }
@@ -119,7 +125,9 @@ std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
 
 DividedMessages divide_messages(std::span<const Plan> plans, std::int32_t rank) {
   const Plan& plan = at(plans, rank);
-  if (are_kernels_own(plans)) return {{steps_of(opening(plan), rank), steps_of(closing(plan), rank)}, {}};
+  if (are_kernels_own(plans)) {
+    return {{steps_of(opening(plan), rank, {}), steps_of(closing(plan), rank, awaited_by_tiles(plan))}, {}};
+  }
   DividedMessages divided{.streamed = plan.messages};
   if (plan.problem.capacity > 0) return divided;
   const std::vector<std::int32_t> resets = reset_after_tiles(plan);

@@ -35,7 +35,14 @@ std::string_view name(Strategy strategy) {
   return "?";
 }
 
-std::string_view name(Layout layout) { return layout == Layout::natural ? "natural" : "tiled"; }
+std::string_view name(Layout layout) {
+  switch (layout) {
+    case Layout::natural: return "natural";
+    case Layout::tiled: return "tiled";
+    case Layout::partial: return "partial";
+  }
+  return "?";
+}
 
 std::string_view name(BufferRole role) {
   switch (role) {

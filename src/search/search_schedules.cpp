@@ -59,13 +59,15 @@ class Search {
   static bool is_simplest(const Candidate& candidate) { return is_by_libraries(candidate.schedule); }
 
   bool is_possible(Strategy strategy, Layout layout) const {
-    if (strategy == Strategy::sequential) return layout == Layout::natural;
+    if (strategy == Strategy::sequential && layout == Layout::natural) return true;
+    if (layout == Layout::partial && !machine_.peer_access) return false;
     if (problem_.ranks == 1 || (pushes_to_peers(strategy) && !machine_.peer_access)) return false;
     return supports(problem_, strategy, layout);
   }
 
   /// With what they are expected to take.
   std::vector<Candidate> candidates_by(Strategy strategy, Layout layout) const {
+    if (layout == Layout::partial) return with_expected_time(partial_schedules(strategy));
     if (strategy == Strategy::signal && !communicates_first(problem_.operation))
       return signalled_schedules(problem_, machine_, layout, comm_multiprocessors_);
     if (strategy != Strategy::sequential) {
@@ -78,6 +80,18 @@ class Search {
     constexpr double near = 1.15;  // the simulator may prefer another kernel than the choice of kernels does
     return with_expected_time(with_shots(
         kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near)));
+  }
+
+  /// Shots whose sums are left to whoever reads the result.
+  std::vector<Schedule> partial_schedules(Strategy strategy) const {
+    std::vector<Schedule> schedules =
+        strategy == Strategy::store
+            ? shot_schedules(problem_, machine_, comm_multiprocessors_)
+            : with_shots(kernel_schedules(machine_, problem_, strategy, Layout::natural,
+                                          machine_.multiprocessors, 0, /*near=*/1));
+    std::erase_if(schedules, [](const Schedule& schedule) { return schedule.shots != 1; });
+    for (Schedule& schedule : schedules) schedule.layout = Layout::partial;
+    return schedules;
   }
 
   /// And those whose sums are in shots, after the GEMM.

@@ -80,6 +80,7 @@ TEST_F(GpuCli, WrongInputIsRefusedBeforeGpusAreLookedFor) {
       {"check --gpus 2 --n 12", "--n = 12: must be a multiple of 8"},
       {"check --gpus 2 --k 12", "--k = 12: must be a multiple of 8"},
       {"check gemm_reduce_scatter --gpus 2 --m 7", "--m = 7: must be a multiple of ranks"},
+      {"check --gpus 2 --strategy copy --layout partial", "--layout = partial: needs --strategy store"},
       {"check --gpus 2 --strategy copy --layout tiled", "--layout = tiled: needs --strategy signal"},
       {"check --gpus 2 --strategy sequential --layout tiled", "--layout = tiled: needs --strategy signal"},
       {"bench gemm_all_reduce", "--gpus = (missing)"},

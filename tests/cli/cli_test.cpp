@@ -39,7 +39,8 @@ TEST_F(Cli, DemoShowsEveryOperation) {
     EXPECT_LT(shown["error"], 1e-2) << shown;
     EXPECT_GE(shown["groups"], 1) << shown;
     EXPECT_GT(shown["speed_up"]["h200-nvlink"], 0) << shown;
-    const bool needs_peers = shown["strategy"] == "copy" || shown["strategy"] == "store";
+    const bool needs_peers =
+        shown["strategy"] == "copy" || shown["strategy"] == "store" || shown["layout"] == "partial";
     EXPECT_EQ(shown["speed_up"]["rtx4090"].is_null(), needs_peers) << shown;
     EXPECT_THAT(content(path(shown["timeline"])), HasSubstr("<svg")) << shown;
   }

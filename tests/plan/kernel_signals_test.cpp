@@ -34,21 +34,26 @@ TEST(KernelSignals, AKernelMakesAllWhereTilesAloneMoveData) {
         EXPECT_EQ(opening.front().kind, SignalKind::raise) << "credits wait for nothing";
         EXPECT_EQ(count(opening, SignalKind::wait), peers);
         EXPECT_EQ(count(opening, SignalKind::reset), peers);
-        EXPECT_EQ(count(messages.by_kernel.closing, SignalKind::wait),
-                  count(messages.by_kernel.closing, SignalKind::reset));
+        EXPECT_GT(count(messages.by_kernel.closing, SignalKind::reset), 0);
       }
     }
   }
 }
 
+// Each wait takes as long as memory answers, after the last tile.
+TEST(KernelSignals, WaitAtTheEndOnlyForWhatNoTileHasWaitedFor) {
+  EXPECT_EQ(count(divided(plans_of(gemm_all_reduce, store, 4, 1)).by_kernel.closing, SignalKind::wait), 0);
+  EXPECT_EQ(count(divided(plans_of(gemm_reduce_scatter, store, 4)).by_kernel.closing, SignalKind::wait), 0);
+  EXPECT_EQ(count(divided(plans_of(gemm_all_reduce, store, 4, 2)).by_kernel.closing, SignalKind::wait), 4)
+      << "for the sums of each rank";
+}
+
 TEST(KernelSignals, StepsOfAMessageAreItsWaitsThenItsResetsThenItsRaises) {
-  std::vector<Plan> plans = plans_of(gemm_reduce_scatter, store, 2);
-  Message& last = plans[1].messages.back();
-  const std::int32_t first = last.waits.front().counter;
-  last.waits.push_back({first, /*reset=*/false});
+  const std::vector<Plan> plans = plans_of(gemm_all_reduce, store, 4, 2);
   const std::vector<SignalStep> closing = divided(plans).by_kernel.closing;
-  const auto waits = static_cast<std::ptrdiff_t>(last.waits.size());
-  EXPECT_EQ(closing.front(), (SignalStep{SignalKind::wait, 1, first}));
+  const std::ptrdiff_t waits = count(closing, SignalKind::wait);
+  ASSERT_GT(waits, 0);
+  ASSERT_LT(waits, std::ssize(closing));
   EXPECT_TRUE(std::all_of(closing.begin(), closing.begin() + waits,
                           [](const SignalStep& step) { return step.kind == SignalKind::wait; }));
   EXPECT_TRUE(std::all_of(closing.begin() + waits, closing.end(),

@@ -141,7 +141,11 @@ class PlanInterpreter : private InterpretedMemory {
                       row % reorder.block_rows;
           place.col = col % reorder.block_cols;
         }
-        const double found = read(place, end).front();
+        double found = 0;
+        for (std::int32_t partial = 0; partial < output.partials; ++partial) {
+          found += read(place, end).front();
+          place.row += output.partial_stride;
+        }
         const double expected = problem.result(rank.id(), row, col);
         if (found != expected)
           throw Wrong(fmt::format("rank {}'s result is {} at row {}, column {}, and should be {}", rank.id(),

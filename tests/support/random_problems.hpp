@@ -160,6 +160,8 @@ class RandomCases {
         between(0, 1) == 0) {
       schedule.shots = between(1, most_shots_of(problem));
       schedule.rounds = 1;
+      if (schedule.shots == 1 && supports(problem, schedule.strategy, Layout::partial) && between(0, 1) == 0)
+        schedule.layout = Layout::partial;
     }
     if (schedule.strategy == Strategy::signal && !communicates_first(problem.operation) && between(0, 1) == 0)
       schedule.first_multiprocessors = schedule.multiprocessors + between(0, 4);

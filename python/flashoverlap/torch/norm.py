@@ -91,8 +91,7 @@ def _define(name: str, gemm: str, gradients: Callable[..., tuple[Tensor, Tensor]
     def compute(
         x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor | None, epsilon: float, group: str
     ) -> tuple[Tensor, Tensor]:
-        # The rows of a scattered result that stays in its order would be others than the residual's.
-        operator = operator_for(gemm, x, weight, named(group), tiled=not scatters)
+        operator = operator_for(gemm, x, weight, named(group), is_read_later=True)
         return operator.rms_norm(operator.run(x, weight), norm_weight, residual, epsilon=epsilon)
 
     def fake(

@@ -68,6 +68,7 @@ struct DeviceSignal {
   std::uint32_t* counter;
   std::uint32_t target;  ///< to wait for
   SignalKind kind;
+  std::int32_t alike;  ///< signals of this kind, from this one on
 };
 
 /// The first wait that expired: everything after it passes without waiting, in later launches too.

@@ -121,6 +121,12 @@ std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& me
       signals.push_back({memory.counters[to_index(step.rank)] + step.counter,
                          static_cast<std::uint32_t>(target), step.kind});
     }
+    std::int32_t alike = 0;
+    for (std::size_t left = steps.size(); left > 0; --left) {
+      DeviceSignal& signal = signals[signals.size() - steps.size() + left - 1];
+      alike = left < steps.size() && steps[left].kind == signal.kind ? alike + 1 : 1;
+      signal.alike = alike;
+    }
   }
   return signals;
 }

@@ -89,8 +89,10 @@ __device__ inline void raise_counter(std::uint32_t* counter, int leaves_gpu,
                                      const TileListArguments& arguments) {
   if (leaves_gpu == 0) return raise_on_gpu(counter);
   if (leaves_gpu == 1) return raise_everywhere(counter);
+  // A multiprocessor makes one fence after the other: one serves all ranks.
   const std::int64_t place = counter - arguments.rank_counters[arguments.rank];
-  for (int rank = 0; rank < arguments.ranks; ++rank) raise_everywhere(arguments.rank_counters[rank] + place);
+  __threadfence_system();
+  for (int rank = 0; rank < arguments.ranks; ++rank) raise_fenced(arguments.rank_counters[rank] + place);
 }
 
 /// The row of the destination that a row of a tile without row map goes to.
@@ -107,29 +109,44 @@ __device__ inline DeviceRow place_of(const TileListArguments& arguments, const D
   return {tile.destination, row_in_parts(tile, row)};
 }
 
-/// By one thread, in order: what a raise announces is what a step before has waited for.
-__device__ inline void make_signals(const DeviceSignal* signals, int count,
-                                    const TileListArguments& arguments) {
-  for (const DeviceSignal* each = signals; each < signals + count; ++each) {
-    switch (each->kind) {
-      case SignalKind::wait: wait_for({each->counter, each->target}, arguments, no_entry); break;
-      case SignalKind::reset: *each->counter = 0; break;
-      case SignalKind::raise: raise_everywhere(each->counter); break;
-    }
+__device__ inline void make_signal(const DeviceSignal& signal, const TileListArguments& arguments) {
+  switch (signal.kind) {
+    case SignalKind::wait: return wait_for({signal.counter, signal.target}, arguments, no_entry);
+    case SignalKind::reset: *signal.counter = 0; return;
+    case SignalKind::raise: return raise_everywhere(signal.counter);
   }
 }
 
-/// By one thread of each block, before it stores anything.
+/// By a warp. What a raise announces is what a step before has waited for, so that steps of one kind only are
+/// made at the same time: each takes as long as memory answers.
+__device__ inline void make_signals(const DeviceSignal* signals, int count,
+                                    const TileListArguments& arguments) {
+  constexpr int lanes = 32;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  for (int first = 0; first < count;) {
+    const int steps = min(signals[first].alike, lanes);
+    if (lane < steps) make_signal(signals[first + lane], arguments);
+    __syncwarp();
+    first += steps;
+  }
+}
+
+/// By a warp of each block, before the block stores anything.
 __device__ inline void open_launch(const TileListArguments& arguments) {
   if (blockIdx.x == 0) make_signals(arguments.signals, arguments.opening_signals, arguments);
 }
 
-/// By one thread of each block, whose last tile is stored, so that it has made all its waits. The last such
-/// block makes the signals.
+/// By a warp of each block, whose last tile is stored, so that the block has made all its waits. The last
+/// such block makes the signals.
 __device__ inline void close_launch(const TileListArguments& arguments) {
-  if (arguments.closing_signals == 0 || atomicAdd(arguments.finished, 1) != gridDim.x - 1) return;
+  if (arguments.closing_signals == 0) return;
+  const bool leads = threadIdx.x % 32 == 0;
+  std::uint32_t before = 0;
+  __syncwarp();
+  if (leads) before = atomicAdd(arguments.finished, 1);
+  if (__shfl_sync(~0u, before, 0) != gridDim.x - 1) return;
   make_signals(arguments.signals + arguments.opening_signals, arguments.closing_signals, arguments);
-  *arguments.finished = 0;
+  if (leads) *arguments.finished = 0;
 }
 
 }  // namespace flashoverlap

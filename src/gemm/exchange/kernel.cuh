@@ -21,50 +21,48 @@ class Exchanger {
 
   __device__ void run() const {
     const BlockTiles<EntryForBlock> tiles(arguments_);
-    if (threadIdx.x == 0) open_launch(arguments_);
+    if (threadIdx.x < 32) open_launch(arguments_);
     for (int index = tiles.first(); tiles.contains(index); index = tiles.next(index)) {
       index < arguments_.product_count ? move<false>(index) : move<true>(index);
       __syncthreads();
       if (threadIdx.x == 0) announce(arguments_.tiles[index].store);
     }
-    if (threadIdx.x == 0) close_launch(arguments_);
+    if (threadIdx.x < 32) close_launch(arguments_);
   }
 
  private:
   using Pair = ElementPair<Element>;
   static constexpr int chunk_elements = 8;
-  static constexpr int batch = 4;  ///< loads of a thread on their way at once
 
   /// Elements of a tile's row that lie next to each other.
   struct Place {
     int row;
     int col;
-    int count;  ///< 0 or less: none
+    int count;
   };
 
-  /// Chunk `number` of a tile, counted row by row.
-  static __device__ Place place_in(const DeviceTile::Store& tile, int number) {
-    const int row_chunks = (tile.cols + chunk_elements - 1) / chunk_elements;
-    const int row = number / row_chunks;
-    const int col = (number - row * row_chunks) * chunk_elements;
-    return {row, col, row < tile.rows ? min(chunk_elements, tile.cols - col) : 0};
-  }
-
+  /// A chunk for each thread at a time: what all of them load is enough to keep the links busy.
   template <bool adds>
   __device__ void move(int index) const {
     const DeviceTile& tile = arguments_.tiles[index];
     const int row_chunks = (tile.store.cols + chunk_elements - 1) / chunk_elements;
-    for (int first = 0; first < tile.store.rows * row_chunks; first += threads * batch) {
-      Place places[batch];
-      Chunk chunks[batch];
-#pragma unroll
-      for (int each = 0; each < batch; ++each)
-        places[each] = place_in(tile.store, first + each * threads + static_cast<int>(threadIdx.x));
-      if constexpr (!adds) load(product(tile), arguments_.product.pitch, places, chunks);
-      if (first == 0) await(tile.finish.store_wait, index);
-      if constexpr (adds) add_up(tile, places, chunks);
-#pragma unroll 1
-      for (int copy = 0; copy < tile.store.destinations; ++copy) store(tile.store, copy, places, chunks);
+    const int chunks = tile.store.rows * row_chunks;
+    const auto place = [&](int number) {
+      const int row = number / row_chunks;
+      const int col = (number - row * row_chunks) * chunk_elements;
+      return Place{row, col, min(chunk_elements, tile.store.cols - col)};
+    };
+    int number = static_cast<int>(threadIdx.x);
+    Chunk first{};
+    if (!adds && number < chunks) first = product(tile, place(number));
+    await(tile.finish.store_wait, index);
+    if (!adds && number < chunks) {
+      store(tile.store, place(number), first);
+      number += threads;
+    }
+    for (; number < chunks; number += threads) {
+      const Place next = place(number);
+      store(tile.store, next, adds ? sum(tile, next) : product(tile, next));
     }
   }
 
@@ -74,54 +72,43 @@ class Exchanger {
     __syncthreads();
   }
 
-  __device__ const std::uint16_t* product(const DeviceTile& tile) const {
-    return arguments_.product.base + tile.load.a_row * arguments_.product.pitch + tile.store.addend_col;
+  __device__ Chunk product(const DeviceTile& tile, const Place& place) const {
+    const Destination& product = arguments_.product;
+    return load(product.base + (std::int64_t{tile.load.a_row} + place.row) * product.pitch +
+                    tile.store.addend_col + place.col,
+                place.count);
   }
 
-  static __device__ void load(const std::uint16_t* from, std::int64_t pitch, const Place (&places)[batch],
-                              Chunk (&chunks)[batch]) {
-#pragma unroll
-    for (int each = 0; each < batch; ++each)
-      chunks[each] = load(from + places[each].row * pitch + places[each].col, places[each].count);
-  }
-
-  /// The sum over all ranks in rank order, in fp32.
-  __device__ void add_up(const DeviceTile& tile, const Place (&places)[batch], Chunk (&chunks)[batch]) const {
+  /// Over all ranks in rank order, in fp32.
+  __device__ Chunk sum(const DeviceTile& tile, const Place& place) const {
     const auto* const first = static_cast<const std::uint16_t*>(arguments_.addends) +
-                              tile.finish.addend_row * arguments_.addend_pitch + tile.store.addend_col;
+                              (std::int64_t{tile.finish.addend_row} + place.row) * arguments_.addend_pitch +
+                              tile.store.addend_col + place.col;
     const std::int64_t stride = arguments_.addend_stride * arguments_.addend_pitch;
-    float2 sums[batch][chunk_elements / 2] = {};
-#pragma unroll 2
+    float2 sums[chunk_elements / 2] = {};
+#pragma unroll 4
     for (int source = 0; source < arguments_.addend_count; ++source) {
-      Chunk parts[batch];
-      load(first + source * stride, arguments_.addend_pitch, places, parts);
+      const Chunk partial = load(first + source * stride, place.count);
 #pragma unroll
-      for (int each = 0; each < batch; ++each) {
-#pragma unroll
-        for (int pair = 0; pair < chunk_elements / 2; ++pair) {
-          const float2 values = Pair::unpack(parts[each].words[pair]);
-          sums[each][pair].x += values.x;
-          sums[each][pair].y += values.y;
-        }
+      for (int pair = 0; pair < chunk_elements / 2; ++pair) {
+        const float2 values = Pair::unpack(partial.words[pair]);
+        sums[pair].x += values.x;
+        sums[pair].y += values.y;
       }
     }
+    Chunk total;
 #pragma unroll
-    for (int each = 0; each < batch; ++each) {
-#pragma unroll
-      for (int pair = 0; pair < chunk_elements / 2; ++pair)
-        chunks[each].words[pair] = Pair::pack(sums[each][pair].x, sums[each][pair].y);
-    }
+    for (int pair = 0; pair < chunk_elements / 2; ++pair)
+      total.words[pair] = Pair::pack(sums[pair].x, sums[pair].y);
+    return total;
   }
 
-  __device__ void store(const DeviceTile::Store& tile, int copy, const Place (&places)[batch],
-                        const Chunk (&chunks)[batch]) const {
-#pragma unroll
-    for (int each = 0; each < batch; ++each) {
-      const Place& place = places[each];
-      if (place.count <= 0) continue;
-      const DeviceRow target = place_of(arguments_, tile, place.row);
+  __device__ void store(const DeviceTile::Store& tile, const Place& place, const Chunk& chunk) const {
+    const DeviceRow target = place_of(arguments_, tile, place.row);
+#pragma unroll 1
+    for (int copy = 0; copy < tile.destinations; ++copy) {
       const Destination& to = destination(target.destination + copy);
-      store(to.base + target.row * to.pitch + tile.store_col + place.col, chunks[each], place.count);
+      store(to.base + target.row * to.pitch + tile.store_col + place.col, chunk, place.count);
     }
   }
 
@@ -167,7 +154,7 @@ class Exchanger {
 };
 
 template <typename Element>
-__global__ void __launch_bounds__(threads, 4)
+__global__ void __launch_bounds__(threads, 2)
     exchange_kernel(const __grid_constant__ ExchangeArguments arguments) {
   Exchanger<Element>(arguments).run();
 }

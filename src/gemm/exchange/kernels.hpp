@@ -5,7 +5,7 @@
 
 namespace flashoverlap::exchange {
 
-inline constexpr int threads = 256;  ///< of a block
+inline constexpr int threads = 512;  ///< of a block
 
 /// The kernel for a data type.
 const void* find_kernel(DataType data_type);

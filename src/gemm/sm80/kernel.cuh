@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   const int steps = arguments.k_parts * part_steps;
   constexpr int none = -1;
   int stored = none;
-  if (threadIdx.x == Shape::threads - 1) open_launch(arguments);
-  __syncwarp();
+  const bool in_last_warp = static_cast<int>(threadIdx.x) >= Shape::threads - 32;
+  if (in_last_warp) open_launch(arguments);
   for (int index = tiles.first(); tiles.contains(index); index = tiles.next(index)) {
     if (index >= arguments.product_count) {
       // What it adds may depend on the tile that was stored last.
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   }
   __syncthreads();
   if (stored != none) raise_stored<Shape>(arguments, stored);
-  if (threadIdx.x == Shape::threads - 1) close_launch(arguments);
+  if (in_last_warp) close_launch(arguments);
 }
 
 template <int Rows, int Cols, int Depth, int Stages, DataType Type>

@@ -20,7 +20,7 @@ class Storer {
         issues_(warp == 0 && leads_) {}
 
   __device__ void run() {
-    if (issues_) open_launch(arguments_);
+    if (warp_ == 0) open_launch(arguments_);
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       if (Shape::shares_k && arguments_.tiles[index].finish.shares < 0) continue;
       const DeviceTile::Store tile = arguments_.tiles[index].store;
@@ -45,7 +45,7 @@ class Storer {
       if (tile.raise_late == 0 || Shape::boxes == 1) raise_after<0>();
     }
     tma_store_wait_visible<0>();
-    if (issues_) close_launch(arguments_);
+    if (warp_ == 0) close_launch(arguments_);
   }
 
  private:

@@ -166,6 +166,8 @@ void visit_keys(auto& visit, Maybe<Output> auto& output) {
   visit("cols", output.cols);
   visit("origins", output.origins);
   visit.unless_none("reorder", output.reorder);
+  visit.unless_none("partials", output.partials, 1);
+  visit.unless_none("partial_stride", output.partial_stride, 0);
 }
 
 /// Without problem and schedule, which are the same for all plans of a document.

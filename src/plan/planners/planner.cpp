@@ -79,6 +79,10 @@ Planner planner_for(const Problem& problem, Strategy strategy, Layout layout) {
   if (!problem.expert_rows.empty() && layout == Layout::tiled) return {};
   if (gathers_along_k(problem) && !moves_columns(strategy)) return {};
   if (layout == Layout::tiled) return strategy == Strategy::signal ? planners.tiled : Planner{};
+  if (layout == Layout::partial) {
+    const bool in_a_shot = strategy == Strategy::store || strategy == Strategy::sequential;
+    return in_a_shot && !communicates_first(problem.operation) ? planners.in_shots : Planner{};
+  }
   return calls_collectives(strategy) ? planners.by_collectives : planners.by_slices;
 }
 
@@ -87,9 +91,9 @@ void check_shots(const Problem& problem, const Schedule& schedule) {
   const bool by_strategy = schedule.strategy == Strategy::store ||
                            (sums_after_gemm(schedule) && !communicates_first(problem.operation));
   require(
-      most > 0 && by_strategy && schedule.layout == Layout::natural, "shots", schedule.shots,
+      most > 0 && by_strategy && schedule.layout != Layout::tiled, "shots", schedule.shots,
       "must be 0; only gemm_all_reduce, gemm_reduce_scatter and all_gather_gemm of rows of A work in shots, "
-      "by store and in layout natural, and the first two by sequential");
+      "by store and not in layout tiled, and the first two by sequential");
   require(!sums_after_gemm(schedule) || schedule.cluster_rows == 1, "cluster_rows", schedule.cluster_rows,
           "must be 1 with shots by sequential, where a block stores each tile");
   require(!sums_after_gemm(schedule) || !schedule.share_k, "share_k", true,
@@ -105,8 +109,11 @@ void check_together(const Problem& problem, const Schedule& schedule) {
           "is whole rows of memory, which are parts of k, and each tile needs all of k");
   require(supports(problem, schedule.strategy, schedule.layout), "layout", name(schedule.layout),
           fmt::format("{} by {} leaves the result natural; tiled needs strategy signal, an operation that "
-                      "communicates after the GEMM, and no rows sorted by expert",
+                      "communicates after the GEMM, and no rows sorted by expert; partial needs store or "
+                      "sequential, and an operation that sums",
                       name(problem.operation), name(schedule.strategy)));
+  require(schedule.layout != Layout::partial || schedule.shots == 1, "shots", schedule.shots,
+          "must be 1 in layout partial: one shot leaves every rank all partial results");
   require(
       schedule.rounds == 1 || works_in_rounds(problem, schedule.strategy), "rounds", schedule.rounds,
       "must be 1; only gemm_reduce_scatter and gemm_all_reduce by copy, store or p2p, and all_gather_gemm "
@@ -128,7 +135,7 @@ void check_together(const Problem& problem, const Schedule& schedule) {
             fmt::format("cuts {} x {} into {} tiles; at most {} can be planned", gemm.rows, gemm.cols,
                         entries, max_entries));
     const std::int64_t stacked_rows = entries * entry_rows(schedule);
-    require(schedule.layout == Layout::natural || stacked_rows <= max_rows, "tile_rows x tile_cols",
+    require(schedule.layout != Layout::tiled || stacked_rows <= max_rows, "tile_rows x tile_cols",
             fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
             fmt::format("lays {} rows of tiles below each other; layout tiled takes at most {}", stacked_rows,
                         max_rows));

@@ -29,7 +29,7 @@ std::vector<Strip> strips_of(const Schedule& schedule, const Shape& gemm) {
 
 /// Sums without slices, see `Schedule::shots`. A tile's partial results go into the inboxes of the ranks that
 /// sum it, next to those of the other ranks, as elements: so all that sum it get the same bits. After their
-/// own tiles these ranks add up what has arrived.
+/// own tiles these ranks add up what has arrived, or in layout `partial` leave that to whoever reads it.
 class ReduceShots {
  public:
   explicit ReduceShots(PlanBuilder& builder)
@@ -37,30 +37,38 @@ class ReduceShots {
         rank_(builder.rank()),
         scatters_(builder.problem().operation == Operation::gemm_reduce_scatter),
         has_second_(builder.schedule().shots == 2),
+        adds_(builder.schedule().layout != Layout::partial),
         rows_(static_cast<std::int32_t>(builder.gemm().rows)),
         kept_rows_(scatters_ ? rows_ / builder.ranks() : rows_),
         strips_(strips_of(builder.schedule(), builder.gemm())) {}
 
   void plan() {
-    builder_.set_buffer(BufferRole::inbox, std::int64_t{builder_.ranks()} * kept_rows_, builder_.gemm().cols,
-                        /*peer_written=*/true);
     builder_.plan().buffer(BufferRole::out).peer_written = has_second_;
+    builder_.set_buffer(arrives_in(), std::int64_t{builder_.ranks()} * kept_rows_, builder_.gemm().cols,
+                        /*peer_written=*/true);
     // The whole GEMM leaves its result there.
     if (sums_after_gemm(builder_.schedule()))
       builder_.set_buffer(BufferRole::staging, rows_, builder_.gemm().cols);
-    builder_.plan().addends = {builder_.ranks(), kept_rows_};
+    if (adds_) {
+      builder_.plan().addends = {builder_.ranks(), kept_rows_};
+    } else {
+      builder_.plan().output.partials = builder_.ranks();
+      builder_.plan().output.partial_stride = kept_rows_;
+    }
     add_counters();
     builder_.give_credits([](std::int32_t) { return true; });
     const std::int32_t gate = builder_.add_gate(builder_.targets());
     if (scatters_) map_rows();
     for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip) compute(strip, gate);
     for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip) {
-      if (!has_second_ || summing_rank(strip) == rank_) add_up(strip);
+      if (adds_ && (!has_second_ || summing_rank(strip) == rank_)) add_up(strip);
     }
     builder_.reset_counters();
   }
 
  private:
+  /// The partial results of all ranks.
+  BufferRole arrives_in() const { return adds_ ? BufferRole::inbox : BufferRole::out; }
   /// Of two shots: whose sums these are.
   std::int32_t summing_rank(std::int32_t strip) const { return strip % builder_.ranks(); }
   std::int32_t raises(std::int32_t strip) const {
@@ -91,7 +99,7 @@ class ReduceShots {
 
   void compute(std::int32_t strip, std::int32_t gate) {
     Tile area = builder_.area({0, rows_}, at(strips_, strip).cols);
-    area.buffer = BufferRole::inbox;
+    area.buffer = arrives_in();
     area.rank = has_second_ ? summing_rank(strip) : every_rank;
     area.store_row = rank_ * kept_rows_;
     if (scatters_) {
@@ -122,6 +130,7 @@ class ReduceShots {
   std::int32_t rank_;
   bool scatters_;
   bool has_second_;
+  bool adds_;
   std::int32_t rows_;
   std::int32_t kept_rows_;  ///< by each rank
   std::vector<Strip> strips_;

@@ -157,15 +157,18 @@ class Cuts {
 
   void cut_output(const Plan& plan) {
     for_each_block(plan.output, [&](std::int32_t row, Range rows, Range cols) {
-      cut_rows(plan.rank, BufferRole::out, row, rows.count);
+      for_each_partial(plan.output, [&](std::int32_t, std::int32_t first) {
+        cut_rows(plan.rank, BufferRole::out, first + row, rows.count);
+      });
       cut_columns(plan.buffer(BufferRole::out).cols, 0, cols.count);
     });
     if (!plan.output.reorder.first_row.empty()) return;
-    std::int32_t row = 0;
-    for (const RowOrigin& origin : plan.output.origins) {
-      cut_rows(plan.rank, BufferRole::out, row, origin.rows);
-      row += origin.rows;
-    }
+    for_each_partial(plan.output, [&](std::int32_t, std::int32_t row) {
+      for (const RowOrigin& origin : plan.output.origins) {
+        cut_rows(plan.rank, BufferRole::out, row, origin.rows);
+        row += origin.rows;
+      }
+    });
   }
 
  private:

@@ -98,6 +98,13 @@ void for_each_stored_piece(std::span<const Plan> plans, const Plan& plan, const 
   }
 }
 
+/// Calls visit(rank, its first row) for each of the partial results that whoever reads the result adds up.
+template <typename Visit>
+void for_each_partial(const Output& output, Visit&& visit) {
+  for (std::int32_t partial = 0; partial < output.partials; ++partial)
+    visit(partial, partial * output.partial_stride);
+}
+
 /// Calls visit(row of `out`, rows, columns) for each block of a result, which is one block if it is natural.
 /// Blocks below each other that are stored so are visited as one.
 template <typename Visit>

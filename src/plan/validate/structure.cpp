@@ -79,6 +79,8 @@ class StructureCheck {
     const std::int64_t capacity = plan_.problem.capacity;
     if (plan_.schedule.layout == Layout::natural)
       check_shape(BufferRole::out, {capacity > 0 ? capacity : out.rows, out.cols});
+    if (plan_.schedule.layout == Layout::partial)
+      check_shape(BufferRole::out, {out.rows * plan_.problem.ranks, out.cols});
     if (Shape{plan_.output.rows, plan_.output.cols} != out) {
       report("output: {} x {}, but the problem has {} x {}", plan_.output.rows, plan_.output.cols, out.rows,
              out.cols);
@@ -351,8 +353,13 @@ class StructureCheck {
     if (rows != output.rows)
       return report("output: the origins have {} rows, the result has {}", rows, output.rows);
     const Reorder& reorder = output.reorder;
-    if (plan_.schedule.layout == Layout::natural) {
-      if (reorder != Reorder{}) report("output: a natural result has no reorder");
+    const bool is_partial = plan_.schedule.layout == Layout::partial;
+    if (output.partials != (is_partial ? plan_.problem.ranks : 1))
+      return report("output: {} partial results of {} ranks", output.partials, plan_.problem.ranks);
+    if (!within(output.partial_stride, 0, is_partial ? output.rows : 0))
+      return report("output: {} rows from one partial result to the next", output.partial_stride);
+    if (plan_.schedule.layout != Layout::tiled) {
+      if (reorder != Reorder{}) report("output: a result that is not tiled has no reorder");
       return;
     }
     if (reorder.block_rows < 1 || reorder.block_cols < 1)

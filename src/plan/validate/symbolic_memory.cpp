@@ -371,28 +371,33 @@ void SymbolicMemory::check_end(std::span<const Knowledge> ends) {
     }
     std::vector<std::int32_t> run_rows{0};
     for (const RowOrigin& origin : plan.output.origins) run_rows.push_back(run_rows.back() + origin.rows);
-    for_each_block(plan.output, [&](std::int32_t row, Range rows, Range cols) {
-      check_block(plan, run_rows, row, rows, cols);
+    const bool is_summed = plan.output.partials == 1;
+    for_each_partial(plan.output, [&](std::int32_t rank, std::int32_t first) {
+      const std::uint64_t summed = is_summed ? all_bits(plans_.size()) : bit(rank);
+      for_each_block(plan.output, [&](std::int32_t row, Range rows, Range cols) {
+        check_block(plan, run_rows, first + row, rows, cols, summed);
+      });
     });
   }
 }
 
 void SymbolicMemory::check_block(const Plan& plan, std::span<const std::int32_t> run_rows, std::int32_t row,
-                                 Range rows, Range cols) {
-  for_each_cell({plan.rank, BufferRole::out, {row, rows.count}, {0, cols.count}}, [&](Cell& cell,
-                                                                                      const Area& place) {
-    const std::int32_t first = rows.first + (place.rows.first - row);
-    const auto after = std::ranges::upper_bound(run_rows, first);
-    const RowOrigin& origin = at(plan.output.origins, after - run_rows.begin() - 1);
-    const std::int32_t skipped = first - *(after - 1);
-    const Value expected{origin.rank == none ? all_bits(plans_.size()) : bit(origin.rank),
-                         origin.row + skipped, origin.col + cols.first + place.cols.first, Content::partial};
-    if (cell.value == expected && skipped + place.rows.count <= origin.rows) return;
-    findings_.add(Violation::wrong_value, "{} does not hold row {}, column {} of {}", described(place),
-                  expected.row, expected.col,
-                  origin.rank == none ? std::string("the sum over all ranks")
-                                      : fmt::format("rank {}'s C", origin.rank));
-  });
+                                 Range rows, Range cols, std::uint64_t summed) {
+  for_each_cell({plan.rank, BufferRole::out, {row, rows.count}, {0, cols.count}},
+                [&](Cell& cell, const Area& place) {
+                  const std::int32_t first = rows.first + (place.rows.first - row);
+                  const auto after = std::ranges::upper_bound(run_rows, first);
+                  const RowOrigin& origin = at(plan.output.origins, after - run_rows.begin() - 1);
+                  const std::int32_t skipped = first - *(after - 1);
+                  const Value expected{origin.rank == none ? summed : bit(origin.rank), origin.row + skipped,
+                                       origin.col + cols.first + place.cols.first, Content::partial};
+                  if (cell.value == expected && skipped + place.rows.count <= origin.rows) return;
+                  findings_.add(Violation::wrong_value, "{} does not hold row {}, column {} of {}",
+                                described(place), expected.row, expected.col,
+                                origin.rank != none         ? fmt::format("rank {}'s C", origin.rank)
+                                : plan.output.partials == 1 ? std::string("the sum over all ranks")
+                                                            : "a rank's partial result");
+                });
 }
 
 }  // namespace flashoverlap

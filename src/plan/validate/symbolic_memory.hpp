@@ -111,8 +111,9 @@ class SymbolicMemory {
   /// The sum of several values; garbage if one of them is.
   Value sum(std::span<const Value> values, const Event& collective);
   /// Compares a block of the result, from `row` of `out` on. `run_rows`: the first row of each origin.
+  /// `summed`: the ranks of which the block has the sum, where the result is one.
   void check_block(const Plan& plan, std::span<const std::int32_t> run_rows, std::int32_t row, Range rows,
-                   Range cols);
+                   Range cols, std::uint64_t summed);
 
   std::span<const Plan> plans_;
   const TileCounters& counters_;

@@ -167,7 +167,8 @@ inline std::vector<Plan> plans_of(const Setting& setting, int ranks) {
                     {.strategy = setting.strategy,
                      .layout = setting.layout,
                      .multiprocessors = 24,
-                     .comm_multiprocessors = 16});
+                     .comm_multiprocessors = 16,
+                     .shots = setting.layout == Layout::partial ? 1 : 0});
 }
 
 inline std::string describe(const Setting& setting) {

@@ -80,6 +80,13 @@ testing::Case random_case(std::mt19937_64& engine, int ranks) {
   const Strategy strategy = drawn.schedule.strategy;
   if (works_in_rounds(problem, strategy)) drawn.schedule.rounds = between(1, 3);
   if (between(0, 1) == 1 && supports(problem, strategy, Layout::tiled)) drawn.schedule.layout = Layout::tiled;
+  const bool takes_shots = strategy == Strategy::store || strategy == Strategy::sequential;
+  if (takes_shots && most_shots_of(problem) > 0 && between(0, 1) == 1) {
+    drawn.schedule.shots = between(1, most_shots_of(problem));
+    drawn.schedule.rounds = 1;
+    if (supports(problem, strategy, Layout::partial) && between(0, 1) == 1)
+      drawn.schedule.layout = Layout::partial;
+  }
   return drawn;
 }
 

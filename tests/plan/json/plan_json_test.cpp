@@ -115,8 +115,12 @@ TEST(PlanJson, PlannedProblemsSurvive) {
             problem.gathered = gathered;
             problem.b_layout =
                 gathered == Operand::a ? OperandLayout::row_contiguous : OperandLayout::k_contiguous;
-            const Schedule schedule{
-                .strategy = strategy, .layout = layout, .tile_rows = 6, .tile_cols = 8, .multiprocessors = 5};
+            const Schedule schedule{.strategy = strategy,
+                                    .layout = layout,
+                                    .tile_rows = 6,
+                                    .tile_cols = 8,
+                                    .multiprocessors = 5,
+                                    .shots = layout == Layout::partial ? 1 : 0};
             const auto plans = make_plans(problem, schedule);
             EXPECT_TRUE(plans_from_json(plans_to_json(plans)) == plans)
                 << name(operation) << ' ' << name(strategy) << ' ' << name(layout);

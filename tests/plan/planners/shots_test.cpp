@@ -30,6 +30,15 @@ std::string refusal(const Problem& problem, const Schedule& schedule) {
   return "";
 }
 
+std::string first_finding(const std::vector<Plan>& plans) {
+  try {
+    validate(plans);
+  } catch (const InvalidPlan& error) {
+    return error.what();
+  }
+  return "";
+}
+
 std::vector<Matrix> results_of(const std::vector<Plan>& plans, const Operands& operands) {
   HostWorld world(plans, {});
   return run_once(world, operands);
@@ -67,6 +76,40 @@ TEST(ShotsTest, SumsAfterTheWholeGemmAreTheSameBits) {
       EXPECT_EQ(results_of(after, operands), results_of(by_store, operands)) << name(operation) << ranks;
     }
   }
+}
+
+TEST(ShotsTest, LeavesPartialResultsToWhoeverReadsThem) {
+  for (const Operation operation : {Operation::gemm_all_reduce, Operation::gemm_reduce_scatter}) {
+    for (const Strategy strategy : {Strategy::store, Strategy::sequential}) {
+      for (const int ranks : {1, 2, 3, 4}) {
+        const Problem problem = few_rows(operation, ranks);
+        const Operands operands = random_operands(problem, 5);
+        Schedule schedule = in_shots(1);
+        schedule.strategy = strategy;
+        const std::vector<Plan> natural = make_plans(problem, schedule);
+        schedule.layout = Layout::partial;
+        const std::vector<Plan> plans = make_plans(problem, schedule);
+        validate(plans);
+        const std::vector<Matrix> results = results_of(plans, operands);
+        expect_right(plans, operands, results);
+        const std::vector<Matrix> sums = results_of(natural, operands);
+        for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+          EXPECT_EQ(std::ranges::count(plans[rank].tiles, true, &Tile::only_adds), 0);
+          EXPECT_EQ(natural_result(plans[rank].output, results[rank]), sums[rank]);
+        }
+      }
+    }
+  }
+}
+
+TEST(ShotsTest, APartialResultOfTheWrongRankIsFound) {
+  Schedule schedule = in_shots(1);
+  schedule.layout = Layout::partial;
+  std::vector<Plan> plans = make_plans(few_rows(Operation::gemm_all_reduce, 2), schedule);
+  for (Plan& plan : plans) {
+    for (Tile& tile : plan.tiles) tile.store_row = 12 - tile.store_row;
+  }
+  EXPECT_THAT(first_finding(plans), HasSubstr("of a rank's partial result"));
 }
 
 TEST(ShotsTest, ScattersEachRowToTheRankThatKeepsIt) {
@@ -126,17 +169,12 @@ TEST(ShotsTest, RefusesWhatItCannotSum) {
   schedule = in_shots(1);
   schedule.rounds = 2;
   EXPECT_THAT(refusal(sums, schedule), HasSubstr("rounds = 2: must be 1"));
+  schedule = in_shots(2);
+  schedule.layout = Layout::partial;
+  EXPECT_THAT(refusal(sums, schedule), HasSubstr("shots = 2: must be 1 in layout partial"));
+  EXPECT_THAT(refusal(few_rows(Operation::all_gather_gemm, 2), schedule), HasSubstr("layout = partial"));
   schedule = in_shots(3);
   EXPECT_THAT(refusal(sums, schedule), HasSubstr("shots = 3"));
-}
-
-std::string first_finding(const std::vector<Plan>& plans) {
-  try {
-    validate(plans);
-  } catch (const InvalidPlan& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(ShotsTest, WithoutItsGateMayStoreBeforeThePeerHasBegun) {

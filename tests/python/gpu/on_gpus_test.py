@@ -231,10 +231,11 @@ def test_a_captured_norm_replays_on_new_inputs(group):
     del graph
 
 
-def test_operators_whose_results_stay_in_their_order(group):
+@pytest.mark.parametrize("strategy, layout", [("signal", "tiled"), ("store", "partial"), ("sequential", "partial")])
+def test_operators_whose_results_stay_in_their_order(group, strategy, layout):
     communicator = parallel.communicator(group)
     problem = flashoverlap.Problem("gemm_all_reduce", m=1000, n=N, k=K, ranks=dist.get_world_size())
-    schedules = flashoverlap.search(problem, communicator.machine, ["signal"], ["tiled"])
+    schedules = flashoverlap.search(problem, communicator.machine, [strategy], [layout])
     operator = flashoverlap.Operator(problem, communicator, schedules[0].schedule)
     a, b = draw(1000, K), draw(N, K)
     result = operator.run(a, b)

@@ -96,6 +96,7 @@ class Launch {
   /// What this thread has stored is visible to all.
   void fence();
   void raise(std::uint32_t* counter);
+  void raise_fenced(std::uint32_t* counter);
   /// What this thread does at the end of a kernel: all that it has stored is visible.
   void finish();
   bool is_allowed(const void* begin, std::size_t size) const;
@@ -363,6 +364,10 @@ inline void Launch::fence() {
 
 inline void Launch::raise(std::uint32_t* counter) {
   fence();
+  raise_fenced(counter);
+}
+
+inline void Launch::raise_fenced(std::uint32_t* counter) {
   if (on_raise) on_raise(counter);
   ++*counter;
 }

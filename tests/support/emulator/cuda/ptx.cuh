@@ -17,6 +17,7 @@
 namespace flashoverlap {
 
 inline void raise_everywhere(std::uint32_t* counter) { testing::emulator::current->raise(counter); }
+inline void raise_fenced(std::uint32_t* counter) { testing::emulator::current->raise_fenced(counter); }
 inline void raise_on_gpu(std::uint32_t* counter) { testing::emulator::current->raise(counter); }
 
 inline std::uint32_t count_everywhere(std::uint32_t* counter) {
