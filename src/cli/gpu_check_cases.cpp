@@ -145,7 +145,10 @@ std::vector<GpuCase> gpu_cases(const WantedCases& wanted) {
       }
     }
   }
-  require(!cases.empty(), "--layout", name(wanted.layouts.front()), rule_of(wanted.layouts.front()));
+  if (cases.empty()) {  // then layouts were chosen
+    const Layout layout = wanted.layouts.front();
+    throw InvalidArgument("--layout", name(layout), rule_of(layout));
+  }
   return cases;
 }
 
