@@ -10,7 +10,6 @@
 #include "model/costs.hpp"
 #include "model/rank_progress.hpp"
 #include "plan/grouping.hpp"
-#include "plan/kernel_signals.hpp"
 #include "plan/matching.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
@@ -37,13 +36,19 @@ std::string label(const StoredTiles& tiles) {
   return fmt::format("tiles to {} {}", target, readable_bytes(tiles.bytes));
 }
 
+/// Then the kernel makes the signals itself (`divide_messages`).
+bool only_signals(const Plan& plan) {
+  return std::ranges::all_of(plan.messages,
+                             [](const Message& message) { return message.kind == MessageKind::signal; });
+}
+
 class Simulator {
  public:
   Simulator(std::span<const Plan> plans, const Machine& machine)
       : machine_(machine),
         schedule_(plans.front().schedule),
         sums_after_gemm_(sums_after_gemm(schedule_) && plans.size() > 1),
-        signals_by_kernel_(divide_messages(plans, 0).streamed.empty()),
+        signals_by_kernel_(std::ranges::all_of(plans, only_signals)),
         first_entries_(entries_in(schedule_, first_waves(schedule_))) {
     for (const Plan& plan : plans) add_rank(plan);
     find_partners(plans);

@@ -56,6 +56,9 @@ class Search {
   }
 
  private:
+  /// The simulator may prefer another kernel than the choice of kernels does.
+  static constexpr double near_kernels = 1.15;
+
   static bool is_simplest(const Candidate& candidate) { return is_by_libraries(candidate.schedule); }
 
   bool is_possible(Strategy strategy, Layout layout) const {
@@ -77,9 +80,8 @@ class Search {
                           std::back_inserter(schedules));
       return with_expected_time(std::move(schedules));
     }
-    constexpr double near = 1.15;  // the simulator may prefer another kernel than the choice of kernels does
     return with_expected_time(with_shots(
-        kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near)));
+        kernel_schedules(machine_, problem_, strategy, layout, machine_.multiprocessors, 0, near_kernels)));
   }
 
   /// Shots whose sums are left to whoever reads the result.
@@ -88,24 +90,23 @@ class Search {
         strategy == Strategy::store
             ? shot_schedules(problem_, machine_, comm_multiprocessors_)
             : with_shots(kernel_schedules(machine_, problem_, strategy, Layout::natural,
-                                          machine_.multiprocessors, 0, /*near=*/1));
+                                          machine_.multiprocessors, 0, near_kernels));
     std::erase_if(schedules, [](const Schedule& schedule) { return schedule.shots != 1; });
     for (Schedule& schedule : schedules) schedule.layout = Layout::partial;
     return schedules;
   }
 
-  /// And those whose sums are in shots, after the GEMM.
+  /// And those whose sums are in shots after the GEMM, with one of the kernels, as cuBLASLt multiplies.
   std::vector<Schedule> with_shots(std::vector<Schedule> schedules) const {
     if (problem_.ranks == 1 || !machine_.peer_access || communicates_first(problem_.operation))
       return schedules;
-    std::vector<Schedule> all = schedules;
-    for (int shots = 1; shots <= most_shots_of(problem_); ++shots) {
-      for (Schedule& schedule : schedules) {
-        schedule.shots = shots;
-        if (schedule.cluster_rows == 1 && !schedule.share_k) all.push_back(schedule);
-      }
-    }
-    return all;
+    const auto one = std::ranges::find_if(
+        schedules, [](const Schedule& schedule) { return schedule.cluster_rows == 1 && !schedule.share_k; });
+    if (one == schedules.end()) return schedules;
+    Schedule schedule = *one;
+    for (schedule.shots = 1; schedule.shots <= most_shots_of(problem_); ++schedule.shots)
+      schedules.push_back(schedule);
+    return schedules;
   }
 
   /// The best so far of each strategy, if it is near the best of all, with what else may suit its
