@@ -133,7 +133,9 @@ TEST_F(Cli, TheBestOnAMachineFileIsWhatTheSearchFindsOnTheMachine) {
                         name(operation)));
     ASSERT_EQ(best.status, 0) << best.err;
     EXPECT_EQ(plans_from_json(content(path("plans.json"))).front().schedule, found.front().schedule);
-    for (const json& shown : json::parse(best.out)["candidates"])
+    const json printed = json::parse(best.out);
+    ASSERT_FALSE(printed["candidates"].empty());
+    for (const json& shown : printed["candidates"])
       EXPECT_EQ(shown["predicted_us"], found.at(shown["rank"].get<std::size_t>() - 1).predicted_us);
   }
 }
