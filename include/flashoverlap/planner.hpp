@@ -19,8 +19,9 @@ bool supports(const Problem& problem, Strategy strategy, Layout layout);
 /// `store`.
 bool works_in_rounds(const Problem& problem, Strategy strategy);
 
-/// The largest `Schedule::shots` with which the problem can be planned by `store`: 2 for gemm_all_reduce, 1
-/// for gemm_reduce_scatter and for all_gather_gemm of rows of A, 0 for all others.
+/// The largest `Schedule::shots` with which the problem can be planned by `store`, and by `sequential` where
+/// it sums: 2 for gemm_all_reduce, 1 for gemm_reduce_scatter and for all_gather_gemm of rows of A, 0 for all
+/// others.
 int most_shots_of(const Problem& problem);
 
 /// The plans of all ranks, in rank order. Throws `InvalidArgument` with the field, its value and the rule

@@ -125,8 +125,7 @@ class GpuOperator {
     require_dense(out, out_, "out");
     const nb::gil_scoped_release released;
     make_current(*communicator_);
-    void* const own = operator_->result();
-    operator_->run(a.data, b.data, own == nullptr ? out.data : own, static_cast<Stream>(a.stream));
+    operator_->run(a.data, b.data, memory_of(out), static_cast<Stream>(a.stream));
   }
 
   /// Enqueued on the stream of `result`.
@@ -250,9 +249,9 @@ class GpuOperator {
     return {output.rows, output.cols};
   }
 
-  /// Of what a run has returned, which is empty where the result stays with the operator.
-  const void* memory_of(const Tensor& result) const {
-    const void* const own = operator_->result();
+  /// Of what a run returns, which is empty where the result stays with the operator.
+  void* memory_of(const Tensor& result) const {
+    void* const own = operator_->result();
     return own == nullptr ? result.data : own;
   }
 

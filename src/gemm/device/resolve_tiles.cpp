@@ -100,6 +100,13 @@ void TileResolver::resolve(const Tile& tile, DeviceTile& resolved) const {
                     .index = static_cast<std::int32_t>(&tile - plan_.tiles.data())};
 }
 
+void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options,
+                   std::span<DeviceTile> resolved) {
+  const TileResolver resolver(plan, memory, options);
+  for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
+    resolver.resolve(plan.tiles[tile], resolved[tile]);
+}
+
 /// Rows that no tile names are stored nowhere.
 std::vector<DeviceRow> resolve_row_map(const Plan& plan) {
   const auto is_mapped = [](const Tile& tile) { return tile.row_map != none; };

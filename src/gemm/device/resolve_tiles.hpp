@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "gemm/device/destination.hpp"
@@ -40,6 +41,10 @@ class TileResolver {
   const std::uint32_t* own_counters_;
   std::array<std::int32_t, buffer_count> first_destinations_{};  // of rank 0, by role
 };
+
+/// All entries of a plan, into the first of `resolved`.
+void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options,
+                   std::span<DeviceTile> resolved);
 
 /// Empty where no tile has a row map.
 std::vector<DeviceRow> resolve_row_map(const Plan& plan);

@@ -4,6 +4,7 @@
 
 #include "cuda/elements.cuh"
 #include "cuda/ptx.cuh"
+#include "gemm/device/element_access.cuh"
 
 /// How the kernel reads and writes memory. The tests have another header of this name, by which the host runs
 /// the same kernel.
@@ -19,9 +20,7 @@ __device__ inline Chunk load_chunk(const void* from) {
   const uint4 chunk = __ldcg(static_cast<const uint4*>(from));
   return {chunk.x, chunk.y, chunk.z, chunk.w};
 }
-__device__ inline std::uint16_t load_element(const std::uint16_t* from) { return __ldcg(from); }
 
 __device__ inline void store_chunk(void* to, const Chunk& chunk) { *static_cast<Chunk*>(to) = chunk; }
-__device__ inline void store_element(std::uint16_t* to, std::uint16_t element) { *to = element; }
 
 }  // namespace flashoverlap::exchange

@@ -14,12 +14,4 @@ ExchangeArguments resolve_arguments(const Plan& plan, const GemmMemory& memory,
   return arguments;
 }
 
-std::vector<DeviceTile> resolve_tiles(const Plan& plan, const GemmMemory& memory,
-                                      const GemmOptions& options) {
-  const TileResolver resolver(plan, memory, options);
-  std::vector<DeviceTile> tiles(plan.tiles.size());
-  for (std::size_t tile = 0; tile < tiles.size(); ++tile) resolver.resolve(plan.tiles[tile], tiles[tile]);
-  return tiles;
-}
-
 }  // namespace flashoverlap::exchange

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <span>
-
 #include "gemm/exchange/device_arguments.hpp"
 #include "gemm/gemm_memory.hpp"
 
@@ -11,8 +9,5 @@ namespace flashoverlap::exchange {
 /// All but the lists, whose arguments are given.
 ExchangeArguments resolve_arguments(const Plan& plan, const GemmMemory& memory,
                                     const TileListArguments& lists);
-
-/// By entry of the plan.
-std::vector<DeviceTile> resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
 
 }  // namespace flashoverlap::exchange

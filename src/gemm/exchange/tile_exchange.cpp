@@ -25,7 +25,9 @@ TileExchange::TileExchange(const Plan& plan, const GemmMemory& memory, const Gem
       destinations_(resolve_destinations(memory)),
       lists_(plan, memory, options),
       arguments_(exchange::resolve_arguments(plan, memory, lists_.arguments())) {
-  lists_.set(exchange::resolve_tiles(plan, memory, options));
+  std::vector<DeviceTile> tiles(plan.tiles.size());
+  resolve_tiles(plan, memory, options, tiles);
+  lists_.set(tiles);
   arguments_.destinations = destinations_.data();
 }
 

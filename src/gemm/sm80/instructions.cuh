@@ -4,6 +4,7 @@
 
 #include "cuda/elements.cuh"
 #include "cuda/ptx.cuh"
+#include "gemm/device/element_access.cuh"
 
 /// Ampere's PTX instructions that CUDA C++ has no word for, one line each under a name of its own (PTX
 /// ISA 9.0), and all else that the kernel takes from the GPU besides CUDA C++'s own words. The tests have
@@ -102,10 +103,8 @@ __device__ inline Chunk load_chunk(const void* from) {
   const uint2 chunk = __ldcg(static_cast<const uint2*>(from));
   return {chunk.x, chunk.y};
 }
-__device__ inline std::uint16_t load_element(const std::uint16_t* from) { return __ldcg(from); }
 
 __device__ inline void store_chunk(void* to, const Chunk& chunk) { *static_cast<Chunk*>(to) = chunk; }
-__device__ inline void store_element(std::uint16_t* to, std::uint16_t element) { *to = element; }
 
 /// So that what is read soon is in the L1 cache.
 __device__ inline void prefetch(const void* address) {

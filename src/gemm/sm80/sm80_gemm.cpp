@@ -83,9 +83,7 @@ void Sm80Gemm::rebind(BufferRole role, void* base) {
 
 /// Into the first of `tiles`, and what goes with them.
 void Sm80Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
-  const TileResolver resolver(plan, memory_, options_);
-  for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
-    resolver.resolve(plan.tiles[tile], tiles[tile]);
+  flashoverlap::resolve_tiles(plan, memory_, options_, tiles);
   blocks_ = launched_workers(plan);
   count_tiles(plan, arguments_);
 }

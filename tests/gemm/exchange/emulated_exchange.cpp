@@ -13,7 +13,7 @@ class EmulatedExchange final : public EmulatedGemm {
         destinations_(resolve_destinations(ranks.memory())),
         arguments_(exchange::resolve_arguments(plan, ranks.memory(), arguments())),
         data_type_(plan.problem.data_type) {
-    std::ranges::copy(exchange::resolve_tiles(plan, ranks.memory(), options), tiles().begin());
+    resolve_tiles(plan, ranks.memory(), options, tiles());
     arguments_.destinations = destinations_.data();
   }
 

@@ -30,9 +30,7 @@ class EmulatedSm80 final : public EmulatedGemm {
         kernel_(kernel),
         blocks_(launched_workers(plan)),
         destinations_(resolve_destinations(ranks.memory())) {
-    const TileResolver resolver(plan, ranks.memory(), options);
-    for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
-      resolver.resolve(plan.tiles[tile], tiles()[tile]);
+    resolve_tiles(plan, ranks.memory(), options, tiles());
     static_cast<TileListArguments&>(arguments_) = arguments();
     sm80::resolve_matrices(plan, ranks.memory(), arguments_);
     arguments_.destinations = destinations_.data();

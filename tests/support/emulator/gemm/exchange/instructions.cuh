@@ -3,6 +3,7 @@
 
 #include "cuda/elements.cuh"
 #include "cuda/ptx.cuh"
+#include "gemm/device/element_access.cuh"
 
 namespace flashoverlap::exchange {
 
@@ -17,14 +18,6 @@ inline Chunk load_chunk(const void* from) {
   launch().load(&chunk, from, sizeof chunk);
   return chunk;
 }
-inline std::uint16_t load_element(const std::uint16_t* from) {
-  std::uint16_t element{};
-  launch().load(&element, from, sizeof element);
-  return element;
-}
 inline void store_chunk(void* to, const Chunk& chunk) { launch().store(to, &chunk, sizeof chunk); }
-inline void store_element(std::uint16_t* to, std::uint16_t element) {
-  launch().store(to, &element, sizeof element);
-}
 
 }  // namespace flashoverlap::exchange

@@ -4,6 +4,7 @@
 #include "cuda/ptx.cuh"
 #include "data_type/half.hpp"
 #include "flashoverlap/data_type.hpp"
+#include "gemm/device/element_access.cuh"
 #include "support/emulator/matrices.hpp"
 
 namespace flashoverlap::sm80 {
@@ -70,15 +71,7 @@ inline Chunk load_chunk(const void* from) {
   launch().load(&chunk, from, sizeof chunk);
   return chunk;
 }
-inline std::uint16_t load_element(const std::uint16_t* from) {
-  std::uint16_t element{};
-  launch().load(&element, from, sizeof element);
-  return element;
-}
 inline void store_chunk(void* to, const Chunk& chunk) { launch().store(to, &chunk, sizeof chunk); }
-inline void store_element(std::uint16_t* to, std::uint16_t element) {
-  launch().store(to, &element, sizeof element);
-}
 
 inline void prefetch(const void*) {}
 
