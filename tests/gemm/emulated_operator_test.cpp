@@ -121,10 +121,15 @@ TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
                             .k = std::int64_t{8} * ranks * cases.between(1, 24),
                             .ranks = ranks};
       const bool shares = shares_k(*family_.kernels, tile) && cases.between(0, 1) == 1;
+      const bool stays_partial =
+          shots == 1 && supports(problem, Strategy::store, Layout::partial) && cases.between(0, 1) == 1;
       SCOPED_TRACE(fmt::format(
-          "FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} shots {} tile {}x{} shares {}", ++seed,
-          name(operation), problem.m, problem.n, problem.k, ranks, shots, tile.rows, tile.cols, shares));
+          "FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} shots {} tile {}x{} shares {} partial {}", ++seed,
+          name(operation), problem.m, problem.n, problem.k, ranks, shots, tile.rows, tile.cols, shares,
+          stays_partial));
+      const Layout layout = stays_partial ? Layout::partial : Layout::natural;
       const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::store,
+                                                           .layout = layout,
                                                            .tile_rows = tile.rows,
                                                            .tile_cols = tile.cols,
                                                            .cluster_rows = tile.cluster_rows,

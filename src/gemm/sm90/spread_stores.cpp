@@ -38,7 +38,8 @@ SpreadStores spread_stores(const Plan& plan) {
   const std::int64_t steps = divide_up(plan.problem.k, 64) / boxes;
   spread.steps_per_box = static_cast<int>(std::clamp(steps, least_steps, most_steps));
   const auto starts_at_once = [](const Tile& tile) { return tile.start_wait == none; };
-  if (steps <= most_steps && plan.schedule.first_multiprocessors == 0 &&
+  // Workers that share k may have nothing to store after their whole tiles.
+  if (steps <= most_steps && plan.schedule.first_multiprocessors == 0 && !plan.schedule.share_k &&
       std::all_of(plan.tiles.begin(), plan.tiles.end(), starts_at_once)) {
     spread.raised_late = find_late(plan);
   }
