@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
-#include "plan/kernel_signals.hpp"
+#include "plan/kernel_messages.hpp"
 
 /// What a plan's GEMM works on, and how.
 namespace flashoverlap {
@@ -32,8 +32,10 @@ struct GemmMemory {
 struct GemmOptions {
   bool raise_counters = true;  ///< off only to measure what raising costs
   std::uint64_t wait_limit_ns = 10'000'000'000;
-  /// Made by the launch itself, at its beginning and end.
-  KernelSignals signals{};
+  /// A word of the host's memory, set (not to 0) when a wait has lasted half the limit; or null.
+  std::uint32_t* long_wait = nullptr;
+  /// Made by the launch itself.
+  KernelMessages messages{};
   bool record_tiles = false;  ///< for `GemmKernel::tile_times`
   /// A launch may begin before the kernel before it on the stream has ended, and awaits that before it reads
   /// or writes anything. The next one may begin early, too, and take multiprocessors that are free: not for

@@ -10,6 +10,7 @@
 #include "model/costs.hpp"
 #include "model/rank_progress.hpp"
 #include "plan/grouping.hpp"
+#include "plan/kernel_messages.hpp"
 #include "plan/matching.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
@@ -36,10 +37,10 @@ std::string label(const StoredTiles& tiles) {
   return fmt::format("tiles to {} {}", target, readable_bytes(tiles.bytes));
 }
 
-/// Then the kernel makes the signals itself (`divide_messages`).
-bool only_signals(const Plan& plan) {
+/// Then the kernel makes the messages itself (`divide_messages`).
+bool are_for_kernel(const Plan& plan) {
   return std::ranges::all_of(plan.messages,
-                             [](const Message& message) { return message.kind == MessageKind::signal; });
+                             [&](const Message& message) { return is_for_kernel(plan, message); });
 }
 
 class Simulator {
@@ -48,7 +49,7 @@ class Simulator {
       : machine_(machine),
         schedule_(plans.front().schedule),
         sums_after_gemm_(sums_after_gemm(schedule_) && plans.size() > 1),
-        signals_by_kernel_(std::ranges::all_of(plans, only_signals)),
+        messages_by_kernel_(std::ranges::all_of(plans, are_for_kernel)),
         first_entries_(entries_in(schedule_, first_waves(schedule_))) {
     for (const Plan& plan : plans) add_rank(plan);
     find_partners(plans);
@@ -201,7 +202,7 @@ class Simulator {
     const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
     const bool from_peers =
         rank.plan->counters[static_cast<std::size_t>(counter)].role == CounterRole::arrival;
-    if (signals_by_kernel_ && waiting == Step::message && !from_peers) return reached_us;
+    if (messages_by_kernel_ && waiting == Step::message && !from_peers) return reached_us;
     if (schedule_.strategy != Strategy::sequential || sums_after_gemm_)
       return reached_us + machine_.signal_microseconds;
     return waiting == Step::message ? reached_us : reached_us + machine_.gemm_launch_microseconds;
@@ -386,6 +387,7 @@ class Simulator {
   /// its thread blocks run, those of stores and copies run one after the other where they must.
   int needed_multiprocessors(const Plan& plan, const Message& message) const {
     if (!transfers_by_multiprocessors(plan, message) || transferred_bytes(plan, message) == 0) return 0;
+    if (messages_by_kernel_) return 0;
     return is_made_by_nccl(message.kind) ? collective_multiprocessors(schedule_, machine_) : 1;
   }
 
@@ -419,7 +421,9 @@ class Simulator {
     const double duration_us =
         transfer_microseconds(*rank.plan, message, machine_, !has_gpus_to_itself(rank), follows);
     if (duration_us > 0) {
-      double start_us = time_us + (follows ? 0 : machine_.launch_microseconds);
+      const double launched_us = messages_by_kernel_ ? std::max(time_us, machine_.gemm_launch_microseconds)
+                                                     : time_us + (follows ? 0 : machine_.launch_microseconds);
+      double start_us = launched_us;
       if (own_stream) start_us = std::max(start_us, rank.link_free_us);
       end_us = start_us + duration_us;
       if (own_stream) rank.link_free_us = end_us;
@@ -514,7 +518,7 @@ class Simulator {
   const Machine& machine_;
   const Schedule& schedule_;
   const bool sums_after_gemm_;
-  const bool signals_by_kernel_;
+  const bool messages_by_kernel_;
   std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
   std::vector<RankProgress> ranks_;
   std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;

@@ -76,8 +76,7 @@ class Search {
     if (strategy != Strategy::sequential) {
       std::vector<Schedule> schedules = sliced_schedules(problem_, machine_, strategy, comm_multiprocessors_);
       if (strategy == Strategy::store)
-        std::ranges::move(shot_schedules(problem_, machine_, comm_multiprocessors_),
-                          std::back_inserter(schedules));
+        std::ranges::move(shot_schedules(problem_, machine_), std::back_inserter(schedules));
       return with_expected_time(std::move(schedules));
     }
     return with_expected_time(with_shots(
@@ -88,7 +87,7 @@ class Search {
   std::vector<Schedule> partial_schedules(Strategy strategy) const {
     std::vector<Schedule> schedules =
         strategy == Strategy::store
-            ? shot_schedules(problem_, machine_, comm_multiprocessors_)
+            ? shot_schedules(problem_, machine_)
             : with_shots(kernel_schedules(machine_, problem_, strategy, Layout::natural,
                                           machine_.multiprocessors, 0, near_kernels));
     std::erase_if(schedules, [](const Schedule& schedule) { return schedule.shots != 1; });

@@ -1,7 +1,6 @@
 #include "search/shot_schedules.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 
 #include "flashoverlap/planner.hpp"
@@ -12,25 +11,22 @@
 
 namespace flashoverlap {
 
-namespace {
-
-std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machine, int comm_multiprocessors) {
+std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& machine) {
   constexpr int most_waves = 4;
   constexpr double near = 1.3;
-  const int multiprocessors = machine.multiprocessors - comm_multiprocessors;
+  if (most_shots_of(problem) == 0) return {};
   const Shape gemm = gemm_shape(problem, 0);
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> possible;
   for (const KernelChoice& kernel : kernel_choices(machine)) {
-    Schedule schedule = kernel_schedule(family, Strategy::store, kernel, multiprocessors);
-    schedule.comm_multiprocessors = comm_multiprocessors;
+    const Schedule schedule = kernel_schedule(family, Strategy::store, kernel, machine.multiprocessors);
     if (communicates_first(problem.operation) || stores_whole_lines(schedule)) possible.push_back(schedule);
   }
   // Where sending takes most of the time, a slower kernel of smaller tiles may hide more of it.
   const double sent_us = stored_microseconds(machine, problem.ranks, most_sent_bytes(problem));
   const auto expected_us = [&](const Schedule& schedule) {
     return sent_us + expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, gemm,
-                                           problem.k, problem.b_layout, multiprocessors);
+                                           problem.k, problem.b_layout, machine.multiprocessors);
   };
   double least_us = std::numeric_limits<double>::infinity();
   for (const Schedule& schedule : possible) least_us = std::min(least_us, expected_us(schedule));
@@ -41,18 +37,6 @@ std::vector<Schedule> schedules_on(const Problem& problem, const Machine& machin
     for (schedule.shots = 1; schedule.shots <= most_shots_of(problem); ++schedule.shots)
       schedules.push_back(schedule);
   }
-  return schedules;
-}
-
-}  // namespace
-
-std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& machine,
-                                     const std::vector<int>& comm_multiprocessors) {
-  if (most_shots_of(problem) == 0) return {};
-  if (!communicates_first(problem.operation)) return schedules_on(problem, machine, 0);
-  std::vector<Schedule> schedules;
-  for (const int count : comm_multiprocessors)
-    std::ranges::move(schedules_on(problem, machine, count), std::back_inserter(schedules));
   return schedules;
 }
 

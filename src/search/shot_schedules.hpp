@@ -10,8 +10,6 @@ namespace flashoverlap {
 
 /// None where the problem cannot be planned in shots, or where the GEMM takes more than a few waves: then
 /// slices hide the communication. Otherwise each kernel that is expected to be fast, in one shot and in two.
-/// What is gathered is stored by some numbers of multiprocessors.
-std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& machine,
-                                     const std::vector<int>& comm_multiprocessors);
+std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& machine);
 
 }  // namespace flashoverlap

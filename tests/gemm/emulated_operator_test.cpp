@@ -121,19 +121,21 @@ TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
                             .k = std::int64_t{8} * ranks * cases.between(1, 24),
                             .ranks = ranks};
       const bool shares = shares_k(*family_.kernels, tile) && cases.between(0, 1) == 1;
+      const int workers = cases.between(2, 6);
       const bool stays_partial =
           shots == 1 && supports(problem, Strategy::store, Layout::partial) && cases.between(0, 1) == 1;
-      SCOPED_TRACE(fmt::format(
-          "FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} shots {} tile {}x{} shares {} partial {}", ++seed,
-          name(operation), problem.m, problem.n, problem.k, ranks, shots, tile.rows, tile.cols, shares,
-          stays_partial));
+      SCOPED_TRACE(
+          fmt::format("FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} shots {} tile {}x{} workers {} shares "
+                      "{} partial {}",
+                      ++seed, name(operation), problem.m, problem.n, problem.k, ranks, shots, tile.rows,
+                      tile.cols, workers, shares, stays_partial));
       const Layout layout = stays_partial ? Layout::partial : Layout::natural;
       const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::store,
                                                            .layout = layout,
                                                            .tile_rows = tile.rows,
                                                            .tile_cols = tile.cols,
                                                            .cluster_rows = tile.cluster_rows,
-                                                           .multiprocessors = 2 * tile.cluster_rows,
+                                                           .multiprocessors = workers * tile.cluster_rows,
                                                            .share_k = shares,
                                                            .shots = shots});
       expect_right(plans, /*runs=*/4, seed, operation == Operation::gemm_all_reduce);

@@ -262,7 +262,7 @@ TEST(GemmKernel, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
   ASSERT_EQ(awaited.size(), 3u);
   GpuRanks ranks(plans, testing::base_seed());
   const std::vector<std::int32_t> counters(awaited.begin(), awaited.end());
-  const auto gemm = make_gemm_kernel(plan, ranks.memory(), {.signals = resets_at_end(plan.rank, counters)});
+  const auto gemm = make_gemm_kernel(plan, ranks.memory(), {.messages = resets_at_end(plan.rank, counters)});
   cudaStream_t stream{};
   cudaStream_t other{};
   FLASHOVERLAP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

@@ -81,6 +81,7 @@ void CudaMessages::begin(cudaStream_t stream) {
     concurrent_copies_->unraised.clear();  // of a run that could not be enqueued to its end
   if (notes_done_) note_done(0);
   if (!is_captured(stream)) return runs_.begin(stream);
+  if (messages_.empty()) return;
   if (++captured_runs_ == 0) captured_runs_ = 1;
   pending_.write(words_.device(running_word), captured_runs_);
   flush_aside(stream);
@@ -240,6 +241,7 @@ void CudaMessages::join(cudaStream_t stream) {
 void CudaMessages::end(cudaStream_t stream) {
   flush(stream);
   if (!is_captured(stream)) return runs_.end(stream);
+  if (messages_.empty()) return;
   pending_.write(words_.device(running_word), 0);
   flush_aside(stream);
 }

@@ -26,7 +26,8 @@ namespace flashoverlap {
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
 /// copy waits for neither; all is joined at the end. Words of host memory say which captured run the stream
 /// is at, how many of a run's messages are done, or have passed their waits if they are such copies, and
-/// whether a kernel has waited in vain.
+/// whether a kernel waits for long or has waited in vain. A captured run without messages is not written
+/// down, as that would take the GPU 2 to 5 µs: its kernel tells of long waits itself.
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
@@ -65,6 +66,9 @@ class CudaMessages {
   std::uint32_t running();
   /// `cudaErrorNotReady` until all runs have ended that were not captured. By any thread.
   cudaError_t query() { return runs_.query(); }
+  /// For a kernel that makes messages: the word by which it tells of waits that have lasted for the limit.
+  std::uint32_t* long_wait() const noexcept { return words_.device(long_wait_word); }
+  bool waits_long() const noexcept { return words_.read(long_wait_word) != 0; }
   /// Throws `WaitExpired` if a kernel has waited in vain in any run.
   void check_waits() const;
   /// What the run that is under way waits for, as the error to throw. Reads the counters.
@@ -78,6 +82,7 @@ class CudaMessages {
   static constexpr std::size_t running_word = 0;
   static constexpr std::size_t done_word = 1;
   static constexpr std::size_t expired_word = 2;
+  static constexpr std::size_t long_wait_word = 3;
 
   /// Of a message; stores that are one kernel share it.
   struct Times {
@@ -127,7 +132,7 @@ class CudaMessages {
   std::map<std::size_t, StoreRun> stores_;          // by the first message
   StoreMemory stored_;
   std::vector<bool> awaited_by_tiles_;  // [counter]
-  MappedWords words_{3};
+  MappedWords words_{4};
   StreamMemoryBatch pending_;
   StreamMemoryBatch::LastAside last_aside_;
   EnqueuedRuns runs_;

@@ -27,7 +27,7 @@
 #include "gemm/cublas/cublas_gemm.hpp"
 #include "gemm/exchange/tile_exchange.hpp"
 #include "gemm/gemm_kernel.hpp"
-#include "plan/kernel_signals.hpp"
+#include "plan/kernel_messages.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
 
@@ -81,13 +81,17 @@ struct Operator::State {
     memory.workspace().meet();
     making.reset();
     communicator.throw_if_failed();  // it may have expired at the last moment
-    watch.emplace(
-        run_watch(communicator), communicator.options().wait_limit,
-        WatchedRuns::Callbacks{.running = [this] { return messages.running(); },
-                               .find_error = [this, polls = 0]() mutable { find_error(++polls % 16 == 0); },
-                               .expired = [this] { return messages.report(); },
-                               .give_up = [this](const auto& why) { abort_for(communicator, why); },
-                               .release = [this] { release(); }});
+    watch.emplace(run_watch(communicator), communicator.options().wait_limit,
+                  WatchedRuns::Callbacks{.running = [this] { return messages.running(); },
+                                         .find_error =
+                                             [this, polls = 0]() mutable {
+                                               find_error(++polls % 16 == 0);
+                                               if (messages.waits_long())
+                                                 std::rethrow_exception(messages.report());
+                                             },
+                                         .expired = [this] { return messages.report(); },
+                                         .give_up = [this](const auto& why) { abort_for(communicator, why); },
+                                         .release = [this] { release(); }});
   }
 
   ~State() {
@@ -182,7 +186,8 @@ struct Operator::State {
     }
     const std::chrono::nanoseconds limit = longest_wait();
     const GemmOptions gemm_options{.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
-                                   .signals = by_kernel,
+                                   .long_wait = messages.long_wait(),
+                                   .messages = by_kernel,
                                    .record_tiles = options.record_timeline,
                                    .begins_early = has_no_messages(),
                                    .b_is_constant = options.b_is_constant};
@@ -354,7 +359,7 @@ struct Operator::State {
   Communicator during_gemm;  // capped; aborted with the one it was made from
   std::unique_ptr<const WatchedRuns> making = watch_construction(communicator, "an operator");
   std::optional<InOrder> order;
-  KernelSignals by_kernel;  ///< in the place of messages
+  KernelMessages by_kernel;  ///< in the place of messages
   PlanMemory memory;
   std::int64_t own_bytes = -allocated_bytes();
   std::array<void*, buffer_count> buffers{};

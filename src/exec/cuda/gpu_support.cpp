@@ -5,6 +5,7 @@
 #include "exec/cuda/plan_needs.hpp"
 #include "flashoverlap/error.hpp"
 #include "gemm/requirements.hpp"
+#include "plan/kernel_messages.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
 
@@ -17,6 +18,7 @@ void require_room(std::span<const Plan> plans, const Plan& plan, int multiproces
   if (!tiles_wait(plan)) return;
   if (means == StreamMeans::operations && multiprocessor_use(plans, plan.rank) == MultiprocessorUse::nothing)
     return;
+  if (divide_messages(plans, plan.rank).streamed.empty()) return;
   require(
       plan.schedule.multiprocessors < multiprocessors, "multiprocessors", plan.schedule.multiprocessors,
       fmt::format("must leave some of the GPU's {} to the communication, which tiles of {} by {} wait for",

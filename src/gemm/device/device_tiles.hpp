@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "flashoverlap/plan.hpp"
 #include "plan/signal_kind.hpp"
 
 /// A plan's tile list as the kernels of every family read it: indices resolved to pointers, nothing left to
@@ -63,12 +65,28 @@ struct DeviceRow {
   std::int32_t row;
 };
 
-/// A step of `KernelSignals`.
+/// A step of `KernelMessages`.
 struct DeviceSignal {
   std::uint32_t* counter;
   std::uint32_t target;  ///< to wait for
   SignalKind kind;
   std::int32_t alike;  ///< signals of this kind, from this one on
+};
+
+/// `StoredShard`. Pitches are in chunks.
+struct DeviceShard {
+  static constexpr int chunk_bytes = 16;
+  const std::byte* from;  ///< moves between launches
+  std::int64_t from_pitch;
+  std::int64_t to_pitch;
+  std::int64_t from_offset;  ///< bytes in the buffer `role`
+  BufferRole role;
+  std::int32_t rows;
+  std::int32_t row_chunks;
+  std::int32_t targets;  ///< 0: nothing is stored
+  std::byte* to[max_ranks];
+  std::int32_t signals_before;
+  std::int32_t signals_after;
 };
 
 /// The first wait that expired: everything after it passes without waiting, in later launches too.
@@ -100,11 +118,14 @@ struct TileListArguments {
   std::int32_t a_block_stride;
   std::int32_t own_depth;        ///< columns of k that come first, from this rank's own operands
   std::int32_t wait_depth;       ///< columns of k after which a tile waits for the next counter
-  const DeviceSignal* signals;   ///< those that open the launch, then those that close it
+  const DeviceSignal* signals;   ///< those that open the launch, those of the shard, those that close it
   std::int32_t opening_signals;  ///< before the first block stores anything
+  DeviceShard shard;             ///< stored before any tile that waits for it
   std::int32_t closing_signals;  ///< after the last block has stored everything
   std::uint32_t* finished;       ///< blocks that wait for nothing any more; zero between launches
+  std::uint32_t* stored_shard;   ///< blocks that have stored their part of the shard; zero between launches
   std::uint64_t wait_limit_ns;
+  std::uint32_t* long_wait;  ///< see GemmOptions
   ExpiredWait* expired;
   std::uint64_t* tile_times;  ///< by tile, when its stores were issued, in ns; null: not recorded
 };

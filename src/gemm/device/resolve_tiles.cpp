@@ -25,6 +25,31 @@ std::int32_t part_depth(const Plan& plan) {
   return static_cast<std::int32_t>(plan.problem.k) / k_parts(plan);
 }
 
+DeviceShard resolve_shard(const Plan& plan, const GemmMemory& memory, const StoredShard& stored) {
+  constexpr std::int64_t chunk = DeviceShard::chunk_bytes;
+  DeviceShard shard{};
+  if (stored.targets.empty()) return shard;
+  const std::int64_t element = size_of(plan.problem.data_type);
+  const auto buffer = [&](std::int32_t rank, const Region& region) -> const DeviceMatrix& {
+    return memory.buffers[to_index(rank)][static_cast<std::size_t>(region.buffer)];
+  };
+  const DeviceMatrix& from = buffer(plan.rank, stored.source);
+  shard.role = stored.source.buffer;
+  shard.from_offset = stored.source.row * from.pitch * element;
+  shard.from_pitch = from.pitch * element / chunk;
+  shard.rows = stored.source.rows;
+  shard.row_chunks = static_cast<std::int32_t>(from.cols * element / chunk);
+  shard.signals_before = static_cast<std::int32_t>(stored.before.size());
+  shard.signals_after = static_cast<std::int32_t>(stored.after.size());
+  for (const std::int32_t target : stored.targets) {
+    const DeviceMatrix& to = buffer(target, stored.destination);
+    shard.to_pitch = to.pitch * element / chunk;
+    shard.to[shard.targets++] =
+        static_cast<std::byte*>(to.base) + stored.destination.row * to.pitch * element;
+  }
+  return shard;
+}
+
 }  // namespace
 
 /// The buffers of one role lie next to each other, in rank order.
@@ -121,7 +146,9 @@ std::vector<DeviceRow> resolve_row_map(const Plan& plan) {
 std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& memory,
                                           const GemmOptions& options) {
   std::vector<DeviceSignal> signals;
-  for (const auto& steps : {options.signals.opening, options.signals.closing}) {
+  const KernelMessages& messages = options.messages;
+  for (const auto& steps :
+       {messages.opening, messages.shard.before, messages.shard.after, messages.closing}) {
     for (const SignalStep& step : steps) {
       const std::int32_t target =
           step.kind == SignalKind::wait ? plan.counters[to_index(step.counter)].target : 0;
@@ -136,6 +163,11 @@ std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& me
     }
   }
   return signals;
+}
+
+void bind_shard(BufferRole role, const DeviceMatrix& matrix, TileListArguments& arguments) {
+  DeviceShard& shard = arguments.shard;
+  if (role == shard.role) shard.from = static_cast<const std::byte*>(matrix.base) + shard.from_offset;
 }
 
 TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory,
@@ -154,9 +186,13 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
       .k_parts = k_parts(plan),
       .a_block_stride = plan.a_blocks.count > 1 ? plan.a_blocks.row_stride : 0,
       .wait_depth = plan.wait_depth == none ? static_cast<std::int32_t>(plan.problem.k) : plan.wait_depth,
-      .opening_signals = static_cast<std::int32_t>(options.signals.opening.size()),
-      .closing_signals = static_cast<std::int32_t>(options.signals.closing.size()),
-      .wait_limit_ns = options.wait_limit_ns};
+      .opening_signals = static_cast<std::int32_t>(options.messages.opening.size()),
+      .shard = resolve_shard(plan, memory, options.messages.shard),
+      .closing_signals = static_cast<std::int32_t>(options.messages.closing.size()),
+      .wait_limit_ns = options.wait_limit_ns,
+      .long_wait = options.long_wait};
+  bind_shard(BufferRole::a, memory.buffers[to_index(plan.rank)][static_cast<std::size_t>(BufferRole::a)],
+             arguments);
   arguments.part_depth = part_depth(plan);
   arguments.own_depth = plan.own_k_first ? arguments.part_depth : 0;
   count_tiles(plan, arguments);

@@ -49,12 +49,15 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
 /// Empty where no tile has a row map.
 std::vector<DeviceRow> resolve_row_map(const Plan& plan);
 
-/// `GemmOptions::signals`, those that open before those that close.
+/// `GemmOptions::messages`: those that open, those before and after the shard is stored, those that close.
 std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& memory,
                                           const GemmOptions& options);
 
 /// Arguments that need nothing but the plan and its memory: no lists.
 TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
+
+/// Where the shard that the kernel stores comes from, as that moves between launches.
+void bind_shard(BufferRole role, const DeviceMatrix& matrix, TileListArguments& arguments);
 
 /// What depends on how many tiles there are.
 void count_tiles(const Plan& plan, TileListArguments& arguments);

@@ -2,6 +2,7 @@
 
 #include "cuda/ptx.cuh"
 #include "gemm/device/device_tiles.hpp"
+#include "gemm/device/element_access.cuh"
 
 /// What kernels of every family do with a tile list besides computing: which tiles a block takes, what it
 /// waits for, where rows go, and how a launch ends.
@@ -50,7 +51,8 @@ __device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, in
 
 inline constexpr int no_entry = -1;
 
-/// Waits, but not for ever: the first wait to expire is recorded, and all later ones pass. `actual`: what it
+/// Waits, but not for ever: the host is told of a long wait, so that it can end it, the first wait to expire
+/// is recorded, and all later ones pass. `actual`: what it
 /// found, if that is a number.
 template <typename Ready>
 __device__ void wait_until(const Ready& is_ready, const TileListArguments& arguments, int entry,
@@ -58,7 +60,10 @@ __device__ void wait_until(const Ready& is_ready, const TileListArguments& argum
   if (is_ready()) return;
   const std::uint64_t begin = nanoseconds();
   while (!is_ready() && *reinterpret_cast<volatile std::uint32_t*>(&arguments.expired->happened) == 0) {
-    if (nanoseconds() - begin > arguments.wait_limit_ns) {
+    const std::uint64_t waited = nanoseconds() - begin;
+    if (waited > arguments.wait_limit_ns / 2 && arguments.long_wait != nullptr)
+      *reinterpret_cast<volatile std::uint32_t*>(arguments.long_wait) = 1;
+    if (waited > arguments.wait_limit_ns) {
       if (atomicExch(&arguments.expired->happened, 1u) == 0) {
         arguments.expired->tile = entry == no_entry
                                       ? ExpiredWait::no_tile
@@ -136,6 +141,47 @@ __device__ inline void open_launch(const TileListArguments& arguments) {
   if (blockIdx.x == 0) make_signals(arguments.signals, arguments.opening_signals, arguments);
 }
 
+/// By `threads` threads of each block, whole warps, after the launch was opened: `thread` counts them, and
+/// `synchronize` is their barrier.
+template <typename Synchronize>
+__device__ inline void store_shard(const TileListArguments& arguments, int thread, int threads,
+                                   const Synchronize& synchronize) {
+  const DeviceShard& shard = arguments.shard;
+  if (shard.targets == 0) return;
+  const DeviceSignal* const before = arguments.signals + arguments.opening_signals;
+  make_signals(before, shard.signals_before, arguments);
+  constexpr int batch = 4;  // chunks of a thread on their way at once
+  const int chunks = shard.rows * shard.row_chunks;
+  const int step = static_cast<int>(gridDim.x) * threads;
+  const auto for_each_place = [&](int first, std::int64_t pitch, const auto& visit) {
+#pragma unroll
+    for (int each = 0; each < batch; ++each) {
+      const int chunk = first + each * step;
+      const int row = chunk / shard.row_chunks;
+      if (chunk < chunks) visit(each, row * pitch + (chunk - row * shard.row_chunks));
+    }
+  };
+  for (int first = static_cast<int>(blockIdx.x) * threads + thread; first < chunks; first += batch * step) {
+    Chunk loaded[batch];
+    for_each_place(first, shard.from_pitch, [&](int each, std::int64_t place) {
+      loaded[each] = load_chunk(shard.from + place * DeviceShard::chunk_bytes);
+    });
+    for (int target = 0; target < shard.targets; ++target) {
+      std::byte* const to = shard.to[target];
+      for_each_place(first, shard.to_pitch, [&](int each, std::int64_t place) {
+        store_chunk(to + place * DeviceShard::chunk_bytes, loaded[each]);
+      });
+    }
+  }
+  synchronize();
+  if (thread >= 32) return;
+  std::uint32_t blocks_before = 0;
+  if (thread == 0) blocks_before = count_everywhere(arguments.stored_shard);
+  if (__shfl_sync(~0u, blocks_before, 0) != gridDim.x - 1) return;
+  if (thread == 0) *arguments.stored_shard = 0;
+  make_signals(before + shard.signals_before, shard.signals_after, arguments);
+}
+
 /// By a warp of each block, whose last tile is stored, so that the block has made all its waits. The last
 /// such block makes the signals.
 __device__ inline void close_launch(const TileListArguments& arguments) {
@@ -145,7 +191,9 @@ __device__ inline void close_launch(const TileListArguments& arguments) {
   __syncwarp();
   if (leads) before = atomicAdd(arguments.finished, 1);
   if (__shfl_sync(~0u, before, 0) != gridDim.x - 1) return;
-  make_signals(arguments.signals + arguments.opening_signals, arguments.closing_signals, arguments);
+  const int first =
+      arguments.opening_signals + arguments.shard.signals_before + arguments.shard.signals_after;
+  make_signals(arguments.signals + first, arguments.closing_signals, arguments);
   if (leads) *arguments.finished = 0;
 }
 

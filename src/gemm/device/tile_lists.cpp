@@ -14,17 +14,18 @@ TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptio
       row_map_(resolve_row_map(plan)),
       signals_(resolve_signals(plan, memory, options)),
       rank_counters_(memory.counters),
-      finished_(1),
+      blocks_done_(2),
       expired_(1) {
   if (plan.problem.capacity > 0) replacement_ = PinnedArray<DeviceTile>(room());
   if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(room());
-  finished_.set_bytes(0);
+  blocks_done_.set_bytes(0);
   expired_.set_bytes(0);
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
   arguments_.signals = signals_.data();
   arguments_.rank_counters = rank_counters_.data();
-  arguments_.finished = finished_.data();
+  arguments_.finished = blocks_done_.data();
+  arguments_.stored_shard = blocks_done_.data() + 1;
   arguments_.expired = expired_.data();
   arguments_.tile_times = tile_times_.data();
 }

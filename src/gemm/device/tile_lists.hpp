@@ -37,7 +37,7 @@ class TileLists {
   DeviceArray<DeviceRow> row_map_;
   DeviceArray<DeviceSignal> signals_;
   DeviceArray<std::uint32_t*> rank_counters_;
-  DeviceArray<std::uint32_t> finished_;
+  DeviceArray<std::uint32_t> blocks_done_;
   DeviceArray<ExpiredWait> expired_;
   DeviceArray<std::uint64_t> tile_times_;
 };

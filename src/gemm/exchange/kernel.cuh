@@ -1,7 +1,8 @@
 #pragma once
 
+#include "cuda/elements.cuh"
+#include "gemm/device/element_access.cuh"
 #include "gemm/device/tile_list.cuh"
-#include "gemm/exchange/instructions.cuh"
 #include "gemm/exchange/kernels.hpp"
 
 /// What the tiles of a plan do after a GEMM that another kernel has done as a whole: each is loaded from C

@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   int stored = none;
   const bool in_last_warp = static_cast<int>(threadIdx.x) >= Shape::threads - 32;
   if (in_last_warp) open_launch(arguments);
+  store_shard(arguments, static_cast<int>(threadIdx.x), Shape::threads, [] { __syncthreads(); });
   for (int index = tiles.first(); tiles.contains(index); index = tiles.next(index)) {
     if (index >= arguments.product_count) {
       // What it adds may depend on the tile that was stored last.

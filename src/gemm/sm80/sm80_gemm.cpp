@@ -77,6 +77,7 @@ void Sm80Gemm::rebind(BufferRole role, void* base) {
     arguments_.out = resolve_destination(moved);
   } else {
     sm80::bind_operand(role, moved, arguments_);
+    bind_shard(role, moved, arguments_);
   }
   matrix = moved;
 }

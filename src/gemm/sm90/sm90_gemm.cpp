@@ -68,6 +68,7 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
     arguments_.out = sm90::resolve_destination(boxes_, matrix);
   } else {
     sm90::bind_operand(boxes_, role, matrix, arguments_);
+    bind_shard(role, matrix, arguments_);
   }
 }
 

@@ -21,6 +21,7 @@ class Storer {
 
   __device__ void run() {
     if (warp_ == 0) open_launch(arguments_);
+    store_shard(arguments_, warp_ * 32 + lane_, Shape::storers * 32, [this] { synchronize(); });
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       if (Shape::shares_k && arguments_.tiles[index].finish.shares < 0) continue;
       const DeviceTile::Store tile = arguments_.tiles[index].store;

@@ -43,6 +43,7 @@ class EmulatedGemm {
     arguments_.signals = signals_.data();
     arguments_.rank_counters = ranks.memory().counters.data();
     arguments_.finished = &finished_;
+    arguments_.stored_shard = &stored_shard_;
     arguments_.expired = &expired;
     arguments_.tile_times = options.record_tiles ? tile_times.data() : nullptr;
     ranks.allow(launch);
@@ -56,6 +57,7 @@ class EmulatedGemm {
   std::vector<DeviceRow> rows_;
   std::vector<DeviceSignal> signals_;
   std::uint32_t finished_ = 0;
+  std::uint32_t stored_shard_ = 0;
   TileListArguments arguments_;
 };
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "flashoverlap/host_result.hpp"
-#include "plan/kernel_signals.hpp"
+#include "plan/kernel_messages.hpp"
 #include "plan/strategies.hpp"
 #include "support/emulator/emulated_gemm.hpp"
 
@@ -28,7 +28,7 @@ class EmulatedRun {
       Stream& stream = streams_.emplace_back();
       const DividedMessages divided = divide_messages(plans_, plan.rank);
       // A wait that expires is a failure.
-      const GemmOptions options{.wait_limit_ns = 2'000'000'000, .signals = divided.by_kernel};
+      const GemmOptions options{.wait_limit_ns = 2'000'000'000, .messages = divided.by_kernel};
       stream.gemm = family.gemm(instance, plan, ranks_, seed, options);
       stream.gemm->allow(launch_);
       stream.messages = divided.streamed;

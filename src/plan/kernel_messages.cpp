@@ -1,4 +1,4 @@
-#include "plan/kernel_signals.hpp"
+#include "plan/kernel_messages.hpp"
 
 #include <algorithm>
 #include <set>
@@ -30,6 +30,22 @@ std::span<const Message> closing(const Plan& plan) {
   return std::span(plan.messages).subspan(opening_messages(plan));
 }
 
+bool is_store(const Message& message) { return message.kind == MessageKind::store; }
+
+/// Whether what is stored are the same rows for several ranks, one message after the other, and all of it
+/// opens the run.
+bool stores_one_shard(const Plan& plan) {
+  const std::span<const Message> open = opening(plan);
+  const auto first = std::ranges::find_if(open, is_store);
+  const auto end = std::ranges::find_if_not(first, open.end(), is_store);
+  const auto is_alike = [&](const Message& message) {
+    return message.source == first->source && message.destination == first->destination &&
+           message.cols == none;
+  };
+  return std::all_of(first, end, is_alike) && std::ranges::count_if(plan.messages, is_store) == end - first &&
+         end == open.end();
+}
+
 /// A raise publishes what its message has waited for, and not what other blocks have done since.
 bool can_close(std::span<const Message> messages) {
   const auto last_raise = std::ranges::find_if(
@@ -57,12 +73,13 @@ std::set<std::int32_t> awaited_by_tiles(const Plan& plan) {
 }
 
 bool are_kernels_own(std::span<const Plan> plans) {
-  const auto only_signals = [](const Plan& plan) {
+  const auto are_for_kernel = [](const Plan& plan) {
     return !plan.messages.empty() && !plan.tiles.empty() && plan.problem.capacity == 0 &&
            std::ranges::all_of(plan.messages,
-                               [](const Message& message) { return message.kind == MessageKind::signal; });
+                               [&](const Message& message) { return is_for_kernel(plan, message); }) &&
+           stores_one_shard(plan);
   };
-  if (!std::ranges::all_of(plans, only_signals)) return false;
+  if (!std::ranges::all_of(plans, are_for_kernel)) return false;
   const std::set<CounterOfRank> first = awaited_first(plans);
   std::set<CounterOfRank> early = first;
   for (const Plan& plan : plans)
@@ -102,6 +119,25 @@ std::vector<SignalStep> steps_of(std::span<const Message> messages, std::int32_t
   return steps;
 }
 
+/// Of stores of the same rows.
+StoredShard shard_of(std::span<const Message> stores, std::int32_t rank) {
+  if (stores.empty()) return {};
+  StoredShard shard{.source = stores.front().source, .destination = stores.front().destination};
+  std::vector<SignalStep> raises;
+  for (const Message& store : stores) {
+    shard.targets.push_back(store.peer);
+    for (const SignalStep& step : steps_of({&store, 1}, rank, {})) {
+      std::vector<SignalStep>& steps = step.kind == SignalKind::wait    ? shard.before
+                                       : step.kind == SignalKind::reset ? shard.after
+                                                                        : raises;
+      steps.push_back(step);
+    }
+  }
+  // Whoever sees a raise may raise the counters of the next run, which must be zero then.
+  shard.after.insert(shard.after.end(), raises.begin(), raises.end());
+  return shard;
+}
+
 /// Empty where the last message does more than to reset counters for which only tiles wait.
 std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
   if (plan.messages.empty()) return {};
@@ -123,10 +159,18 @@ std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
 
 }  // namespace
 
+bool is_for_kernel(const Plan& plan, const Message& message) {
+  return message.kind == MessageKind::signal || (is_store(message) && plan.schedule.shots > 0);
+}
+
 DividedMessages divide_messages(std::span<const Plan> plans, std::int32_t rank) {
   const Plan& plan = at(plans, rank);
   if (are_kernels_own(plans)) {
-    return {{steps_of(opening(plan), rank, {}), steps_of(closing(plan), rank, awaited_by_tiles(plan))}, {}};
+    const std::span<const Message> open = opening(plan);
+    const auto signals = static_cast<std::size_t>(std::ranges::find_if(open, is_store) - open.begin());
+    return {{steps_of(open.first(signals), rank, {}), shard_of(open.subspan(signals), rank),
+             steps_of(closing(plan), rank, awaited_by_tiles(plan))},
+            {}};
   }
   DividedMessages divided{.streamed = plan.messages};
   if (plan.problem.capacity > 0) return divided;
@@ -137,8 +181,8 @@ DividedMessages divide_messages(std::span<const Plan> plans, std::int32_t rank) 
   return divided;
 }
 
-KernelSignals resets_at_end(std::int32_t rank, std::span<const std::int32_t> counters) {
-  KernelSignals signals;
+KernelMessages resets_at_end(std::int32_t rank, std::span<const std::int32_t> counters) {
+  KernelMessages signals;
   for (const std::int32_t counter : counters) signals.closing.push_back({SignalKind::reset, rank, counter});
   return signals;
 }

@@ -1,4 +1,4 @@
-#include "plan/kernel_signals.hpp"
+#include "plan/kernel_messages.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ int count(const std::vector<SignalStep>& steps, SignalKind kind) {
   return static_cast<int>(std::ranges::count(steps, kind, &SignalStep::kind));
 }
 
-TEST(KernelSignals, AKernelMakesAllWhereTilesAloneMoveData) {
+TEST(KernelMessages, AKernelMakesAllWhereTilesAloneMoveData) {
   for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce}) {
     for (const int ranks : {2, 4, 8}) {
       for (const int shots : {0, 1}) {
@@ -41,14 +41,14 @@ TEST(KernelSignals, AKernelMakesAllWhereTilesAloneMoveData) {
 }
 
 // Each wait takes as long as memory answers, after the last tile.
-TEST(KernelSignals, WaitAtTheEndOnlyForWhatNoTileHasWaitedFor) {
+TEST(KernelMessages, WaitAtTheEndOnlyForWhatNoTileHasWaitedFor) {
   EXPECT_EQ(count(divided(plans_of(gemm_all_reduce, store, 4, 1)).by_kernel.closing, SignalKind::wait), 0);
   EXPECT_EQ(count(divided(plans_of(gemm_reduce_scatter, store, 4)).by_kernel.closing, SignalKind::wait), 0);
   EXPECT_EQ(count(divided(plans_of(gemm_all_reduce, store, 4, 2)).by_kernel.closing, SignalKind::wait), 4)
       << "for the sums of each rank";
 }
 
-TEST(KernelSignals, StepsOfAMessageAreItsWaitsThenItsResetsThenItsRaises) {
+TEST(KernelMessages, StepsOfAMessageAreItsWaitsThenItsResetsThenItsRaises) {
   const std::vector<Plan> plans = plans_of(gemm_all_reduce, store, 4, 2);
   const std::vector<SignalStep> closing = divided(plans).by_kernel.closing;
   const std::ptrdiff_t waits = count(closing, SignalKind::wait);
@@ -60,7 +60,7 @@ TEST(KernelSignals, StepsOfAMessageAreItsWaitsThenItsResetsThenItsRaises) {
                           [](const SignalStep& step) { return step.kind == SignalKind::reset; }));
 }
 
-TEST(KernelSignals, StreamsMakeWhatMovesData) {
+TEST(KernelMessages, StreamsMakeWhatMovesData) {
   for (const Strategy strategy : {sequential, signal, copy}) {
     const std::vector<Plan> plans = plans_of(gemm_all_reduce, strategy, 2);
     EXPECT_EQ(divided(plans).streamed, plans[1].messages) << name(strategy);
@@ -68,13 +68,34 @@ TEST(KernelSignals, StreamsMakeWhatMovesData) {
   EXPECT_FALSE(divided(plans_of(all_gather_gemm, store, 2)).streamed.empty());
 }
 
-TEST(KernelSignals, AllRanksOrNone) {
+// Every block may begin to store when the peers are ready, and the last one says so to all.
+TEST(KernelMessages, AKernelStoresTheRowsThatOneShotGathers) {
+  for (const int ranks : {2, 4, 8}) {
+    const std::vector<Plan> plans = plans_of(all_gather_gemm, store, ranks, 1);
+    const DividedMessages messages = divided(plans);
+    EXPECT_TRUE(messages.streamed.empty());
+    const StoredShard& shard = messages.by_kernel.shard;
+    const std::int32_t rows = 1024 / ranks;
+    EXPECT_EQ(shard.source, (Region{BufferRole::a, 0, rows}));
+    EXPECT_EQ(shard.destination, (Region{BufferRole::gathered, rows, rows}));
+    EXPECT_EQ(std::ssize(shard.targets), ranks);
+    EXPECT_EQ(count(shard.before, SignalKind::wait), ranks - 1);
+    EXPECT_EQ(std::ssize(shard.before), ranks - 1);
+    EXPECT_EQ(count(shard.after, SignalKind::raise), ranks);
+    EXPECT_EQ(count(shard.after, SignalKind::reset), ranks - 1);
+    EXPECT_EQ(shard.after.front().kind, SignalKind::reset) << "before anyone can raise it for the next run";
+    EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::raise), ranks - 1);
+    EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::wait), 0);
+  }
+}
+
+TEST(KernelMessages, AllRanksOrNone) {
   std::vector<Plan> plans = plans_of(gemm_reduce_scatter, store, 2);
   plans[0].messages.push_back({.kind = MessageKind::copy});
   EXPECT_FALSE(divided(plans).streamed.empty());
 }
 
-TEST(KernelSignals, NothingBeforeTheEndMayDependOnWhatCloses) {
+TEST(KernelMessages, NothingBeforeTheEndMayDependOnWhatCloses) {
   std::vector<Plan> plans = plans_of(gemm_all_reduce, store, 2);
   ASSERT_TRUE(divided(plans).streamed.empty());
   const auto closes = [](const Message& message) {
@@ -93,13 +114,13 @@ TEST(KernelSignals, NothingBeforeTheEndMayDependOnWhatCloses) {
   EXPECT_EQ(divided(gating).streamed, plans[1].messages) << "a signal that opens a peer's run waits for it";
 }
 
-TEST(KernelSignals, ARaiseOfWhatOtherBlocksHaveDoneWaitsForTheirCounters) {
+TEST(KernelMessages, ARaiseOfWhatOtherBlocksHaveDoneWaitsForTheirCounters) {
   std::vector<Plan> plans = plans_of(gemm_all_reduce, store, 2);
   plans[1].messages.back().raises = {{0, 0}};
   EXPECT_FALSE(divided(plans).streamed.empty()) << "it comes after tiles, but waits for no counter of theirs";
 }
 
-TEST(KernelSignals, RoutesThatMayChangeLeaveAllToTheStreams) {
+TEST(KernelMessages, RoutesThatMayChangeLeaveAllToTheStreams) {
   const Problem problem{.operation = gemm_all_to_all,
                         .m = 512,
                         .n = 512,
@@ -111,7 +132,7 @@ TEST(KernelSignals, RoutesThatMayChangeLeaveAllToTheStreams) {
   EXPECT_EQ(divided(plans).streamed, plans[1].messages);
 }
 
-TEST(KernelSignals, AKernelResetsWhatOnlyTilesWaitFor) {
+TEST(KernelMessages, AKernelResetsWhatOnlyTilesWaitFor) {
   for (const auto& [operation, strategy] : {std::pair{gemm_reduce_scatter, copy}, {all_gather_gemm, store}}) {
     const std::vector<Plan> plans = plans_of(operation, strategy, 4);
     const DividedMessages messages = divided(plans);

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+#include "plan/signal_kind.hpp"
+
+namespace flashoverlap {
+
+/// A part of a message without data.
+struct SignalStep {
+  SignalKind kind = SignalKind::wait;
+  std::int32_t rank = 0;  ///< whose counter: this rank's, or that of any if it is raised
+  std::int32_t counter = 0;
+  bool operator==(const SignalStep&) const = default;
+};
+
+/// Rows that all blocks of a kernel store together: the same ones for several ranks.
+struct StoredShard {
+  Region source;
+  Region destination;                 ///< in the memory of each target
+  std::vector<std::int32_t> targets;  ///< ranks; empty: nothing is stored
+  std::vector<SignalStep> before;     ///< what each block waits for
+  std::vector<SignalStep> after;      ///< when all blocks have stored their part
+  bool operator==(const StoredShard&) const = default;
+};
+
+/// What a rank's GEMM does in the place of messages, in this order.
+struct KernelMessages {
+  std::vector<SignalStep> opening;  ///< before it stores anything
+  StoredShard shard;                ///< before the tiles that wait for it
+  std::vector<SignalStep> closing;  ///< after its last tile
+  bool operator==(const KernelMessages&) const = default;
+};
+
+/// A rank's messages, divided between its GEMM and its streams.
+struct DividedMessages {
+  KernelMessages by_kernel;
+  std::vector<Message> streamed;
+};
+
+/// Whether a kernel may make the message: a signal, or the store of a shot.
+bool is_for_kernel(const Plan& plan, const Message& message);
+
+/// The kernel makes all messages where it may make each, those that open the run wait for credits at most,
+/// and nothing that comes before the end of a kernel depends on those that close it: on all ranks or on none.
+/// Else it makes the last one, where that does nothing but reset counters for which only tiles wait. None of
+/// a plan that may take other routes.
+DividedMessages divide_messages(std::span<const Plan> plans, std::int32_t rank);
+
+/// Resets of this rank's counters.
+KernelMessages resets_at_end(std::int32_t rank, std::span<const std::int32_t> counters);
+
+}  // namespace flashoverlap
