@@ -88,8 +88,9 @@ void CudaMessages::begin(cudaStream_t stream) {
 }
 
 std::uint32_t CudaMessages::running() {
-  const std::uint32_t running = runs_.running();
-  return running != 0 ? running : words_.read(running_word);
+  if (const std::uint32_t running = runs_.running(); running != 0) return running;
+  if (const std::uint32_t running = words_.read(running_word); running != 0) return running;
+  return waits_long() ? waiting_run : 0;
 }
 
 void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& own, cudaStream_t stream,

@@ -62,7 +62,7 @@ class CudaMessages {
   void rehearse(const Buffers& own, cudaStream_t stream);
 
   /// The number of the run that is under way; 0: none. By any thread. Replays of a captured run have the
-  /// same.
+  /// same; where a kernel makes all messages they are noticed when it waits for long.
   std::uint32_t running();
   /// `cudaErrorNotReady` until all runs have ended that were not captured. By any thread.
   cudaError_t query() { return runs_.query(); }
@@ -83,6 +83,7 @@ class CudaMessages {
   static constexpr std::size_t done_word = 1;
   static constexpr std::size_t expired_word = 2;
   static constexpr std::size_t long_wait_word = 3;
+  static constexpr std::uint32_t waiting_run = ~0U;  ///< number of one that only its kernel tells of
 
   /// Of a message; stores that are one kernel share it.
   struct Times {
