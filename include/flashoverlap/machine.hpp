@@ -96,7 +96,7 @@ double collective_microseconds(const Collectives& collectives, MessageKind kind,
 /// four collectives are there; copy_engine and store are there exactly if there is peer access.
 void validate(const Machine& machine);
 
-/// "h200-nvlink", "h200-pcie", "a100", "a800", "l40s", "rtx3090", "rtx4090".
+/// "h200-nvlink", "h200-pcie", "h100-nvlink", "h100-pcie", "a100", "a800", "l40s", "rtx3090", "rtx4090".
 std::vector<std::string> preset_names();
 /// Throws `InvalidArgument` with the names that there are.
 Machine preset(std::string_view name);

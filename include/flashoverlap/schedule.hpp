@@ -54,11 +54,11 @@ struct Schedule {
   /// B send it in this many parts of k, so that tiles start with the first part.
   int rounds = 1;
   /// If not 0: by `store`, no slices, for few rows, where what counts is the time that a message takes; at
-  /// most `most_shots_of` the problem. all_gather_gemm sends all rows at once, and tiles cover those of all
-  /// ranks. Operations that sum send every tile as soon as it is computed, and sum in the same kernel. 1: to
-  /// every rank that keeps some of it, so that nothing is sent twice. 2: to one rank, which sends the sum to
-  /// all; with many ranks that moves less. By `sequential`, operations that sum do the same after the whole
-  /// GEMM, which cuBLASLt computes, in place of NCCL's collective.
+  /// most `most_shots_of` the problem. all_gather_gemm sends all rows at once, by all blocks of the kernel,
+  /// and tiles cover those of all ranks. Operations that sum send every tile as soon as it is computed, and
+  /// sum in the same kernel. 1: to every rank that keeps some of it, so that nothing is sent twice. 2: to one
+  /// rank, which sends the sum to all; with many ranks that moves less. By `sequential`, operations that sum
+  /// do the same after the whole GEMM, which cuBLASLt computes, in place of NCCL's collective.
   int shots = 0;
 
   bool operator==(const Schedule&) const = default;

@@ -32,12 +32,11 @@ struct ExchangeApi {
 /// Null where the type has none.
 const ExchangeApi* exchange_api(nb::handle object) {
   // Of the type that was asked for last, which is nearly always the next one's too.
-  static PyTypeObject* last_type = nullptr;
+  static PyObject* last_type = nullptr;
   static const ExchangeApi* last = nullptr;
-  PyTypeObject* const type = Py_TYPE(object.ptr());
+  auto* const type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
   if (type == last_type) return last;
-  const nb::object capsule =
-      nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)), "__dlpack_c_exchange_api__", nb::none());
+  const nb::object capsule = nb::getattr(nb::handle(type), "__dlpack_c_exchange_api__", nb::none());
   const ExchangeApi* found = nullptr;
   if (!capsule.is_none()) {
     found = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));

@@ -23,11 +23,14 @@ std::string without_spaces(std::string_view name) {
   return letters;
 }
 
+/// "h100" of "h100-nvlink".
+std::string kind_of(const std::string& preset) { return preset.substr(0, preset.find('-')); }
+
 /// Larger is more alike.
 auto likeness(const Machine& machine, const GpuKind& gpu) {
   return std::tuple(machine.compute_capability == gpu.compute_capability,
                     machine.peer_access == gpu.peer_access,
-                    without_spaces(gpu.name).find(machine.name) != std::string::npos,
+                    without_spaces(gpu.name).find(kind_of(machine.name)) != std::string::npos,
                     -std::abs(machine.multiprocessors - gpu.multiprocessors));
 }
 

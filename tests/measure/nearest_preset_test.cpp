@@ -15,9 +15,11 @@ TEST(NearestPreset, IsTheOneOfThatName) {
   EXPECT_EQ(nearest_preset({"NVIDIA L40S", 89, 142, false}), preset("l40s"));
 }
 
-TEST(NearestPreset, IsThatOfTheFabricOnHopper) {
+TEST(NearestPreset, IsThatOfTheGpuAndItsFabricOnHopper) {
   EXPECT_EQ(nearest_preset({"NVIDIA H200", 90, 132, true}), preset("h200-nvlink"));
   EXPECT_EQ(nearest_preset({"NVIDIA H200", 90, 132, false}), preset("h200-pcie"));
+  EXPECT_EQ(nearest_preset({"NVIDIA H100 80GB HBM3", 90, 132, true}), preset("h100-nvlink"));
+  EXPECT_EQ(nearest_preset({"NVIDIA H100 80GB HBM3", 90, 132, false}), preset("h100-pcie"));
 }
 
 TEST(NearestPreset, HasTheGpusOwnMultiprocessors) {

@@ -116,7 +116,8 @@ TEST(CopyTest, LiesBetweenTheMeasuredWorldSizesOrTakesTheTimeOfTheLast) {
 
 TEST(PresetTest, HasTheSevenMachines) {
   EXPECT_THAT(preset_names(),
-              ElementsAre("h200-nvlink", "h200-pcie", "a100", "a800", "l40s", "rtx3090", "rtx4090"));
+              ElementsAre("h200-nvlink", "h200-pcie", "h100-nvlink", "h100-pcie", "a100", "a800", "l40s", "rtx3090",
+                          "rtx4090"));
 }
 
 TEST(PresetTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
@@ -125,7 +126,7 @@ TEST(PresetTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
     FAIL() << "accepted";
   } catch (const InvalidArgument& error) {
     EXPECT_EQ(error.argument(), "machine");
-    EXPECT_THAT(error.what(), HasSubstr("h200-nvlink, h200-pcie, a100, a800, l40s, rtx3090, rtx4090"));
+    EXPECT_THAT(error.what(), HasSubstr("h200-nvlink, h200-pcie, h100-nvlink, h100-pcie, a100, a800, l40s, rtx3090, rtx4090"));
   }
 }
 
