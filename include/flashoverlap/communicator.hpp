@@ -14,6 +14,7 @@
 
 namespace flashoverlap {
 
+class Farewell;
 class RunWatch;
 
 struct CommunicatorOptions {
@@ -120,6 +121,7 @@ class Communicator {
 
  private:
   friend std::shared_ptr<RunWatch> run_watch(const Communicator& communicator);
+  friend Farewell& farewell_of(const Communicator& communicator);
 
   struct State;
   explicit Communicator(std::shared_ptr<State> state);

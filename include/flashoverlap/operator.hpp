@@ -97,7 +97,8 @@ class Operator {
   Operator(const std::vector<Plan>& plans, const Communicator& communicator,
            const OperatorOptions& options = {});
   /// Waits until every run enqueued so far has ended. If one has not after twice the communicator's
-  /// `wait_limit`, the communicator is aborted, which ends it.
+  /// `wait_limit`, the communicator is aborted, which ends it. Where the caller holds up the stream for as
+  /// long once more, memory that the run will use is freed later, by a thread of its own.
   ~Operator();
   Operator(Operator&&) noexcept;
   Operator& operator=(Operator&&) noexcept;
@@ -148,7 +149,10 @@ class Operator {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  struct GiveBack {
+    void operator()(State* state) const noexcept;
+  };
+  std::unique_ptr<State, GiveBack> state_;
 };
 
 }  // namespace flashoverlap

@@ -35,21 +35,22 @@ void check_version(const NcclEnd& end) {
   }
 }
 
-/// Not on the calling thread, as NCCL sets no limit to how long these calls take.
+/// Not on the calling thread, as NCCL sets no limit to how long these calls take. Whether it ended in time.
 template <typename End>
-void end_in_background(const NcclEnd& end, End end_it) noexcept {
+bool end_in_background(const NcclEnd& end, std::chrono::milliseconds limit, End end_it) noexcept {
   try {
-    in_background([device = end.device, end_it = std::move(end_it)] {
-      if (cudaSetDevice(device) == cudaSuccess) end_it();
-    }).wait_for(end.wait_limit);
+    return in_background([device = end.device, end_it = std::move(end_it)] {
+             if (cudaSetDevice(device) == cudaSuccess) end_it();
+           }).wait_for(limit) == std::future_status::ready;
   } catch (const std::system_error&) {
-    // No thread could be started: the process is past caring for a leak.
+    return false;  // No thread could be started: the process is past caring for a leak.
   }
 }
 
 }  // namespace
 
-NcclBase::NcclBase(const ncclUniqueId& id, const NcclEnd& end) : end_(end) {
+NcclBase::NcclBase(const ncclUniqueId& id, const NcclEnd& end)
+    : NcclBase(end, std::make_shared<Farewell>(end.wait_limit)) {
   check_version(end);
   constexpr std::string_view call = "ncclCommInitRankConfig";
   ncclConfig_t config = make_config(false);
@@ -63,10 +64,10 @@ NcclBase::NcclBase(const ncclUniqueId& id, const NcclEnd& end) : end_(end) {
   }
 }
 
-NcclBase::~NcclBase() { destroy(base_, end_); }
+NcclBase::~NcclBase() { destroy(base_); }
 
 std::unique_ptr<NcclBase> NcclBase::split(int color) {
-  std::unique_ptr<NcclBase> part(new NcclBase(end_));
+  std::unique_ptr<NcclBase> part(new NcclBase(end_, farewell_));
   part->base_ = split_off(color, make_config(false));
   check_nccl(end_, "ncclCommUserRank", ncclCommUserRank(part->base_, &part->end_.rank));
   check_nccl(end_, "ncclCommCount", ncclCommCount(part->base_, &part->end_.ranks));
@@ -115,12 +116,14 @@ void NcclBase::await(std::string_view call) {
 void NcclBase::abandon() noexcept {
   ncclComm_t base = std::exchange(base_, nullptr);
   if (base == nullptr) return;
-  end_in_background(end_, [base, part = std::move(part_)] { ncclCommAbort(base); });
+  end_in_background(end_, end_.wait_limit, [base, part = std::move(part_)] { ncclCommAbort(base); });
 }
 
-void destroy(ncclComm_t communicator, const NcclEnd& end) noexcept {
+void NcclBase::destroy(ncclComm_t communicator) noexcept {
   if (communicator == nullptr) return;
-  end_in_background(end, [communicator] { ncclCommDestroy(communicator); });
+  const bool ended =
+      end_in_background(end_, farewell_->limit(), [communicator] { ncclCommDestroy(communicator); });
+  if (!ended) farewell_->note_missed(true);
 }
 
 }  // namespace flashoverlap

@@ -5,7 +5,9 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 
+#include "comm/farewell.hpp"
 #include "comm/nccl_error.hpp"
 
 namespace flashoverlap {
@@ -28,11 +30,18 @@ class NcclBase {
   std::unique_ptr<NcclBase> split(int color);
 
   /// All ranks, blocking, for transfers; collectives run on this many thread blocks where NCCL can, never on
-  /// more (0: NCCL decides). The caller destroys it.
+  /// more (0: NCCL decides). The caller passes it to `destroy`.
   ncclComm_t split_for_transfers(int thread_blocks);
 
+  /// Frees what a communicator holds. NCCL may wait for the other ranks to do so too, or for an unfinished
+  /// transfer: what takes longer than `farewell` allows goes on without being waited for.
+  void destroy(ncclComm_t communicator) noexcept;
+
+  Farewell& farewell() const noexcept { return *farewell_; }
+
  private:
-  explicit NcclBase(const NcclEnd& end) : end_(end) {}
+  NcclBase(const NcclEnd& end, std::shared_ptr<Farewell> farewell)
+      : end_(end), farewell_(std::move(farewell)) {}
 
   ncclComm_t split_off(int color, ncclConfig_t config);
   /// Waits until what `call` began is done on this rank.
@@ -40,12 +49,9 @@ class NcclBase {
   void abandon() noexcept;
 
   NcclEnd end_;
-  ncclComm_t base_ = nullptr;         // null: abandoned
-  std::shared_ptr<ncclComm_t> part_;  // being split off; NCCL writes it from a thread of its own
+  std::shared_ptr<Farewell> farewell_;  // of all bases split from one
+  ncclComm_t base_ = nullptr;           // null: abandoned
+  std::shared_ptr<ncclComm_t> part_;    // being split off; NCCL writes it from a thread of its own
 };
-
-/// Frees what a communicator holds. What waits for a lost rank or an unfinished transfer for longer than the
-/// end's limit is not freed.
-void destroy(ncclComm_t communicator, const NcclEnd& end) noexcept;
 
 }  // namespace flashoverlap

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/background.hpp"
+#include "comm/farewell.hpp"
 #include "comm/give_up.hpp"
 #include "comm/nccl_base.hpp"
 #include "comm/nccl_error.hpp"
@@ -117,7 +118,7 @@ struct Communicator::State {
         thread_blocks(the_thread_blocks),
         options(the_options),
         transfers(base->split_for_transfers(thread_blocks)) {}
-  ~State() { destroy(transfers, end); }
+  ~State() { base->destroy(transfers); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -208,6 +209,8 @@ std::shared_ptr<RunWatch> run_watch(const Communicator& communicator) {
   state.watch = watch;
   return watch;
 }
+
+Farewell& farewell_of(const Communicator& communicator) { return communicator.state_->base->farewell(); }
 
 Communicator Communicator::split(int color) const {
   require(color >= 0, "color", color, "must be at least 0");

@@ -11,8 +11,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "comm/farewell.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
+#include "cuda/on_device.hpp"
 
 namespace flashoverlap {
 
@@ -79,21 +81,6 @@ auto has_come_to(std::uint32_t meetings) {
   return [meetings](std::uint32_t word) { return (word & ~farewell) >= meetings; };
 }
 
-/// The current GPU, which may be another rank's, left as it was.
-class OnDevice {
- public:
-  explicit OnDevice(int device) {
-    cudaGetDevice(&before_);
-    cudaSetDevice(device);
-  }
-  ~OnDevice() { cudaSetDevice(before_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-};
-
 }  // namespace
 
 class PeerMemory::Allocation {
@@ -102,7 +89,7 @@ class PeerMemory::Allocation {
     FLASHOVERLAP_CUDA(cudaMalloc(&memory_, bytes));
   }
   ~Allocation() {
-    const OnDevice on(device_);
+    const OnDevice on(device_);  // the current one may be another rank's
     if (!abandoned_) cudaFree(memory_);
   }
   Allocation(const Allocation&) = delete;
@@ -206,7 +193,10 @@ PeerMemory::~PeerMemory() {
   try {
     tell_all(meetings_ | farewell);
     const auto is_farewell = [](std::uint32_t word) { return (word & farewell) != 0; };
-    if (!told_by_all(communicator_.options().wait_limit, is_farewell, [] {})) own_->abandon();
+    if (!told_by_all(farewell_of(communicator_).limit(), is_farewell, [] {})) {
+      own_->abandon();
+      farewell_of(communicator_).note_missed(true);
+    }
   } catch (const Error&) {
     own_->abandon();  // the GPU does not answer any more
   }
@@ -304,8 +294,10 @@ bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds, C
 void PeerMemory::meet() {
   come();
   if (told_by_all(communicator_.options().wait_limit, has_come_to(meetings_),
-                  [this] { communicator_.throw_if_failed(); }))
+                  [this] { communicator_.throw_if_failed(); })) {
+    farewell_of(communicator_).note_missed(false);
     return;
+  }
   give_up(communicator_, CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time",
                                                         communicator_.rank(), communicator_.ranks())));
 }

@@ -37,7 +37,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
     if (method.strategy != Strategy::sequential || shots.insert(schedule.shots).second)
       schedules.push_back(schedule);
   }
-  return fastest_schedule(gpu, problem, operands, std::move(schedules));
+  return fastest_schedule(gpu, problem, operands, std::move(schedules), Before::run);
 }
 
 int fitting_repetitions(const std::vector<Samples>& trial) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cuda/random_fill.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
@@ -29,6 +30,17 @@ std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void
   }
   return gpu_us;
 }
+
+/// As short as a model's are between its products. Nothing that comes after it begins before it has ended.
+class OtherKernel {
+ public:
+  void launch(cudaStream_t stream) const {
+    fill_random(written_.data(), written_.size(), DataType::bf16, 0, stream);
+  }
+
+ private:
+  DeviceArray<Element> written_{1 << 16};
+};
 
 }  // namespace
 
@@ -97,27 +109,41 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
 
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
-                                      std::span<const Schedule> schedules, int repetitions) {
+                                      std::span<const Schedule> schedules, Before before, int repetitions) {
+  const OtherKernel other_kernel;
+  const auto run_before = [&] {
+    if (before == Before::kernel) other_kernel.launch(gpu.stream());
+  };
   std::vector<std::unique_ptr<BoundOperator>> operators;
   std::vector<Variant> variants;
   for (const Schedule& schedule : schedules) {
     BoundOperator& bound =
         *operators.emplace_back(std::make_unique<BoundOperator>(gpu, make_plans(problem, schedule)));
-    variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
+    variants.emplace_back([&](const GpuOperands& set) {
+      run_before();
+      bound.run(set);
+    });
   }
+  if (before == Before::kernel) variants.emplace_back([&](const GpuOperands&) { run_before(); });
   const auto samples = measure_all(gpu, operands, variants, repetitions);
   gpu.barrier();
   std::vector<double> medians;
   for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
+  if (before == Before::run) return medians;
+  const double before_us = medians.back();
+  medians.pop_back();
+  for (double& us : medians) us -= before_us;
   return medians;
 }
 
 Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
-                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules) {
+                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules,
+                          Before before) {
   constexpr std::size_t at_a_time = 4;
   while (schedules.size() > 1) {
     const auto few = std::span(schedules).last(std::min(at_a_time, schedules.size()));
-    const std::vector<double> times = measure_schedules(gpu, problem, operands, few, trial_repetitions);
+    const std::vector<double> times =
+        measure_schedules(gpu, problem, operands, few, before, trial_repetitions);
     const Schedule winner = few[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
     schedules.resize(schedules.size() - few.size());
     schedules.push_back(winner);

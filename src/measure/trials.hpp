@@ -54,13 +54,18 @@ struct Samples {
 std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
                                  const std::vector<Variant>& variants, int repetitions);
 
-/// Median times of schedules that are measured together.
+/// What comes before each run that is measured: the run before it, or another kernel, as in a model. A kernel
+/// that begins early and loads constant weights meanwhile hides more of itself after its like.
+enum class Before { run, kernel };
+
+/// Median times of schedules that are measured together, without the kernels before them.
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
-                                      std::span<const Schedule> schedules, int repetitions);
+                                      std::span<const Schedule> schedules, Before before, int repetitions);
 
 /// The fastest in a few runs: measures a few at a time and keeps the best of each few for the next.
 Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
-                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules);
+                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules,
+                          Before before);
 
 }  // namespace flashoverlap

@@ -300,8 +300,8 @@ void expect_waits(const std::vector<Plan>& plans, std::int32_t rank, BufferRole 
   EmulatedRanks ranks(plans, seed);
   Matrix& written = ranks.result(rank, role);
   const std::vector<std::int32_t> counters(awaited.begin(), awaited.end());
-  const std::unique_ptr<EmulatedGemm> gemm =
-      instance.gemm(plan, ranks, seed, {.messages = resets_at_end(plan.rank, counters), .record_tiles = true});
+  const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(
+      plan, ranks, seed, {.messages = resets_at_end(plan.rank, counters), .record_tiles = true});
   for (int launch = 0; launch < 2; ++launch) {
     Arrivals arrivals(ranks, rank);
     for (const std::int32_t counter : awaited) {

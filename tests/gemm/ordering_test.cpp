@@ -2,14 +2,17 @@
 // see what is there when the GEMM is over. Two observers: a stream, as the executor uses it, which reacts in
 // about 3 us, and warps on the free multiprocessors, which react in half of one and watch every tile alone.
 // For them each tile is stored to eight matrices, of which they read the last: it takes microseconds from the
-// first store to the last, so that a counter raised too early is seen to be.
+// first store to the last, so that a counter raised too early is seen to be. Where there is a second GPU, it
+// stores over the link between them, on which what was written first need not arrive first.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
 #include <tuple>
 
 #include "cuda/driver.hpp"
 #include "cuda/handles.hpp"
+#include "cuda/on_device.hpp"
 #include "flashoverlap/kernels.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/observer.hpp"
@@ -27,8 +30,14 @@ int runs_wanted() {
   return runs == nullptr ? 2000 : std::atoi(runs);
 }
 
+/// The GEMM's on any GPU, the one that copies on the first.
 struct Streams {
-  CudaStream gemm;
+  explicit Streams(int gemms_gpu = 0) {
+    const OnDevice on(gemms_gpu);
+    gemm.emplace();
+  }
+
+  std::optional<CudaStream> gemm;
   CudaStream copy;
 };
 
@@ -67,11 +76,11 @@ std::vector<testing::Announced> groups(const GpuRanks& ranks, const Plan& plan) 
   return ranges;
 }
 
-/// Gives each tile a counter of its own. Tiles are as wide as C.
-void announce_every_tile(Plan& plan) {
+/// Gives each tile a counter of its own, of this rank. Tiles are as wide as C.
+void announce_every_tile(Plan& plan, std::int32_t rank) {
   plan.counters.clear();
   for (Tile& tile : plan.tiles) {
-    tile.raise = {0, static_cast<std::int32_t>(plan.counters.size())};
+    tile.raise = {rank, static_cast<std::int32_t>(plan.counters.size())};
     plan.counters.push_back({.target = plan.schedule.cluster_rows});
   }
 }
@@ -79,7 +88,7 @@ void announce_every_tile(Plan& plan) {
 std::vector<testing::Announced> tiles(const GpuRanks& ranks, const Plan& plan) {
   std::vector<testing::Announced> ranges;
   for (const Tile& tile : plan.tiles) {
-    ranges.push_back({ranks.counter(0, tile.raise.counter),
+    ranges.push_back({ranks.counter(tile.raise.rank, tile.raise.counter),
                       static_cast<std::uint32_t>(plan.schedule.cluster_rows), tile.row * plan.problem.n,
                       tile.rows * plan.problem.n});
   }
@@ -118,22 +127,22 @@ const KernelTile& any_tile(std::mt19937_64& engine) {
   return tiles[engine() % tiles.size()];
 }
 
-/// Runs `gemm` with `before` and `after` it, over memory that is filled with two patterns in turn.
-template <typename Before, typename After>
-void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const GemmKernel& gemm,
-                             const Streams& streams, int runs, Before&& before, After&& after) {
-  gemm.launch(streams.gemm);  // kernels are loaded when first launched, which may wait for what runs
-  FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+/// Runs `launch_gemm` with `before` and `after` it, over memory that is filled with two patterns in turn.
+template <typename Launch, typename Before, typename After>
+void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const Streams& streams, int runs,
+                             Launch&& launch_gemm, Before&& before, After&& after) {
+  launch_gemm();  // kernels are loaded when first launched, which may wait for what runs
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(*streams.gemm));
   for (int run = 0; run < runs; ++run) {
     FLASHOVERLAP_CUDA(cudaMemsetAsync(watched.out, run % 2 == 0 ? 0xFF : 0x77,
-                                      watched.copy.size() * sizeof(Element), streams.gemm));
-    ranks.set_counters(0, 0);
-    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+                                      watched.copy.size() * sizeof(Element), streams.copy));
+    for (const std::int32_t rank : {0, watched.rank}) ranks.set_counters(rank, 0);
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.copy));
     before();
-    gemm.launch(streams.gemm);
+    launch_gemm();
     after();
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.copy));
-    FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.gemm));
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(*streams.gemm));
     ASSERT_TRUE(testing::download(DataType::bf16, watched.shape, watched.copy) ==
                 ranks.result(watched.rank, BufferRole::out))
         << "run " << run;
@@ -164,34 +173,58 @@ TEST(Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
     };
     const auto gemm = make_gemm_kernel(plans[0], ranks.memory());
     expect_copies_are_final(
-        ranks, watched, *gemm, streams, runs_per_plan, [] {}, copy_groups);
+        ranks, watched, streams, runs_per_plan, [&] { gemm->launch(*streams.gemm); }, [] {}, copy_groups);
   }
 }
 
 constexpr int most_tiles = 132 - testing::free_multiprocessors;
 
-TEST(Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) {
+/// Warps of the first GPU copy tiles that `gemms_gpu` computes and stores there.
+void expect_watched_tiles_are_final(int gemms_gpu) {
+  constexpr int stored_ranks = 8;
+  const std::int32_t announced_to = gemms_gpu == 0 ? 0 : stored_ranks - 1;
   const std::uint64_t seed = testing::base_seed();
   std::mt19937_64 engine(seed);
-  const Streams streams;
-  for (int run = 0; run < runs_wanted() && !HasFatalFailure(); run += runs_per_plan) {
+  const Streams streams(gemms_gpu);
+  for (int run = 0; run < runs_wanted() && !::testing::Test::HasFatalFailure(); run += runs_per_plan) {
     // Tiles as wide as C, at most one for each multiprocessor: all are stored at the same time, when stores
     // take longest.
     const KernelTile& tile = any_tile(engine);
     Plan plan = plan_of(engine, tile, std::int64_t{most_tiles} * tile.rows, tile.cols, most_tiles);
-    announce_every_tile(plan);
-    const std::vector<Plan> plans = stored_on(8, plan);
+    announce_every_tile(plan, announced_to);
+    const std::vector<Plan> plans = stored_on(stored_ranks, plan);
     SCOPED_TRACE(described(seed, plans[0]));
-    GpuRanks ranks(plans, engine());
+    GpuRanks ranks(plans, engine(), /*padding=*/0, gemms_gpu);
     WatchedGemm watched(ranks, plans[0], tiles(ranks, plans[0]));
     const DeviceArray<testing::Announced> announced(watched.announced);
     const auto copy_tiles = [&] {
       FLASHOVERLAP_CUDA(testing::copy_when_announced(announced.data(), static_cast<int>(announced.size()),
                                                      watched.out, watched.copy.data(), streams.copy));
     };
+    const OnDevice computing(gemms_gpu);
     const auto gemm = make_gemm_kernel(plans[0], ranks.memory());
-    expect_copies_are_final(ranks, watched, *gemm, streams, runs_per_plan, copy_tiles, [] {});
+    const OnDevice copying(0);
+    const auto launch = [&] {
+      const OnDevice on(gemms_gpu);
+      gemm->launch(*streams.gemm);
+    };
+    expect_copies_are_final(ranks, watched, streams, runs_per_plan, launch, copy_tiles, [] {});
   }
+}
+
+TEST(Ordering, TilesCopiedByWarpsThatWatchTheirCounterAreBitwiseFinal) { expect_watched_tiles_are_final(0); }
+
+TEST(Ordering, TilesStoredToAnotherGpuAndCopiedByItsWarpsAreBitwiseFinal) {
+  int gpus = 0;
+  FLASHOVERLAP_CUDA(cudaGetDeviceCount(&gpus));
+  int can_access = 0;
+  if (gpus > 1) FLASHOVERLAP_CUDA(cudaDeviceCanAccessPeer(&can_access, 1, 0));
+  if (can_access == 0) GTEST_SKIP() << "needs a second GPU that can address the first one's memory";
+  {
+    const OnDevice on(1);
+    FLASHOVERLAP_CUDA(cudaDeviceEnablePeerAccess(0, 0));
+  }
+  expect_watched_tiles_are_final(1);
 }
 
 }  // namespace

@@ -1,12 +1,15 @@
-// The buffers and counters of all ranks of a plan on one GPU, filled with random data.
+// The buffers and counters of all ranks of a plan, filled with random data: on one GPU, or the first rank's
+// on another.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cuda/device_array.hpp"
 #include "cuda/download.hpp"
+#include "cuda/on_device.hpp"
 #include "flashoverlap/matrix.hpp"
 #include "flashoverlap/plan.hpp"
 #include "gemm/gemm_kernel.hpp"
@@ -34,9 +37,13 @@ inline std::int64_t pitch_with(std::int64_t padding, std::int64_t cols) {
 
 class GpuRanks {
  public:
-  /// `padding`: of every row of every buffer.
-  GpuRanks(const std::vector<Plan>& plans, std::uint64_t seed, std::int64_t padding = 0) : plans_(plans) {
+  /// `padding`: of every row of every buffer. `first_ranks_gpu`: the others' is the current one.
+  GpuRanks(const std::vector<Plan>& plans, std::uint64_t seed, std::int64_t padding = 0,
+           int first_ranks_gpu = 0)
+      : plans_(plans) {
     for (const Plan& plan : plans) {
+      std::optional<OnDevice> on;
+      if (plan.rank == 0) on.emplace(first_ranks_gpu);
       auto& inputs = inputs_.emplace_back();
       auto& arrays = arrays_.emplace_back();
       memory_.buffers.emplace_back();

@@ -4,9 +4,11 @@
 #include <array>
 #include <chrono>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "comm/background.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
 #include "comm/run_watch.hpp"
@@ -94,19 +96,14 @@ struct Operator::State {
                                          .release = [this] { release(); }});
   }
 
-  ~State() {
-    // What is enqueued uses this memory. The watch ends a run that has begun. One that is enqueued after a
-    // transfer which a lost rank holds up begins only when the communicator is aborted.
-    auto deadline = Clock::now() + longest_wait();
-    while (messages.query() == cudaErrorNotReady) {
-      if (Clock::now() > deadline) {
-        communicator.abort("an operator was given back, and its last run did not end");
-        deadline = Clock::time_point::max();
-      }
+  /// Whether everything that is enqueued, which uses this memory, has ended in time.
+  bool has_ended_within(std::chrono::milliseconds limit) {
+    const auto deadline = Clock::now() + limit;
+    while (messages.query() == cudaErrorNotReady || cudaStreamQuery(communication) == cudaErrorNotReady) {
+      if (Clock::now() > deadline) return false;
       pause();
     }
-    cudaStreamSynchronize(communication);
-    watch.reset();
+    return true;
   }
 
   std::chrono::milliseconds longest_wait() const {
@@ -422,7 +419,31 @@ Operator::Operator(const std::vector<Plan>& plans, const Communicator& communica
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
   require_gpu_support(plans, current_compute_capability(), current_attribute(cudaDevAttrMultiProcessorCount),
                       stream_means());
-  state_ = std::make_unique<State>(plans, communicator, options);
+  state_.reset(new State(plans, communicator, options));
+}
+
+/// The watch ends a run that has begun. One that is enqueued after a transfer which a lost rank holds up
+/// begins only when the communicator is aborted, and one after the caller's own work when that has ended.
+void Operator::GiveBack::operator()(State* state) const noexcept {
+  bool has_ended = state->has_ended_within(state->longest_wait());
+  if (!has_ended) {
+    state->communicator.abort("an operator was given back, and its last run did not end");
+    has_ended = state->has_ended_within(state->longest_wait());
+  }
+  if (has_ended) {
+    delete state;
+    return;
+  }
+  try {
+    in_background([state] {
+      cudaSetDevice(state->communicator.device());
+      while (!state->has_ended_within(state->longest_wait())) {
+      }
+      delete state;
+    });
+  } catch (const std::system_error&) {
+    // Without a thread to wait for that, the memory stays.
+  }
 }
 
 Operator::~Operator() = default;

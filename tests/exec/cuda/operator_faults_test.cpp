@@ -1,7 +1,9 @@
 // What becomes of the others when a rank is absent, late or gives up.
 #include <gmock/gmock.h>
 
+#include <latch>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "cuda/graph.hpp"
@@ -180,6 +182,26 @@ TEST(Operator, ARunAfterATransferThatALostRankHoldsUpEndsInTime) {
     EXPECT_THAT(errors[0], HasSubstr("rank 0"));
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
+}
+
+TEST(Operator, IsGivenBackInTimeWhereTheCallerHoldsUpTheStream) {
+  const int ranks = rank_count();
+  const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce}, ranks);
+  const auto errors = on_ranks(ranks, 1s, [&](const Communicator& communicator) {
+    const CudaStream stream;
+    std::latch goes_on(1);
+    std::optional<Operator> op(std::in_place, plans, communicator);
+    Operands operands(*op, 1);
+    const auto wait = [](void* latch) { static_cast<std::latch*>(latch)->wait(); };
+    FLASHOVERLAP_CUDA(cudaLaunchHostFunc(stream, wait, &goes_on));
+    operands.run(*op, stream);
+    const auto begin = std::chrono::steady_clock::now();
+    op.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    goes_on.count_down();
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
 TEST(Operator, APeerThatHasGivenUpIsNoticedByOneThatComesLate) {
