@@ -37,7 +37,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
     if (method.strategy != Strategy::sequential || shots.insert(schedule.shots).second)
       schedules.push_back(schedule);
   }
-  return fastest_schedule(gpu, problem, operands, std::move(schedules), Before::run);
+  return fastest_schedule(gpu, problem, operands, std::move(schedules), Use::benchmark);
 }
 
 int fitting_repetitions(const std::vector<Samples>& trial) {
@@ -198,7 +198,7 @@ void add_run(Simulation& measured, const Plan& plan, const std::vector<double>& 
 
 Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans) {
   const std::vector<GpuOperands> operands = rotated_operands(gpu, plans.front().problem);
-  BoundOperator bound(gpu, plans, /*record_timeline=*/true);
+  BoundOperator bound(gpu, plans, Use::benchmark, /*record_timeline=*/true);
   constexpr std::size_t until_clocks_settle = 100;  // the last of them is drawn
   for (std::size_t run = 0; run < until_clocks_settle; ++run)
     gpu.elapsed_us([&] { bound.run(operands[run % operands.size()]); });

@@ -58,27 +58,31 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
   return operands;
 }
 
-BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool record_timeline)
+BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use, bool record_timeline)
     : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
   gpu_.barrier();
   operator_ = std::make_unique<Operator>(
       plans_, gpu.communicator(),
-      OperatorOptions{.record_timeline = record_timeline, .own_result = true, .b_is_constant = true});
+      OperatorOptions{
+          .record_timeline = record_timeline, .own_result = use == Use::benchmark, .b_is_constant = true});
+  if (operator_->result() == nullptr)
+    out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
   gpu_.barrier();
 }
 
 double BoundOperator::error(const GpuOperands& operands, GpuBaseline& baseline) {
   const DeliveryOrder order(plans_, gpu_.rank());
   gpu_.barrier();
-  if (operator_->result() != nullptr) {
+  void* const result = operator_->result() != nullptr ? operator_->result() : out_.data();
+  if (result != nullptr) {
     const std::size_t bytes = elements_of(plan().buffer(BufferRole::out)) * sizeof(Element);
-    FLASHOVERLAP_CUDA(cudaMemsetAsync(operator_->result(), 0xFF, bytes, gpu_.stream()));
+    FLASHOVERLAP_CUDA(cudaMemsetAsync(result, 0xFF, bytes, gpu_.stream()));
   }
   run(operands);
   operator_->wait();
   baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
   gpu_.synchronize();
-  const double error = gpu_.maximum(compare_(operator_->result(), baseline.result(), gpu_.stream()).relative);
+  const double error = gpu_.maximum(compare_(result, baseline.result(), gpu_.stream()).relative);
   gpu_.barrier();
   return error;
 }
@@ -109,27 +113,27 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
 
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
-                                      std::span<const Schedule> schedules, Before before, int repetitions) {
+                                      std::span<const Schedule> schedules, Use use, int repetitions) {
   const OtherKernel other_kernel;
   const auto run_before = [&] {
-    if (before == Before::kernel) other_kernel.launch(gpu.stream());
+    if (use == Use::model) other_kernel.launch(gpu.stream());
   };
   std::vector<std::unique_ptr<BoundOperator>> operators;
   std::vector<Variant> variants;
   for (const Schedule& schedule : schedules) {
     BoundOperator& bound =
-        *operators.emplace_back(std::make_unique<BoundOperator>(gpu, make_plans(problem, schedule)));
+        *operators.emplace_back(std::make_unique<BoundOperator>(gpu, make_plans(problem, schedule), use));
     variants.emplace_back([&](const GpuOperands& set) {
       run_before();
       bound.run(set);
     });
   }
-  if (before == Before::kernel) variants.emplace_back([&](const GpuOperands&) { run_before(); });
+  if (use == Use::model) variants.emplace_back([&](const GpuOperands&) { run_before(); });
   const auto samples = measure_all(gpu, operands, variants, repetitions);
   gpu.barrier();
   std::vector<double> medians;
   for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
-  if (before == Before::run) return medians;
+  if (use == Use::benchmark) return medians;
   const double before_us = medians.back();
   medians.pop_back();
   for (double& us : medians) us -= before_us;
@@ -138,12 +142,11 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
 
 Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
                           const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules,
-                          Before before) {
+                          Use use) {
   constexpr std::size_t at_a_time = 4;
   while (schedules.size() > 1) {
     const auto few = std::span(schedules).last(std::min(at_a_time, schedules.size()));
-    const std::vector<double> times =
-        measure_schedules(gpu, problem, operands, few, before, trial_repetitions);
+    const std::vector<double> times = measure_schedules(gpu, problem, operands, few, use, trial_repetitions);
     const Schedule winner = few[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
     schedules.resize(schedules.size() - few.size());
     schedules.push_back(winner);

@@ -18,13 +18,20 @@ inline constexpr double sample_us = 2000;
 /// Random operands: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem);
 
+/// How operators are measured. In a benchmark run follows run, and results stay in the
+/// operators' memory, which NCCL shares among GPUs. In a model another kernel comes before each run, so that
+/// less of a kernel which begins early is hidden, and results go to the caller's memory.
+enum class Use { benchmark, model };
+
 /// An operator with its result. Ranks meet before they give one back.
 class BoundOperator {
  public:
-  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, bool record_timeline = false);
+  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use = Use::benchmark,
+                bool record_timeline = false);
 
   void run(const GpuOperands& operands) {
-    operator_->run(operands.a.data(), operands.b.data(), nullptr, gpu_.stream());
+    void* const out = out_.size() > 0 ? out_.data() : nullptr;
+    operator_->run(operands.a.data(), operands.b.data(), out, gpu_.stream());
   }
 
   /// Relative, from what the libraries compute.
@@ -39,6 +46,7 @@ class BoundOperator {
   std::vector<Plan> plans_;
   GpuComparison compare_;
   std::unique_ptr<Operator> operator_;
+  DeviceArray<Element> out_;  // empty where the operator owns its result
 };
 
 /// Something that is measured, on one of the sets of operands.
@@ -54,18 +62,13 @@ struct Samples {
 std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
                                  const std::vector<Variant>& variants, int repetitions);
 
-/// What comes before each run that is measured: the run before it, or another kernel, as in a model. A kernel
-/// that begins early and loads constant weights meanwhile hides more of itself after its like.
-enum class Before { run, kernel };
-
-/// Median times of schedules that are measured together, without the kernels before them.
+/// Median times of schedules that are measured together, without those other kernels.
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
-                                      std::span<const Schedule> schedules, Before before, int repetitions);
+                                      std::span<const Schedule> schedules, Use use, int repetitions);
 
 /// The fastest in a few runs: measures a few at a time and keeps the best of each few for the next.
 Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
-                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules,
-                          Before before);
+                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules, Use use);
 
 }  // namespace flashoverlap

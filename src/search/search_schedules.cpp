@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
@@ -27,6 +28,11 @@ std::vector<int> usual_comm_multiprocessors(const Machine& machine) {
     counts.push_back(count);
   return counts;
 }
+
+/// What a schedule must not be dropped for: sums after the GEMM are another way than what the libraries do
+/// one after the other.
+using Way = std::pair<Strategy, bool>;
+Way way_of(const Schedule& schedule) { return {schedule.strategy, sums_after_gemm(schedule)}; }
 
 class Search {
  public:
@@ -178,7 +184,7 @@ class Search {
                                           /*during_gemm=*/schedule.strategy != Strategy::sequential);
   }
 
-  /// With the predicted time, as long as there are not too many tiles to plan; each strategy at least once.
+  /// With the predicted time, as long as there are not too many tiles to plan; each way at least once.
   std::vector<Candidate> simulate_likeliest(std::vector<Candidate> candidates) {
     constexpr std::int64_t most_tiles = 400'000;
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
@@ -186,7 +192,7 @@ class Search {
     for (Candidate& candidate : candidates) {
       const Shape gemm = gemm_shape(problem_, 0);
       const std::int64_t tiles = problem_.ranks * entry_count(candidate.schedule, gemm.rows, gemm.cols);
-      const bool is_new = simulated_strategies_.insert(candidate.schedule.strategy).second;
+      const bool is_new = simulated_ways_.insert(way_of(candidate.schedule)).second;
       if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
       simulated_tiles_ += tiles;
       candidate.predicted_us = simulate(make_plans(problem_, candidate.schedule), machine_).latency_us;
@@ -199,7 +205,7 @@ class Search {
   const Machine& machine_;
   const SearchSpace& space_;
   std::vector<int> comm_multiprocessors_;
-  std::set<Strategy> simulated_strategies_{};
+  std::set<Way> simulated_ways_{};
   std::int64_t simulated_tiles_ = 0;
 };
 
@@ -213,7 +219,7 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
 }
 
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
-  std::set<std::pair<Strategy, bool>> ways;
+  std::set<Way> ways;
   std::vector<bool> listed(candidates.size());
   std::size_t left = count;
   const auto list = [&](auto belongs) {
@@ -223,9 +229,7 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
       --left;
     }
   };
-  list([&](const Candidate& each) {
-    return ways.emplace(each.schedule.strategy, sums_after_gemm(each.schedule)).second;
-  });
+  list([&](const Candidate& each) { return ways.insert(way_of(each.schedule)).second; });
   list([](const Candidate&) { return true; });
   std::vector<Candidate> kept;
   for (std::size_t i = 0; i < candidates.size(); ++i) {

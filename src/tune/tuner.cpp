@@ -183,11 +183,11 @@ struct Tuner::State {
     std::vector<Schedule> finalists;
     if (sequential) finalists.push_back(sequential->schedule);
     if (!overlapped.empty())
-      finalists.push_back(fastest_schedule(gpu, problem, operands, overlapped, Before::kernel));
+      finalists.push_back(fastest_schedule(gpu, problem, operands, overlapped, Use::model));
     constexpr double affordable_us = 300'000;
     const auto repetitions = static_cast<int>(affordable_us / trials.front().predicted_us);
     const std::vector<double> times =
-        measure_schedules(gpu, problem, operands, finalists, Before::kernel, std::clamp(repetitions, 9, 31));
+        measure_schedules(gpu, problem, operands, finalists, Use::model, std::clamp(repetitions, 9, 31));
     const std::size_t winner = finalists.size() > 1 && times[1] < clearly_faster * times[0] ? 1 : 0;
     const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
     return {.problem = problem,

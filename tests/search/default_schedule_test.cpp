@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "flashoverlap/error.hpp"
@@ -10,6 +11,7 @@
 #include "flashoverlap/simulate.hpp"
 #include "flashoverlap/validate.hpp"
 #include "plan/enumerators.hpp"
+#include "plan/strategies.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap {
@@ -87,6 +89,19 @@ TEST(DefaultSchedule, IsNeverPredictedSlowerThanSequential) {
       if (chosen.strategy == Strategy::sequential) continue;
       EXPECT_LE(predicted_us(problem, chosen, machine), predicted_us(problem, sequential, machine) * 1.001)
           << name << " m " << problem.m << " n " << problem.n << " k " << problem.k;
+    }
+  }
+}
+
+// Else a tuner cannot fall back to it.
+TEST(SearchSchedules, HoldWhatTheLibrariesDoOneAfterTheOtherHoweverManyTilesThereAre) {
+  for (const std::string& machine : preset_names()) {
+    for (const Operation operation : enumerators<Operation>) {
+      const Problem problem{.operation = operation, .m = 16384, .n = 16384, .k = 26624, .ranks = 2};
+      const auto found = shortlist(search_schedules(problem, preset(machine)), 10);
+      EXPECT_TRUE(
+          std::ranges::any_of(found, [](const Candidate& each) { return is_by_libraries(each.schedule); }))
+          << machine << ' ' << name(operation);
     }
   }
 }

@@ -15,6 +15,15 @@
 #include "plan/route_room.hpp"
 
 namespace flashoverlap {
+namespace {
+
+/// Whether no message waits for a counter or raises one: NCCL makes them, one after the other.
+bool are_transfers_only(const std::vector<Message>& messages) {
+  return std::ranges::all_of(
+      messages, [](const Message& message) { return message.waits.empty() && message.raises.empty(); });
+}
+
+}  // namespace
 
 CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages,
                            const Communicator& alone, const Communicator& during_gemm,
@@ -25,6 +34,7 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       alone_(alone),
       during_gemm_(during_gemm),
       memory_(memory),
+      graph_marks_(are_transfers_only(messages_) ? &memory.workspace().graph_marks() : nullptr),
       pitches_(pitches),
       counters_(memory.counters(alone.rank())),
       raises_(resolve_raises(messages_, memory,
@@ -82,6 +92,7 @@ void CudaMessages::begin(cudaStream_t stream) {
   if (notes_done_) note_done(0);
   if (!is_captured(stream)) return runs_.begin(stream);
   if (messages_.empty()) return;
+  if (graph_marks_ != nullptr) return graph_marks_->begin(stream);
   if (++captured_runs_ == 0) captured_runs_ = 1;
   pending_.write(words_.device(running_word), captured_runs_);
   flush_aside(stream);
@@ -243,6 +254,7 @@ void CudaMessages::end(cudaStream_t stream) {
   flush(stream);
   if (!is_captured(stream)) return runs_.end(stream);
   if (messages_.empty()) return;
+  if (graph_marks_ != nullptr) return graph_marks_->end(stream);
   pending_.write(words_.device(running_word), 0);
   flush_aside(stream);
 }

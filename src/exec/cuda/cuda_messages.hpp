@@ -27,7 +27,8 @@ namespace flashoverlap {
 /// copy waits for neither; all is joined at the end. Words of host memory say which captured run the stream
 /// is at, how many of a run's messages are done, or have passed their waits if they are such copies, and
 /// whether a kernel waits for long or has waited in vain. A captured run without messages is not written
-/// down, as that would take the GPU 2 to 5 µs: its kernel tells of long waits itself.
+/// down, as that would take the GPU 2 to 5 µs: its kernel tells of long waits itself. Captured runs whose
+/// messages are nothing but transfers by NCCL share what tells of them (`GraphMarks`).
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
@@ -127,6 +128,8 @@ class CudaMessages {
   const Communicator& alone_;
   const Communicator& during_gemm_;
   const PlanMemory& memory_;
+  GraphMarks* const
+      graph_marks_;  // null where messages wait for counters: then runs have a word of their own
   const RowPitches& pitches_;
   std::uint32_t* const counters_;                   // this rank's
   std::vector<std::vector<ResolvedRaise>> raises_;  // [message]

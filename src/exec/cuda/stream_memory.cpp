@@ -78,6 +78,34 @@ StreamMeans stream_means() {
   return means;
 }
 
+std::optional<Capture> capture_of(cudaStream_t stream) {
+  static const auto capture_info =
+      driver_function<PFN_cuStreamGetCaptureInfo_v12030>("cuStreamGetCaptureInfo", 12030);
+  Capture capture;
+  CUstreamCaptureStatus status{};
+  const CUgraphNode* last = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  check("cuStreamGetCaptureInfo",
+        capture_info(stream, &status, &capture.id, &capture.graph, &last, &edges, &count));
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
+  capture.last.assign(last, last + count);
+  return capture;
+}
+
+void add_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node) {
+  static const auto add = driver_function<PFN_cuGraphAddDependencies_v10000>("cuGraphAddDependencies", 10000);
+  const std::vector<CUgraphNode> to(first.size(), node);
+  check("cuGraphAddDependencies", add(graph, first.data(), to.data(), first.size()));
+}
+
+void remove_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node) {
+  static const auto remove =
+      driver_function<PFN_cuGraphRemoveDependencies_v10000>("cuGraphRemoveDependencies", 10000);
+  const std::vector<CUgraphNode> to(first.size(), node);
+  check("cuGraphRemoveDependencies", remove(graph, first.data(), to.data(), first.size()));
+}
+
 void StreamMemoryBatch::wait_until_reached(const std::uint32_t* word, std::uint32_t target) {
   operations_.push_back({const_cast<std::uint32_t*>(word), target, 1});
 }
@@ -110,26 +138,18 @@ void StreamMemoryBatch::enqueue(cudaStream_t stream) const {
 }
 
 void StreamMemoryBatch::enqueue_aside(cudaStream_t stream, LastAside& last) const {
-  static const auto capture_info =
-      driver_function<PFN_cuStreamGetCaptureInfo_v12030>("cuStreamGetCaptureInfo", 12030);
   static const auto add_node =
       driver_function<PFN_cuGraphAddBatchMemOpNode_v11070>("cuGraphAddBatchMemOpNode", 11070);
   static const auto current_context = driver_function<PFN_cuCtxGetCurrent_v4000>("cuCtxGetCurrent", 4000);
-  CUstreamCaptureStatus status{};
-  cuuint64_t capture = 0;
-  CUgraph graph = nullptr;
-  const CUgraphNode* before = nullptr;
-  const CUgraphEdgeData* edges = nullptr;
-  std::size_t count = 0;
-  check("cuStreamGetCaptureInfo", capture_info(stream, &status, &capture, &graph, &before, &edges, &count));
-  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return enqueue(stream);
-  std::vector<CUgraphNode> dependencies(before, before + count);
-  if (last.capture == capture) dependencies.push_back(last.node);
-  last.capture = capture;
+  const std::optional<Capture> capture = capture_of(stream);
+  if (!capture) return enqueue(stream);
+  std::vector<CUgraphNode> dependencies = capture->last;
+  if (last.capture == capture->id) dependencies.push_back(last.node);
+  last.capture = capture->id;
   for_each_call([&](std::span<const StreamOperation> part) {
     if (means_ == StreamMeans::kernels) {
-      FLASHOVERLAP_CUDA(
-          add_operations(listed(part, bound_), graph, dependencies.data(), dependencies.size(), last.node));
+      FLASHOVERLAP_CUDA(add_operations(listed(part, bound_), capture->graph, dependencies.data(),
+                                       dependencies.size(), last.node));
     } else {
       std::vector<CUstreamBatchMemOpParams> operations = described(part);
       CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{};
@@ -137,7 +157,7 @@ void StreamMemoryBatch::enqueue_aside(cudaStream_t stream, LastAside& last) cons
       parameters.count = static_cast<unsigned>(operations.size());
       parameters.paramArray = operations.data();
       check("cuGraphAddBatchMemOpNode",
-            add_node(&last.node, graph, dependencies.data(), dependencies.size(), &parameters));
+            add_node(&last.node, capture->graph, dependencies.data(), dependencies.size(), &parameters));
     }
     dependencies = {last.node};
   });

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "exec/cuda/gpu_support.hpp"
@@ -21,6 +22,19 @@ struct WaitBound {
   std::chrono::nanoseconds limit{};
   std::uint32_t* expired = nullptr;
 };
+
+/// A graph that a stream is being captured into.
+struct Capture {
+  cuuint64_t id = 0;  ///< of no other capture of this process
+  CUgraph graph = nullptr;
+  std::vector<CUgraphNode> last;  ///< what comes next in the stream comes after these
+};
+std::optional<Capture> capture_of(cudaStream_t stream);
+
+/// From now on `node` comes after all of `first`, or no longer does. Nodes of a graph that is being captured
+/// may not be removed, but what comes after what may change.
+void add_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node);
+void remove_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node);
 
 /// Waits for and writes of words by a stream, gathered into one call: by operations of the driver, which take
 /// no multiprocessor (CUDA driver API, "Stream Memory Operations"), or by a kernel of one thread.

@@ -10,13 +10,14 @@
 #include "comm/peer_memory.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
+#include "exec/cuda/graph_marks.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/workspace_bytes.hpp"
 
 namespace flashoverlap {
 
 /// What operators share that never run at the same time: memory of every kind, the mappings of their peers'
-/// memory, and streams.
+/// memory, streams, and what tells the watch of their runs in graphs.
 class WorkspaceMemory {
  public:
   /// Every rank makes it at the same time. Throws as `PeerMemory` and `Communicator::allocate` do.
@@ -51,6 +52,8 @@ class WorkspaceMemory {
   /// Throws `CommunicationError` naming a peer that has told its failure. Waits for a copy of a few bytes.
   void check_peers() const;
 
+  GraphMarks& graph_marks() { return graph_marks_; }
+
   const CudaStream communication{StreamPriority::high};
   const CudaStream copies{StreamPriority::high};  ///< copies to peers
   const CudaStream raises{StreamPriority::high};  ///< what they raise
@@ -66,6 +69,7 @@ class WorkspaceMemory {
   std::vector<std::pair<Communicator, CollectiveMemory>> registered_;
   std::map<std::int64_t, std::int64_t> reserved_;  // counters of operators: bytes by offset
   std::unique_ptr<PeerMemory> peers_;
+  GraphMarks graph_marks_{communicator_};
 };
 
 }  // namespace flashoverlap

@@ -127,15 +127,16 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
   }
 }
 
-/// A graph of two runs by all ranks, then by all but rank 0.
+constexpr int captured_runs = 20;  // more than there are between two marks
+
+/// A graph of several runs by all ranks, then by all but rank 0.
 void replay_without_rank_0(const std::vector<Plan>& plans, const Communicator& communicator) {
   const CudaStream stream;
   Operator op(plans, communicator);
   Operands operands(op, 1);
   {
     const CudaGraph graph(stream, [&] {
-      operands.run(op, stream);
-      operands.run(op, stream);
+      for (int run = 0; run < captured_runs; ++run) operands.run(op, stream);
     });
     graph.launch(stream);
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
@@ -158,6 +159,40 @@ TEST(Operator, AReplayWithoutOneRankEndsWithAnErrorInTime) {
     for (const auto& [rank, error] : without_rank_0(ranks, errors)) {
       EXPECT_THAT(error, HasSubstr(fmt::format("rank {}", rank))) << name(strategy);
     }
+  }
+}
+
+TEST(Operator, ReplaysLongerThanTheLimitTogetherAndNoneAfterThemAreNotGivenUp) {
+  const int ranks = rank_count();
+  for (const Strategy strategy : {Strategy::sequential, Strategy::signal}) {
+    const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce, strategy}, ranks);
+    const auto errors = on_ranks(ranks, 1s, [&](const Communicator& communicator) {
+      const CudaStream stream;
+      const CudaStream forked;
+      const CudaEvent begun;
+      const CudaEvent done;
+      Operator op(plans, communicator);
+      Operands operands(op, 1);
+      {
+        const CudaGraph graph(stream, [&] {
+          for (int run = 0; run < captured_runs; ++run) operands.run(op, stream);
+          FLASHOVERLAP_CUDA(cudaEventRecord(begun, stream));
+          FLASHOVERLAP_CUDA(cudaStreamWaitEvent(forked, begun));
+          operands.run(op, forked);
+          FLASHOVERLAP_CUDA(cudaEventRecord(done, forked));
+          FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, done));
+          operands.run(op, stream);
+        });
+        constexpr int replays = 8000;
+        for (int replay = 0; replay < replays; ++replay) graph.launch(stream);
+        FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+      }
+      std::this_thread::sleep_for(2s);
+      op.throw_if_failed();
+      operands.run(op, stream);
+      op.wait();
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error, "") << name(strategy);
   }
 }
 
