@@ -114,7 +114,7 @@ class GpuOperator {
     a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
     out_ = result_shape(operator_->plan());
-    if (operator_->result() != nullptr) out_.rows = 0;  // it stays with the operator
+    if (stays()) out_.rows = 0;
   }
 
   std::tuple<std::int64_t, std::int64_t> shape() const { return {out_.rows, out_.cols}; }
@@ -125,7 +125,13 @@ class GpuOperator {
     require_dense(out, out_, "out");
     const nb::gil_scoped_release released;
     make_current(*communicator_);
-    operator_->run(a.data, b.data, memory_of(out), static_cast<Stream>(a.stream));
+    void* const own = operator_->result();
+    operator_->run(a.data, b.data, own == nullptr ? out.data : own, static_cast<Stream>(a.stream));
+    if (own == nullptr || stays()) return;
+    const auto bytes =
+        static_cast<std::size_t>(out_.rows * out_.cols * size_of(operator_->plan().problem.data_type));
+    FLASHOVERLAP_CUDA(
+        cudaMemcpyAsync(out.data, own, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(a.stream)));
   }
 
   /// Enqueued on the stream of `result`.
@@ -229,9 +235,6 @@ class GpuOperator {
                        bool b_is_constant) {
     make_current(communicator);
     const std::vector<Plan> plans = make_plans(problem, schedule);
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    require(schedule.layout == Layout::partial || !plans[rank].buffer(BufferRole::out).peer_written,
-            "strategy", name(schedule.strategy), "must not let peers write out, which belongs to the caller");
     OperatorOptions options;
     options.b_is_constant = b_is_constant;
     const auto padded = [](std::int64_t pitch, const Shape& shape) {
@@ -249,11 +252,14 @@ class GpuOperator {
     return {output.rows, output.cols};
   }
 
-  /// Of what a run returns, which is empty where the result stays with the operator.
-  void* memory_of(const Tensor& result) const {
-    void* const own = operator_->result();
-    return own == nullptr ? result.data : own;
+  /// Whether the result stays with the operator, for `natural` and `rms_norm` to add up. Any other result is
+  /// the caller's; where peers write it, which they do in the operator's memory, a run copies it from there.
+  bool stays() const {
+    return operator_->result() != nullptr && operator_->plan().schedule.layout == Layout::partial;
   }
+
+  /// Of what a run returns, which is empty where the result stays with the operator.
+  void* memory_of(const Tensor& result) const { return stays() ? operator_->result() : result.data; }
 
   const ResultReader& reader() {
     if (!reader_) reader_.emplace(std::in_place, operator_->plan());
@@ -299,7 +305,7 @@ class GpuOperator {
   Shape out_;
 };
 
-/// The tuner of operators whose result belongs to the caller, and which take new routes.
+/// The tuner of a communicator's operators.
 class GpuTuner {
  public:
   explicit GpuTuner(const GpuCommunicator& communicator)
@@ -315,9 +321,7 @@ class GpuTuner {
  private:
   static Tuner make(const Communicator& communicator) {
     make_current(communicator);
-    return Tuner(communicator, TunerOptions{.allows = [](const Problem& problem, const Schedule& schedule) {
-                   return !make_plan(problem, schedule, 0).buffer(BufferRole::out).peer_written;
-                 }});
+    return Tuner(communicator);
   }
 
   const GpuCommunicator communicator_;

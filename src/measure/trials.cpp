@@ -65,15 +65,22 @@ BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use us
       plans_, gpu.communicator(),
       OperatorOptions{
           .record_timeline = record_timeline, .own_result = use == Use::benchmark, .b_is_constant = true});
-  if (operator_->result() == nullptr)
-    out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
+  if (use == Use::model) out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
   gpu_.barrier();
+}
+
+void BoundOperator::run(const GpuOperands& operands) {
+  void* const own = operator_->result();
+  operator_->run(operands.a.data(), operands.b.data(), own != nullptr ? own : out_.data(), gpu_.stream());
+  if (own == nullptr || out_.size() == 0) return;
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(out_.data(), own, out_.size() * sizeof(Element), cudaMemcpyDeviceToDevice,
+                                    gpu_.stream()));
 }
 
 double BoundOperator::error(const GpuOperands& operands, GpuBaseline& baseline) {
   const DeliveryOrder order(plans_, gpu_.rank());
   gpu_.barrier();
-  void* const result = operator_->result() != nullptr ? operator_->result() : out_.data();
+  void* const result = out_.size() > 0 ? out_.data() : operator_->result();
   if (result != nullptr) {
     const std::size_t bytes = elements_of(plan().buffer(BufferRole::out)) * sizeof(Element);
     FLASHOVERLAP_CUDA(cudaMemsetAsync(result, 0xFF, bytes, gpu_.stream()));

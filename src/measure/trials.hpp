@@ -20,7 +20,7 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 
 /// How operators are measured. In a benchmark run follows run, and results stay in the
 /// operators' memory, which NCCL shares among GPUs. In a model another kernel comes before each run, so that
-/// less of a kernel which begins early is hidden, and results go to the caller's memory.
+/// less of a kernel which begins early is hidden, and results end up in the caller's memory, if by a copy.
 enum class Use { benchmark, model };
 
 /// An operator with its result. Ranks meet before they give one back.
@@ -29,10 +29,7 @@ class BoundOperator {
   BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use = Use::benchmark,
                 bool record_timeline = false);
 
-  void run(const GpuOperands& operands) {
-    void* const out = out_.size() > 0 ? out_.data() : nullptr;
-    operator_->run(operands.a.data(), operands.b.data(), out, gpu_.stream());
-  }
+  void run(const GpuOperands& operands);
 
   /// Relative, from what the libraries compute.
   double error(const GpuOperands& operands, GpuBaseline& baseline);
@@ -46,7 +43,7 @@ class BoundOperator {
   std::vector<Plan> plans_;
   GpuComparison compare_;
   std::unique_ptr<Operator> operator_;
-  DeviceArray<Element> out_;  // empty where the operator owns its result
+  DeviceArray<Element> out_;  // the caller's, if it has one
 };
 
 /// Something that is measured, on one of the sets of operands.

@@ -90,6 +90,22 @@ class TestOperations:
         assert back.shape == (m, K) and back.isfinite().all()
 
 
+@pytest.mark.parametrize("operation", ["gemm_all_reduce", "gemm_all_to_all"])
+@pytest.mark.parametrize("strategy", ["copy", "store"])
+def test_a_result_that_peers_write_is_the_callers(group, operation, strategy):
+    communicator = parallel.communicator(group)
+    problem = flashoverlap.Problem(operation, m=M, n=N, k=K, ranks=communicator.ranks)
+    schedule = flashoverlap.search(problem, communicator.machine, [strategy])[0].schedule
+    operator = flashoverlap.Operator(problem, communicator, schedule)
+    a, b = draw(M, K), draw(N, K)
+    first = operator.run(a, b)
+    kept = first.clone()
+    operator.run(draw(M, K), b)
+    assert torch.equal(first, kept)
+    if operation == "gemm_all_reduce":
+        expect_close(first, total(a, b))
+
+
 OPERATIONS = {
     parallel.matmul_reduce_scatter: lambda world: ((M, K), (N, K), (M // world, N)),
     parallel.all_gather_matmul: lambda world: ((M // world, K), (N, K), (M, N)),
