@@ -25,8 +25,8 @@ class OperandLoader {
   __device__ void begin(const DeviceOperand& operand, int row, int rows, int k) {
     pitch_ = operand.pitch;
     if constexpr (in_rows) {
-      last_ = rows - 1 - row_;
-      from_ = operand.base + std::int64_t{row + row_} * pitch_ + (k + k_) * 2;
+      last_ = rows - 1;
+      from_ = operand.base + std::int64_t{row} * pitch_ + (k + k_) * 2;
     } else {
       const int last_chunk = (rows - 1) / chunk_elements * chunk_elements;
       from_ = operand.base + std::int64_t{k + k_} * pitch_ + (row + min(row_, last_chunk)) * 2;
@@ -38,7 +38,9 @@ class OperandLoader {
   __device__ void load(int pass, std::uint32_t stage, int depth) const {
     const int line = pass * pass_lines;
     const bool present = (in_rows ? k_ : k_ + line) < depth;
-    const std::int64_t distance = std::int64_t{in_rows ? min(line, last_) : line} * pitch_;
+    // In 32 bits, as those of all passes are kept in registers.
+    const int lines = in_rows ? min(row_ + line, last_) : line;
+    const std::uint32_t distance = static_cast<std::uint32_t>(lines) * static_cast<std::uint32_t>(pitch_);
     copy_async(stage + to_ + pass * pass_bytes, from_ + distance, present);
   }
 
@@ -58,7 +60,7 @@ class OperandLoader {
   std::uint32_t to_;
   const std::byte* from_ = nullptr;
   int pitch_ = 0;
-  int last_ = 0;  // row, counted from this thread's first one
+  int last_ = 0;  // row that there is
 };
 
 /// Loads the operands of a block's tiles into the ring of stages, a step of k after the other and a tile
@@ -77,13 +79,12 @@ class Loader {
   /// Goes on with the tile at which it has stopped, and loads all stages but one from `stage` on.
   __device__ void go_on(std::uint32_t stage) {
     copy_wait<0>();
-    stage_ = stage;
     stopped_ = false;
     begin_tile();
 #pragma unroll 1
-    for (int ahead = 1; ahead < Shape::stages; ++ahead) {
+    for (int ahead = 1; ahead < Shape::stages; ++ahead, stage = next_stage<Shape>(stage)) {
 #pragma unroll
-      for (int share = 0; share < shares; ++share) load(share);
+      for (int share = 0; share < shares; ++share) load(share, stage);
       finish_step();
       count(1);
     }
@@ -95,14 +96,15 @@ class Loader {
   /// In how many shares a step is loaded, so that products come between them.
   static constexpr int shares = Shape::steps - 1;
 
-  __device__ void load(int share) const {
+  /// Into a stage that all warps have read.
+  __device__ void load(int share, std::uint32_t stage) const {
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
       if (pass * shares / passes != share) continue;
       if (pass < A::passes) {
-        a_.load(pass, stage_, depth_);
+        a_.load(pass, stage, depth_);
       } else {
-        b_.load(pass - A::passes, stage_ + Shape::a_bytes, depth_);
+        b_.load(pass - A::passes, stage + Shape::a_bytes, depth_);
       }
     }
   }
@@ -110,7 +112,6 @@ class Loader {
   /// After a step's last share.
   __device__ void finish_step() {
     copy_commit();
-    stage_ = next_stage<Shape>(stage_);
     depth_ -= Shape::depth;
     a_.advance();
     b_.advance();
@@ -207,11 +208,10 @@ class Loader {
   int index_;
   int previous_ = -1;
   bool stopped_ = true;
-  std::uint32_t stage_ = 0;  // to load next
-  int depth_ = 0;            // columns of k that are left in the part; zeros come after them
-  int part_ = 0;             // of k
-  int steps_ = 0;            // until `end_`
-  int end_ = 0;              // column of k in the part
+  int depth_ = 0;  // columns of k that are left in the part; zeros come after them
+  int part_ = 0;   // of k
+  int steps_ = 0;  // until `end_`
+  int end_ = 0;    // column of k in the part
   int awaited_k_ = never;
   int waits_ = 0;  // of this tile, that are over
 };

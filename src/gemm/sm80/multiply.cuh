@@ -90,7 +90,7 @@ class Multiplier {
     for (int step = 0; step < steps; ++step) {
       load((step + 1) % 2, (step + 1) % steps);
       multiply(sums, a_fragments_[step % 2], b_fragments_[step % 2]);
-      if (step < steps - 1) loader.load(step);
+      if (step < steps - 1) loader.load(step, previous_stage<Shape>(stage_));  // not a register of its own
       if (step == steps - 2) {
         loader.finish_step();
         stage_ = next_stage<Shape>(stage_);

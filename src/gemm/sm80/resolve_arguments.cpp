@@ -15,11 +15,11 @@ void resolve_matrices(const Plan& plan, const GemmMemory& memory, GemmArguments&
 }
 
 void bind_operand(BufferRole role, const DeviceMatrix& matrix, GemmArguments& arguments) {
-  constexpr std::int64_t most_bytes = 1 << 30;
+  constexpr std::int64_t most_bytes = 1 << 24;  // `OperandLoader` counts the bytes of 256 rows in 32 bits
   require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name(role)),
           matrix.base, "must be a multiple of 16 bytes");
   require(matrix.pitch % 8 == 0 && matrix.pitch * 2 <= most_bytes, fmt::format("pitch of {}", name(role)),
-          matrix.pitch, "must be a multiple of 8 elements, and a row at most 1 GiB");
+          matrix.pitch, "must be a multiple of 8 elements, and a row at most 16 MiB");
   const DeviceOperand operand{static_cast<const std::byte*>(matrix.base),
                               static_cast<std::int32_t>(matrix.pitch * 2)};
   const int source = role == BufferRole::gathered ? 1 : 0;
