@@ -22,6 +22,13 @@ bool are_unpaired(const Machine& machine, int multiprocessors) {
   return 2 * multiprocessors <= machine.multiprocessors;
 }
 
+/// Of 16 bits, that a GEMM reads and writes.
+double elements_per_microsecond(const Machine& machine) {
+  constexpr double reached = 0.93;  // of the memory's rate, by GEMMs of few rows on H200
+  constexpr double bytes = 2;
+  return machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
+}
+
 }  // namespace
 
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
@@ -37,25 +44,28 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
   return operations / operations_per_microsecond + machine.tile_microseconds;
 }
 
-double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
-                           int multiprocessors, bool share_k) {
-  constexpr double reached = 0.93;  // of the memory's rate, by GEMMs of few rows on H200
-  constexpr double start_us = 1;
-  constexpr double unpaired = 2;
-  constexpr double bytes = 2;
-  const double rate = machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
+double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k) {
   const double elements = static_cast<double>(gemm.rows + gemm.cols) * static_cast<double>(k) +
                           static_cast<double>(gemm.rows) * static_cast<double>(gemm.cols);
+  return elements / elements_per_microsecond(machine);
+}
+
+double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
+                           int multiprocessors, bool share_k) {
+  constexpr double start_us = 1;
+  constexpr double unpaired = 2;
+  const double least_us = start_us + least_memory_microseconds(machine, gemm, k);
   const std::int64_t workers = multiprocessors / tile.cluster_rows;
   const std::int64_t tiles = divide_up(gemm.cols, tile.cols);  // that use different columns of B
   const std::int64_t row_blocks = divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows);
-  if (row_blocks > 1 && row_blocks * tiles > workers) return 0;
+  if (row_blocks > 1 && row_blocks * tiles > workers) return least_us;
   const auto drawing = static_cast<int>(share_k ? workers : std::min(tiles, workers)) * tile.cluster_rows;
   const double waves = share_k ? static_cast<double>(tiles) / static_cast<double>(workers)
                                : static_cast<double>(divide_up(tiles, workers));
-  const double own_rate = rate / machine.multiprocessors * (are_unpaired(machine, drawing) ? unpaired : 1);
+  const double own_rate = elements_per_microsecond(machine) / machine.multiprocessors *
+                          (are_unpaired(machine, drawing) ? unpaired : 1);
   const double own_elements = static_cast<double>(tile.cols) / tile.cluster_rows * static_cast<double>(k);
-  return start_us + std::max(elements / rate, waves * own_elements / own_rate);
+  return std::max(least_us, start_us + waves * own_elements / own_rate);
 }
 
 double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
@@ -76,24 +86,24 @@ double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int6
   return start_us + (in_parts ? parts_us : 0) + look_us * static_cast<double>(looks) + element_us * sums;
 }
 
-double throttling(const Machine& machine, double microseconds) {
+double sustained_microseconds(const Machine& machine, double microseconds) {
   const double first = machine.throttled.points.front().size;
   const double size = std::max(first, microseconds);
-  return machine.throttled.microseconds(size) / size;
+  return microseconds * machine.throttled.microseconds(size) / size;
 }
 
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                double waves) {
   const Shape gemm = gemm_shape(problem, 0);
   const KernelTile tile = kernel_tile(schedule);
-  const double computed_us = wave_microseconds(machine, tile, problem.b_layout, problem.k, waves <= 1);
+  const double computed_us = sustained_microseconds(
+      machine, waves * wave_microseconds(machine, tile, problem.b_layout, problem.k, waves <= 1));
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
   const double read_us = at_once ? memory_microseconds(machine, tile, gemm, problem.k,
                                                        schedule.multiprocessors, schedule.share_k)
-                                 : 0;
-  const double wave_us = std::max(computed_us, read_us / waves);
-  return wave_us * throttling(machine, waves * wave_us);
+                                 : least_memory_microseconds(machine, gemm, problem.k);
+  return std::max(computed_us, read_us) / waves;
 }
 
 double adding_microseconds(const Plan& plan, const Machine& machine) {

@@ -10,9 +10,11 @@ namespace flashoverlap {
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, bool lone);
 
-/// What a GEMM takes at least to read its operands and write C, elements of 16 bits: for few rows, as what
-/// several row blocks use comes from the L2 cache. Each multiprocessor draws its part of the memory's rate at
-/// most.
+/// What a GEMM takes at least to read its operands and write C once, elements of 16 bits.
+double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k);
+
+/// What it takes with this kernel. What several row blocks use comes from the L2 cache; where there are few
+/// of them, each multiprocessor draws its part of the memory's rate at most.
 double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                            int multiprocessors, bool share_k);
 
@@ -22,8 +24,9 @@ double memory_microseconds(const Machine& machine, const KernelTile& tile, const
 double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
                             std::int64_t workers);
 
-/// How many times as long as at full clocks a GEMM takes that would take this long, see `Machine::throttled`.
-double throttling(const Machine& machine, double microseconds);
+/// What a GEMM takes at the clocks that the GPU can sustain, if it takes this long at full ones: see
+/// `Machine::throttled`. The memory's rate does not depend on them.
+double sustained_microseconds(const Machine& machine, double microseconds);
 
 /// The time of one tile entry of a GEMM with this many waves, of which the last may be shared and count in
 /// part. Ragged tiles take as long as full ones, which the hardware computes.

@@ -25,7 +25,7 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
       if (kernel.tile.cluster_rows > machine.multiprocessors) continue;
       const double us =
           least_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, machine.multiprocessors);
-      least_us = std::min(least_us, us * throttling(machine, us));
+      least_us = std::min(least_us, sustained_microseconds(machine, us));
     }
     slowest_rank_us = std::max(slowest_rank_us, machine.gemm_launch_microseconds + least_us);
   }

@@ -129,7 +129,8 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const int workers = multiprocessors / tile.cluster_rows;
   const std::int64_t shared = entries(tile, gemm) % workers;
   const bool shares = kernel.share_k && shared > 0;
-  const double computed_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
+  const double computed_us = sustained_microseconds(
+      machine, least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
   const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
   return std::max(computed_us, read_us) +
          (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);

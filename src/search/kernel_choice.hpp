@@ -31,12 +31,13 @@ Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const Ke
 /// and one that begins between two takes a quarter more of the link.
 bool stores_whole_lines(const Schedule& schedule);
 
-/// Microseconds that a GEMM is expected to take with a kernel, at full clocks. Only the layout of B matters:
+/// Microseconds that a GEMM is expected to take with a kernel. Only the layout of B matters:
 /// where its rows are contiguous, more of them may be loaded.
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
-/// The same without what it takes to read the operands, and to share k: less than any plan takes.
+/// The same at full clocks, without what it takes to read the operands, and to share k: less than any plan
+/// takes.
 double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                           std::int64_t k, OperandLayout b_layout, int multiprocessors);
 

@@ -146,10 +146,9 @@ class Search {
   /// GEMM and communication one after the other, or the longer one and what a message makes the other wait.
   double expected_schedule_us(const Schedule& schedule) const {
     const Shape gemm = gemm_shape(problem_, 0);
-    const double full_clocks_us =
+    const double gemm_us =
         expected_microseconds(machine_, {kernel_tile(schedule), schedule.share_k}, gemm, problem_.k,
                               problem_.b_layout, std::max(schedule.multiprocessors, schedule.cluster_rows));
-    const double gemm_us = full_clocks_us * throttling(machine_, full_clocks_us);
     if (problem_.ranks == 1) return gemm_us;
     const double messages = expected_messages(schedule, gemm);
     const double communication_us =
