@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "model/gemm_time.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 
@@ -95,6 +96,8 @@ double sustained_microseconds(const Machine& machine, double microseconds) {
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                double waves) {
   const Shape gemm = gemm_shape(problem, 0);
+  if (is_by_cublas(problem, schedule))
+    return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);
   const double computed_us = sustained_microseconds(
       machine, waves * wave_microseconds(machine, tile, problem.b_layout, problem.k, waves <= 1));

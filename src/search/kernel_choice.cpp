@@ -10,14 +10,6 @@
 namespace flashoverlap {
 namespace {
 
-std::int64_t entries(const KernelTile& tile, const Shape& gemm) {
-  return divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
-}
-
-std::int64_t waves(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
-  return divide_up(entries(tile, gemm), multiprocessors / tile.cluster_rows);
-}
-
 /// Of any rank, with every expert's rows rounded up to whole blocks.
 std::int64_t most_expert_rows(const Problem& problem, std::int64_t block) {
   const ExpertParts parts(problem);
@@ -70,29 +62,6 @@ double expected_gemm_us(const Machine& machine, const Problem& problem, const Sc
 
 }  // namespace
 
-const KernelFamily& machine_kernels(const Machine& machine) {
-  static constexpr KernelTile usual_tile;
-  static constexpr KernelFamily usual{.step_depth = 64, .tiles = {&usual_tile, 1}};
-  const KernelFamily* const family = kernel_family(machine.compute_capability);
-  return family == nullptr ? usual : *family;
-}
-
-std::vector<KernelChoice> kernel_choices(const Machine& machine) {
-  const KernelFamily& family = machine_kernels(machine);
-  // One that was compiled after the machine was measured would win by what a formula promises.
-  const auto is_known = [&](const KernelTile& tile) {
-    return std::ranges::find(machine.kernels, tile, &KernelCosts::tile) != machine.kernels.end();
-  };
-  const bool knows_some = std::ranges::any_of(family.tiles, is_known);
-  std::vector<KernelChoice> choices;
-  for (const KernelTile& tile : family.tiles) {
-    if (knows_some && !is_known(tile)) continue;
-    choices.push_back({tile});
-    if (shares_k(family, tile)) choices.push_back({tile, true});
-  }
-  return choices;
-}
-
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelChoice& kernel,
                          int multiprocessors) {
   constexpr int rows_together = 2048;  // so that what a wave reads stays in L2
@@ -110,30 +79,6 @@ Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const Ke
 bool stores_whole_lines(const Schedule& schedule) {
   constexpr int line_elements = 64;
   return schedule.tile_cols % line_elements == 0;
-}
-
-double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                          std::int64_t k, OperandLayout b_layout, int multiprocessors) {
-  const KernelTile& tile = kernel.tile;
-  const int workers = multiprocessors / tile.cluster_rows;
-  const std::int64_t tiles = entries(tile, gemm);
-  const std::int64_t count = waves(tile, gemm, multiprocessors);
-  const bool shares = kernel.share_k && tiles % workers > 0;
-  const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
-  return work * wave_microseconds(machine, tile, b_layout, k, count == 1);
-}
-
-double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                             std::int64_t k, OperandLayout b_layout, int multiprocessors) {
-  const KernelTile& tile = kernel.tile;
-  const int workers = multiprocessors / tile.cluster_rows;
-  const std::int64_t shared = entries(tile, gemm) % workers;
-  const bool shares = kernel.share_k && shared > 0;
-  const double computed_us = sustained_microseconds(
-      machine, least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
-  const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
-  return std::max(computed_us, read_us) +
-         (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);
 }
 
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
@@ -159,7 +104,7 @@ KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64
 int even_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int multiprocessors) {
   const KernelTile& tile = kernel.tile;
   if (kernel.share_k) return multiprocessors;
-  const std::int64_t in_a_wave = divide_up(entries(tile, gemm), waves(tile, gemm, multiprocessors));
+  const std::int64_t in_a_wave = divide_up(entry_count(tile, gemm), wave_count(tile, gemm, multiprocessors));
   return static_cast<int>(in_a_wave) * tile.cluster_rows;
 }
 

@@ -7,21 +7,9 @@
 #include "flashoverlap/kernels.hpp"
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/problem.hpp"
+#include "model/gemm_time.hpp"
 
 namespace flashoverlap {
-
-/// The kernels of the machine's GPUs; for GPUs that there are none for, so that their schedules can be
-/// predicted all the same, one kernel of the usual tile.
-const KernelFamily& machine_kernels(const Machine& machine);
-
-/// A kernel, and whether its workers share k: see `Schedule::share_k`.
-struct KernelChoice {
-  KernelTile tile;
-  bool share_k = false;
-};
-
-/// All of `machine_kernels` that the machine knows the costs of; all, where it knows none.
-std::vector<KernelChoice> kernel_choices(const Machine& machine);
 
 /// A schedule whose tiles a kernel of the family computes, walked as suits it.
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelChoice& kernel,
@@ -30,16 +18,6 @@ Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const Ke
 /// Whether every tile begins where a line of 128 bytes does. What tiles store to peers travels in such lines,
 /// and one that begins between two takes a quarter more of the link.
 bool stores_whole_lines(const Schedule& schedule);
-
-/// Microseconds that a GEMM is expected to take with a kernel. Only the layout of B matters:
-/// where its rows are contiguous, more of them may be loaded.
-double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                             std::int64_t k, OperandLayout b_layout, int multiprocessors);
-
-/// The same at full clocks, without what it takes to read the operands, and to share k: less than any plan
-/// takes.
-double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                          std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
 /// The kernels of the machine whose `expected_microseconds` are at most `near` times the least; the fastest
 /// first.

@@ -147,8 +147,11 @@ class Search {
   double expected_schedule_us(const Schedule& schedule) const {
     const Shape gemm = gemm_shape(problem_, 0);
     const double gemm_us =
-        expected_microseconds(machine_, {kernel_tile(schedule), schedule.share_k}, gemm, problem_.k,
-                              problem_.b_layout, std::max(schedule.multiprocessors, schedule.cluster_rows));
+        is_by_cublas(problem_, schedule)
+            ? cublas_microseconds(machine_, gemm, problem_.k, problem_.b_layout)
+            : expected_microseconds(machine_, {kernel_tile(schedule), schedule.share_k}, gemm, problem_.k,
+                                    problem_.b_layout,
+                                    std::max(schedule.multiprocessors, schedule.cluster_rows));
     if (problem_.ranks == 1) return gemm_us;
     const double messages = expected_messages(schedule, gemm);
     const double communication_us =

@@ -1,0 +1,81 @@
+#include "model/gemm_time.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "model/costs.hpp"
+#include "plan/grouping.hpp"
+
+namespace flashoverlap {
+
+std::int64_t entry_count(const KernelTile& tile, const Shape& gemm) {
+  return divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
+}
+
+std::int64_t wave_count(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
+  return divide_up(entry_count(tile, gemm), multiprocessors / tile.cluster_rows);
+}
+const KernelFamily& machine_kernels(const Machine& machine) {
+  static constexpr KernelTile usual_tile;
+  static constexpr KernelFamily usual{.step_depth = 64, .tiles = {&usual_tile, 1}};
+  const KernelFamily* const family = kernel_family(machine.compute_capability);
+  return family == nullptr ? usual : *family;
+}
+
+std::vector<KernelChoice> kernel_choices(const Machine& machine) {
+  const KernelFamily& family = machine_kernels(machine);
+  // One that was compiled after the machine was measured would win by what a formula promises.
+  const auto is_known = [&](const KernelTile& tile) {
+    return std::ranges::find(machine.kernels, tile, &KernelCosts::tile) != machine.kernels.end();
+  };
+  const bool knows_some = std::ranges::any_of(family.tiles, is_known);
+  std::vector<KernelChoice> choices;
+  for (const KernelTile& tile : family.tiles) {
+    if (knows_some && !is_known(tile)) continue;
+    choices.push_back({tile});
+    if (shares_k(family, tile)) choices.push_back({tile, true});
+  }
+  return choices;
+}
+
+double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                          std::int64_t k, OperandLayout b_layout, int multiprocessors) {
+  const KernelTile& tile = kernel.tile;
+  const int workers = multiprocessors / tile.cluster_rows;
+  const std::int64_t tiles = entry_count(tile, gemm);
+  const std::int64_t count = wave_count(tile, gemm, multiprocessors);
+  const bool shares = kernel.share_k && tiles % workers > 0;
+  const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
+  return work * wave_microseconds(machine, tile, b_layout, k, count == 1);
+}
+
+double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                             std::int64_t k, OperandLayout b_layout, int multiprocessors) {
+  const KernelTile& tile = kernel.tile;
+  const int workers = multiprocessors / tile.cluster_rows;
+  const std::int64_t shared = entry_count(tile, gemm) % workers;
+  const bool shares = kernel.share_k && shared > 0;
+  const double computed_us = sustained_microseconds(
+      machine, least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
+  const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
+  return std::max(computed_us, read_us) +
+         (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);
+}
+
+bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
+  return schedule.strategy == Strategy::sequential && schedule.layout != Layout::tiled &&
+         problem.experts == 1 && problem.capacity == 0 && !gathers_along_k(problem);
+}
+
+double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k,
+                           OperandLayout b_layout) {
+  double least_us = std::numeric_limits<double>::infinity();
+  for (const KernelChoice& kernel : kernel_choices(machine)) {
+    if (kernel.tile.cluster_rows > machine.multiprocessors) continue;
+    least_us = std::min(least_us,
+                        expected_microseconds(machine, kernel, gemm, k, b_layout, machine.multiprocessors));
+  }
+  return least_us;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,47 @@
+/// What a GEMM takes by itself, with a kernel or by cuBLASLt.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashoverlap/kernels.hpp"
+#include "flashoverlap/machine.hpp"
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap {
+
+/// The kernels of the machine's GPUs; for GPUs that there are none for, so that their schedules can be
+/// predicted all the same, one kernel of the usual tile.
+const KernelFamily& machine_kernels(const Machine& machine);
+
+/// A kernel, and whether its workers share k: see `Schedule::share_k`.
+struct KernelChoice {
+  KernelTile tile;
+  bool share_k = false;
+};
+
+/// All of `machine_kernels` that the machine knows the costs of; all, where it knows none.
+std::vector<KernelChoice> kernel_choices(const Machine& machine);
+
+/// How many tile entries of a kernel C has, and in how many waves they are computed.
+std::int64_t entry_count(const KernelTile& tile, const Shape& gemm);
+std::int64_t wave_count(const KernelTile& tile, const Shape& gemm, int multiprocessors);
+
+/// Microseconds that a GEMM is expected to take with a kernel. Only the layout of B matters:
+/// where its rows are contiguous, more of them may be loaded.
+double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                             std::int64_t k, OperandLayout b_layout, int multiprocessors);
+
+/// The same at full clocks, without what it takes to read the operands, and to share k: less than any plan
+/// takes.
+double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                          std::int64_t k, OperandLayout b_layout, int multiprocessors);
+
+/// Whether cuBLASLt multiplies, whatever the tiles of the schedule.
+bool is_by_cublas(const Problem& problem, const Schedule& schedule);
+
+/// What a GEMM takes by cuBLASLt: as long as with the best kernel, as it splits k too where there are few
+/// tiles.
+double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout);
+
+}  // namespace flashoverlap
