@@ -15,6 +15,7 @@ std::int64_t entry_count(const KernelTile& tile, const Shape& gemm) {
 std::int64_t wave_count(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
   return divide_up(entry_count(tile, gemm), multiprocessors / tile.cluster_rows);
 }
+
 const KernelFamily& machine_kernels(const Machine& machine) {
   static constexpr KernelTile usual_tile;
   static constexpr KernelFamily usual{.step_depth = 64, .tiles = {&usual_tile, 1}};

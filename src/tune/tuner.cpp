@@ -48,16 +48,20 @@ bool is_near(const Problem& one, Problem other) {
 /// Operands in rotation, results and buffers of the schedules that are measured together.
 bool has_memory_for(const Problem& problem, int rank) {
   constexpr double least_bytes = 300e6;
-  constexpr double copies = 6;
+  constexpr double sets = 2;       // of operands
+  constexpr double together = 4;   // operators
+  constexpr double results = 2.5;  // of each: its own, the caller's, and half of one in an inbox
   const auto elements = [](const Shape& shape) {
     return static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
   };
-  const double all = elements(a_shape(problem, rank)) + elements(b_shape(problem, rank)) +
-                     elements(gemm_shape(problem, rank));
+  const Shape gemm = gemm_shape(problem, rank);
+  const double gathered = communicates_first(problem.operation) ? elements({gemm.rows, problem.k}) : 0;
+  const double all = sets * (elements(a_shape(problem, rank)) + elements(b_shape(problem, rank))) +
+                     together * (results * elements(gemm) + gathered);
   std::size_t free = 0;
   std::size_t total = 0;
   FLASHOVERLAP_CUDA(cudaMemGetInfo(&free, &total));
-  return static_cast<double>(free) > least_bytes + copies * all * size_of(problem.data_type);
+  return static_cast<double>(free) > least_bytes + all * size_of(problem.data_type);
 }
 
 }  // namespace
