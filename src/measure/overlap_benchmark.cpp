@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <set>
 
 #include "exec/cuda/in_order.hpp"
 #include "flashoverlap/operator.hpp"
@@ -31,12 +30,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
                                             .layouts = {method.layout},
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
   std::vector<Schedule> schedules;
-  std::set<int> shots;
-  for (const auto& [schedule, predicted_us] : candidates) {
-    // Of those that differ in tiles only, one: cuBLASLt multiplies in any case.
-    if (method.strategy != Strategy::sequential || shots.insert(schedule.shots).second)
-      schedules.push_back(schedule);
-  }
+  for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
   return fastest_schedule(gpu, problem, operands, std::move(schedules), Use::benchmark);
 }
 

@@ -96,7 +96,7 @@ double sustained_microseconds(const Machine& machine, double microseconds) {
 double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
                                double waves) {
   const Shape gemm = gemm_shape(problem, 0);
-  if (is_by_cublas(problem, schedule))
+  if (predicts_cublas(machine, problem, schedule))
     return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);
   const double computed_us = sustained_microseconds(

@@ -68,13 +68,27 @@ bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
          problem.experts == 1 && problem.capacity == 0 && !gathers_along_k(problem);
 }
 
+bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule) {
+  return !machine.kernels.empty() && is_by_cublas(problem, schedule);
+}
+
 double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k,
                            OperandLayout b_layout) {
+  constexpr double adding_us = 4;  // parts of k
+  const int multiprocessors = machine.multiprocessors;
   double least_us = std::numeric_limits<double>::infinity();
   for (const KernelChoice& kernel : kernel_choices(machine)) {
-    if (kernel.tile.cluster_rows > machine.multiprocessors) continue;
-    least_us = std::min(least_us,
-                        expected_microseconds(machine, kernel, gemm, k, b_layout, machine.multiprocessors));
+    const KernelTile& tile = kernel.tile;
+    if (kernel.share_k || tile.cluster_rows > multiprocessors) continue;
+    least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
+    const std::int64_t workers = multiprocessors / tile.cluster_rows;
+    const std::int64_t tiles = entry_count(tile, gemm);
+    if (tiles >= workers) continue;
+    const double busy = static_cast<double>(tiles) / static_cast<double>(workers);
+    const double computed_us =
+        sustained_microseconds(machine, busy * wave_microseconds(machine, tile, b_layout, k, /*lone=*/true));
+    const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
+    least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);
   }
   return least_us;
 }

@@ -40,8 +40,12 @@ double least_microseconds(const Machine& machine, const KernelChoice& kernel, co
 /// Whether cuBLASLt multiplies, whatever the tiles of the schedule.
 bool is_by_cublas(const Problem& problem, const Schedule& schedule);
 
-/// What a GEMM takes by cuBLASLt: as long as with the best kernel, as it splits k too where there are few
-/// tiles.
+/// Whether `cublas_microseconds` is what the GEMM is predicted to take then. A machine whose kernels were not
+/// measured is predicted by the schedule's tile.
+bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule);
+
+/// What a GEMM takes by cuBLASLt: as long as with the best kernel, whole or with its work shared evenly, as
+/// it splits k where there are few tiles, and the parts of k added.
 double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout);
 
 }  // namespace flashoverlap

@@ -101,17 +101,18 @@ class Search {
     return schedules;
   }
 
-  /// And those whose sums are in shots after the GEMM, with one of the kernels, as cuBLASLt multiplies.
-  std::vector<Schedule> with_shots(std::vector<Schedule> schedules) const {
-    if (problem_.ranks == 1 || !machine_.peer_access || communicates_first(problem_.operation))
-      return schedules;
+  /// And those whose sums are in shots after the GEMM; of either with one kernel where cuBLASLt multiplies.
+  std::vector<Schedule> with_shots(const std::vector<Schedule>& schedules) const {
+    std::vector<Schedule> all = schedules;
+    if (is_by_cublas(problem_, schedules.front())) all.resize(1);
+    if (problem_.ranks == 1 || !machine_.peer_access || communicates_first(problem_.operation)) return all;
     const auto one = std::ranges::find_if(
         schedules, [](const Schedule& schedule) { return schedule.cluster_rows == 1 && !schedule.share_k; });
-    if (one == schedules.end()) return schedules;
+    if (one == schedules.end()) return all;
     Schedule schedule = *one;
     for (schedule.shots = 1; schedule.shots <= most_shots_of(problem_); ++schedule.shots)
-      schedules.push_back(schedule);
-    return schedules;
+      all.push_back(schedule);
+    return all;
   }
 
   /// The best so far of each strategy, if it is near the best of all, with what else may suit its
@@ -147,7 +148,7 @@ class Search {
   double expected_schedule_us(const Schedule& schedule) const {
     const Shape gemm = gemm_shape(problem_, 0);
     const double gemm_us =
-        is_by_cublas(problem_, schedule)
+        predicts_cublas(machine_, problem_, schedule)
             ? cublas_microseconds(machine_, gemm, problem_.k, problem_.b_layout)
             : expected_microseconds(machine_, {kernel_tile(schedule), schedule.share_k}, gemm, problem_.k,
                                     problem_.b_layout,

@@ -66,6 +66,15 @@ double sharing_us(const Problem& problem, const Schedule& schedule) {
   return sharing_microseconds(kernel_tile(schedule), problem.m, tiles, workers(schedule));
 }
 
+/// Slices of such a GEMM are done sooner where it has more waves: each wave reads a part of the operands.
+bool waits_for_memory(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  const Shape gemm = gemm_shape(problem, 0);
+  const auto waves = static_cast<double>(wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols)));
+  const double least_us = least_memory_microseconds(machine, gemm, problem.k);
+  return schedule.strategy != Strategy::sequential && gemm.rows > 0 &&
+         waves * tile_entry_microseconds(problem, schedule, machine, waves) < 1.001 * least_us;
+}
+
 /// A link serves what comes first. AllReduce by tiles sends partial results, which one rank waits for, and
 /// sums, which nobody waits for. Sums that are sent sooner can hold up partial results, by as long as the
 /// link takes for the sums of one rank (docs/machine-model.md).
@@ -108,7 +117,7 @@ TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
         return simulated_us(each, whole, machine) - sharing_us(each, whole);
       };
       for (const Problem& each : {more[0], more[1]}) {
-        if (!stays_one_group(whole, each)) continue;
+        if (!stays_one_group(whole, each) || waits_for_memory(problem, whole, machine)) continue;
         EXPECT_GE(whole_us(each) * tolerated + held_us, whole_us(problem)) << each.m << " " << each.n;
       }
     }
