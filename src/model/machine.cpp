@@ -100,8 +100,7 @@ double Curve::microseconds(double size) const {
   require(!points.empty(), "curve", "no points", "must hold at least one point");
   if (points.size() == 1) return points.front().microseconds * std::max(1.0, size / points.front().size);
   const auto time_of = [this](std::vector<Point>::const_iterator point) {
-    return std::ranges::min(std::ranges::subrange(point, points.end()), {}, &Point::microseconds)
-        .microseconds;
+    return std::ranges::min_element(point, points.end(), {}, &Point::microseconds)->microseconds;
   };
   if (size <= points.front().size) return time_of(points.begin());
   const auto end = std::ranges::lower_bound(points, size, {}, &Point::size);
