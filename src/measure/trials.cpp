@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "cuda/random_fill.hpp"
 #include "flashoverlap/planner.hpp"
@@ -121,9 +122,10 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
                                       std::span<const Schedule> schedules, Use use, int repetitions) {
-  const OtherKernel other_kernel;
+  std::optional<OtherKernel> other_kernel;
+  if (use == Use::model) other_kernel.emplace();
   const auto run_before = [&] {
-    if (use == Use::model) other_kernel.launch(gpu.stream());
+    if (other_kernel) other_kernel->launch(gpu.stream());
   };
   std::vector<std::unique_ptr<BoundOperator>> operators;
   std::vector<Variant> variants;
@@ -135,12 +137,12 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
       bound.run(set);
     });
   }
-  if (use == Use::model) variants.emplace_back([&](const GpuOperands&) { run_before(); });
+  if (other_kernel) variants.emplace_back([&](const GpuOperands&) { run_before(); });
   const auto samples = measure_all(gpu, operands, variants, repetitions);
   gpu.barrier();
   std::vector<double> medians;
   for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
-  if (use == Use::benchmark) return medians;
+  if (!other_kernel) return medians;
   const double before_us = medians.back();
   medians.pop_back();
   for (double& us : medians) us -= before_us;

@@ -8,10 +8,6 @@
 
 namespace flashoverlap {
 
-std::int64_t entry_count(const KernelTile& tile, const Shape& gemm) {
-  return divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(gemm.cols, tile.cols);
-}
-
 std::int64_t wave_count(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
   return divide_up(entry_count(tile, gemm), multiprocessors / tile.cluster_rows);
 }

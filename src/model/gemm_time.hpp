@@ -23,12 +23,11 @@ struct KernelChoice {
 /// All of `machine_kernels` that the machine knows the costs of; all, where it knows none.
 std::vector<KernelChoice> kernel_choices(const Machine& machine);
 
-/// How many tile entries of a kernel C has, and in how many waves they are computed.
-std::int64_t entry_count(const KernelTile& tile, const Shape& gemm);
+/// In how many waves a kernel computes C.
 std::int64_t wave_count(const KernelTile& tile, const Shape& gemm, int multiprocessors);
 
-/// Microseconds that a GEMM is expected to take with a kernel. Only the layout of B matters:
-/// where its rows are contiguous, more of them may be loaded.
+/// Microseconds that a GEMM is expected to take with a kernel. Only the layout of B matters: where its rows
+/// are contiguous, more of them may be loaded.
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
@@ -44,8 +43,8 @@ bool is_by_cublas(const Problem& problem, const Schedule& schedule);
 /// measured is predicted by the schedule's tile.
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule);
 
-/// What a GEMM takes by cuBLASLt: as long as with the best kernel, whole or with its work shared evenly, as
-/// it splits k where there are few tiles, and the parts of k added.
+/// What a GEMM takes by cuBLASLt: as long as with the best kernel. Where the tiles are less than a wave it
+/// may split k, so that all multiprocessors have as much to do, and add the parts.
 double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout);
 
 }  // namespace flashoverlap

@@ -12,8 +12,12 @@ std::int64_t most_shared_rounds(const Schedule& schedule, std::int64_t rows, std
   return std::max<std::int64_t>(1, divide_up(rows, entry_rows(schedule)) / ranks);
 }
 
+std::int64_t entry_count(const KernelTile& tile, const Shape& part) {
+  return divide_up(part.rows, std::int64_t{tile.rows} * tile.cluster_rows) * divide_up(part.cols, tile.cols);
+}
+
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols) {
-  return divide_up(rows, entry_rows(schedule)) * divide_up(cols, schedule.tile_cols);
+  return entry_count({schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows}, {rows, cols});
 }
 
 std::int64_t entries_in(const Schedule& schedule, std::int64_t waves) {

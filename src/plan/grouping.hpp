@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "flashoverlap/kernels.hpp"
+#include "flashoverlap/problem.hpp"
 #include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap {
@@ -29,6 +31,7 @@ std::vector<Range> share_out(std::int64_t extent, std::int64_t block, std::int64
 std::int64_t most_shared_rounds(const Schedule& schedule, std::int64_t rows, std::int64_t ranks);
 
 /// Tile entries of a rows × cols part of C.
+std::int64_t entry_count(const KernelTile& tile, const Shape& part);
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols);
 
 /// Entries in the first `waves` waves of a GEMM that has enough of them.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "flashoverlap/error.hpp"
@@ -138,18 +139,24 @@ TEST(PresetTest, EveryPresetIsAMachineThatCanBe) {
   }
 }
 
+/// Whether what a source begins with, fields or "every field but" some, includes this one.
+bool includes(const std::string& fields, const std::string& field) {
+  return (fields.find(field) == std::string::npos) == fields.starts_with("every field but");
+}
+
 TEST(PresetTest, EveryFigureSaysWhereItComesFrom) {
   for (const std::string& name : preset_names()) {
-    std::string all;
+    std::vector<std::string> all;
     for (const std::string& source : preset(name).sources) {
       EXPECT_THAT(source, AnyOf(HasSubstr(": measured"), HasSubstr(": published"), HasSubstr(": datasheet"),
                                 HasSubstr(": derived")))
           << name;
-      all += source.substr(0, source.find(": ")) + "; ";
+      all.push_back(source.substr(0, source.find(": ")));
     }
     for (const char* field : {"multiprocessors", "teraflops", "tile_microseconds", "launch_microseconds",
                               "signal_microseconds", "memory_gigabytes_per_second", "comm_multiprocessors"}) {
-      EXPECT_THAT(all, AnyOf(HasSubstr(field), StartsWith("every field but"))) << name;
+      EXPECT_TRUE(std::ranges::any_of(all, [&](const auto& fields) { return includes(fields, field); }))
+          << name << ' ' << field;
     }
   }
 }
