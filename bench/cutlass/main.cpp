@@ -31,12 +31,13 @@ void compare(const Problem& problem, const std::vector<CutlassGemm>& gemms, int 
           enqueue(m, n, k, a, b, c, stream);
         });
   }
-  const GemmTimes times = measure_gemm(
-      problem,
-      {.repetitions = repetitions, .kernels = kernel_choices(current_machine("nvlink")), .rivals = rivals});
+  const std::vector<KernelChoice> kernels = kernel_choices(current_machine("nvlink"));
+  const GemmTimes times =
+      measure_gemm(problem, {.repetitions = repetitions, .kernels = kernels, .rivals = rivals});
   const auto best = std::ranges::min_element(times.rival_us);
   const std::string& cutlass_tile = gemms[static_cast<std::size_t>(best - times.rival_us.begin())].tile;
-  const std::string tile = fmt::format("{}x{}", times.kernel.tile.rows, times.kernel.tile.cols);
+  const auto name_of = [](const KernelTile& tile) { return fmt::format("{}x{}", tile.rows, tile.cols); };
+  const std::string tile = name_of(times.kernel.tile);
   fmt::print("{:>6} {:>6} {:>6}  {:>10.1f}  {:>10.1f} {:>12}  {:>10.1f} {:>8} {:>7.2f}%  {:>6.3f} {:>7.1e}\n",
              m, n, k, times.cublas_us, *best, cutlass_tile, times.kernel_us, tile,
              100 * (times.signal_cost - 1), *best / times.kernel_us, times.error);
@@ -57,6 +58,8 @@ void compare(const Problem& problem, const std::vector<CutlassGemm>& gemms, int 
                              {"error", times.error}};
   for (std::size_t index = 0; index < gemms.size(); ++index)
     row["times_us"][gemms[index].tile] = times.rival_us[index];
+  for (std::size_t index = 0; index < kernels.size(); ++index)
+    row["our_times_us"][name_of(kernels[index].tile)] = times.kernels_us[index];
   rows.push_back(std::move(row));
 }
 

@@ -146,6 +146,7 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
                   .kernel_us = time_of(*best),
                   .silent_us = time_of(*best - 1),
                   .signal_cost = median_quotient(samples[*best], samples[*best - 1])};
+  for (const std::size_t kernel : kernels) times.kernels_us.push_back(time_of(kernel));
   for (const std::size_t rival : rivals) times.rival_us.push_back(time_of(rival));
   for (const std::size_t limit : limited) {
     times.limited_us.push_back(time_of(limit));

@@ -28,6 +28,7 @@ struct GemmTimes {
   double kernel_us = 0;            ///< with one counter per 8 row blocks
   double silent_us = 0;            ///< the same without raising counters
   std::vector<double> limited_us;  ///< with each number of multiprocessors in `limits`
+  std::vector<double> kernels_us;  ///< of each kernel that was measured
   std::vector<double> rival_us;    ///< of each rival
   /// Medians of the quotients within one repetition, which leave out that the clock drifts between them.
   double signal_cost = 0;            ///< kernel / silent

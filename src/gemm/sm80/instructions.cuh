@@ -104,7 +104,10 @@ __device__ inline Chunk load_chunk(const void* from) {
   return {chunk.x, chunk.y};
 }
 
-__device__ inline void store_chunk(void* to, const Chunk& chunk) { *static_cast<Chunk*>(to) = chunk; }
+__device__ inline void store_chunk(void* to, const Chunk& chunk) {
+  __builtin_assume(__isGlobal(to));
+  *static_cast<Chunk*>(to) = chunk;
+}
 
 /// So that what is read soon is in the L1 cache.
 __device__ inline void prefetch(const void* address) {

@@ -115,18 +115,38 @@ class Storer {
   }
 
   __device__ void store_copy(const DeviceTile::Store& tile, int copy, const Kept<Shape>& sums) const {
-    const int cols = tile.cols;
     // Each lane finds the starts of one row of 32, from which all have theirs.
-    std::uint64_t starts[Shape::kept_rows / 32];
+    RowStarts starts;
+    bool whole = tile.cols >= place_.col + Shape::warp_side;
 #pragma unroll
-    for (int row = 0; row < Shape::kept_rows; row += 32)
-      starts[row / 32] = start_of(tile, copy, place_.kept_row + row + place_.lane);
+    for (int row = 0; row < Shape::kept_rows; row += 32) {
+      starts.of[row / 32] = start_of(tile, copy, place_.kept_row + row + place_.lane);
+      whole = whole && starts.of[row / 32] % sizeof(Chunk) == 0;
+    }
+    // Where all chunks are whole no branch comes between them: it takes longer than the store.
+    if (__all_sync(~0u, whole)) {
+      store_rows(starts, sums,
+                 [](std::uint16_t* to, int /*col*/, const Chunk& chunk) { store_chunk(to, chunk); });
+    } else {
+      store_rows(starts, sums, [cols = tile.cols](std::uint16_t* to, int col, const Chunk& chunk) {
+        store(to, chunk, cols - col);
+      });
+    }
+  }
+
+  /// Where the rows of a warp begin in a destination, each known to one lane; 0 where there is no such row.
+  struct RowStarts {
+    std::uint64_t of[Shape::kept_rows / 32];
+  };
+
+  template <typename Store>
+  __device__ void store_rows(const RowStarts& starts, const Kept<Shape>& sums, const Store& store) const {
 #pragma unroll
     for (int block = 0; block < row_blocks; ++block) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = block * 16 + half * 8 + place_.lane / 4;
-        auto* const to = reinterpret_cast<std::uint16_t*>(__shfl_sync(~0u, starts[block / 2], row % 32));
+        auto* const to = reinterpret_cast<std::uint16_t*>(__shfl_sync(~0u, starts.of[block / 2], row % 32));
 #pragma unroll
         for (int each = 0; each < chunks; ++each) {
           Chunk chunk;
@@ -137,7 +157,7 @@ class Storer {
           }
           transpose(chunk);
           const int col = col_of(each);
-          if (to != nullptr) store(to + col, chunk, cols - col);
+          if (to != nullptr) store(to + col, col, chunk);
         }
       }
     }

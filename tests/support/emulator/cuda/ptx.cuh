@@ -48,6 +48,11 @@ Value __shfl_xor_sync(unsigned mask, Value value, int bits) {
   return __shfl_sync(mask, value, static_cast<int>(threadIdx.x) % 32 ^ bits);
 }
 
+inline int __all_sync(unsigned mask, int predicate) {
+  for (int bits = 1; bits < 32; bits *= 2) predicate &= __shfl_xor_sync(mask, predicate, bits);
+  return predicate;
+}
+
 inline std::uint32_t atomicAdd(std::uint32_t* to, std::uint32_t value) {
   const std::uint32_t before = *to;
   *to += value;
