@@ -38,7 +38,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("bench/**/*.md")]
-    linked: set[Path] = set(ROOT.glob("include/flashoverlap/*.hpp"))
+    public_headers = sorted(ROOT.glob("include/flashoverlap/*.hpp"))
+    linked: set[Path] = set(public_headers)
     for document in documents:
 
         def follow(match: re.Match[str]) -> str:
@@ -60,14 +61,15 @@ def main() -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
     write(folder / "python-reference.md", "# Python\n\n" + "\n".join(f"::: {module}" for module in MODULES) + "\n")
-    headers = sorted(path.name for path in linked if path.suffix == ".hpp")
-    table = "".join(f"| [{name}](include/flashoverlap/{name}.md) | {summary(name)} |\n" for name in headers)
+    table = "".join(
+        f"| [{path.name}](include/flashoverlap/{path.name}.md) | {summary(path)} |\n" for path in public_headers
+    )
     write(folder / "cpp-reference.md", f"# C++\n\n| header | what it has |\n| --- | --- |\n{table}")
 
 
-def summary(header: str) -> str:
+def summary(header: Path) -> str:
     """The first sentence of a header's comment."""
-    lines = (ROOT / "include/flashoverlap" / header).read_text().splitlines()
+    lines = header.read_text().splitlines()
     comment = " ".join(line[4:] for line in lines[: next(i for i, line in enumerate(lines) if line[:3] != "///")])
     return comment.split(". ")[0].rstrip(".")
 
