@@ -41,7 +41,9 @@ int kernel_compute_capability(int compute_capability);
 const KernelFamily* kernel_family(int compute_capability);
 
 /// The kernel that a schedule asks for. There may be none like it: `has_kernel`.
-KernelTile kernel_tile(const Schedule& schedule);
+inline KernelTile kernel_tile(const Schedule& schedule) {
+  return {schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
+}
 bool has_kernel(const KernelFamily& family, const Schedule& schedule);
 
 /// Whether a family's workers can share a tile's k.

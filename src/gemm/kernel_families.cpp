@@ -70,10 +70,6 @@ const KernelFamily* kernel_family(int compute_capability) {
   return found == families.end() ? nullptr : found;
 }
 
-KernelTile kernel_tile(const Schedule& schedule) {
-  return {schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
-}
-
 bool shares_k(const KernelFamily& family, const KernelTile& tile) {
   return family.shares_k && tile.cluster_rows == 1;
 }

@@ -1,6 +1,7 @@
 #include "measure/gemm_benchmark.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "cuda/properties.hpp"
@@ -140,18 +141,24 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
         return captured[variant]->microseconds(timer, stream);
       });
   const auto time_of = [&](std::size_t variant) { return median(samples[variant]); };
-  const auto best = std::ranges::min_element(kernels, {}, time_of);
-  GemmTimes times{.kernel = choices[static_cast<std::size_t>(best - kernels.begin())],
+  const auto times_of = [&](const std::vector<std::size_t>& measured) {
+    std::vector<double> medians;
+    std::ranges::transform(measured, std::back_inserter(medians), time_of);
+    return medians;
+  };
+  const std::vector<double> kernels_us = times_of(kernels);
+  const auto place = static_cast<std::size_t>(std::ranges::min_element(kernels_us) - kernels_us.begin());
+  const std::size_t best = kernels[place];
+  GemmTimes times{.kernel = choices[place],
                   .cublas_us = time_of(reference),
-                  .kernel_us = time_of(*best),
-                  .silent_us = time_of(*best - 1),
-                  .signal_cost = median_quotient(samples[*best], samples[*best - 1])};
-  for (const std::size_t kernel : kernels) times.kernels_us.push_back(time_of(kernel));
-  for (const std::size_t rival : rivals) times.rival_us.push_back(time_of(rival));
-  for (const std::size_t limit : limited) {
-    times.limited_us.push_back(time_of(limit));
-    times.limited_cost.push_back(median_quotient(samples[limit], samples[*best]));
-  }
+                  .kernel_us = kernels_us[place],
+                  .silent_us = time_of(best - 1),
+                  .limited_us = times_of(limited),
+                  .kernels_us = kernels_us,
+                  .rival_us = times_of(rivals),
+                  .signal_cost = median_quotient(samples[best], samples[best - 1])};
+  for (const std::size_t limit : limited)
+    times.limited_cost.push_back(median_quotient(samples[limit], samples[best]));
 
   DeviceArray<Element> expected(first.c.size());
   cublas.launch(first.a.data(), first.b.data(), expected.data(), nullptr);
@@ -161,7 +168,7 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
     variants[variant](0, nullptr);
     return compare(first.c.data(), expected.data(), nullptr).relative;
   };
-  times.error = error_of(*best);
+  times.error = error_of(best);
   for (const std::size_t rival : rivals) {
     const double error = error_of(rival);
     require(error < 1e-2, "error of a rival", error, "must be less than 1e-2");

@@ -17,7 +17,7 @@ std::int64_t entry_count(const KernelTile& tile, const Shape& part) {
 }
 
 std::int64_t entry_count(const Schedule& schedule, std::int64_t rows, std::int64_t cols) {
-  return entry_count({schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows}, {rows, cols});
+  return entry_count(kernel_tile(schedule), {rows, cols});
 }
 
 std::int64_t entries_in(const Schedule& schedule, std::int64_t waves) {
