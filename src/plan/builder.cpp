@@ -135,6 +135,14 @@ Tile PlanBuilder::area(Range rows, Range cols) const {
 
 Tile PlanBuilder::area(Range rows) const { return area(rows, {0, static_cast<std::int32_t>(gemm_.cols)}); }
 
+// The weights of an expert come from memory for each of its bands, so none has only few of its blocks.
+std::size_t PlanBuilder::band_blocks(std::size_t blocks) const {
+  const auto raster = static_cast<std::size_t>(schedule().raster);
+  if (problem().experts == 1) return raster;
+  const std::size_t bands = std::max<std::size_t>((blocks + raster / 2) / raster, 1);
+  return divide_up(blocks, bands);
+}
+
 void PlanBuilder::add_tiles(std::span<const Tile> areas) {
   struct RowBlock {
     const Tile* area;
@@ -155,9 +163,11 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
     }
     count_raise(area.raise, static_cast<int>(blocks.size() - first) * col_blocks * schedule().cluster_rows);
   }
-  const auto band_blocks = static_cast<std::size_t>(schedule().raster);
-  for (std::size_t band = 0; band < blocks.size(); band += band_blocks) {
-    const std::size_t band_end = std::min(blocks.size(), band + band_blocks);
+  std::ranges::stable_sort(blocks, {}, &RowBlock::expert);
+  for (std::size_t band = 0, band_end = 0; band < blocks.size(); band = band_end) {
+    const auto of_expert = std::ranges::equal_range(blocks, blocks[band].expert, {}, &RowBlock::expert);
+    band_end = band + band_blocks(of_expert.size());
+    band_end = std::min(band_end, static_cast<std::size_t>(of_expert.end() - blocks.begin()));
     for (std::int32_t col = 0; col < areas.front().cols; col += block_cols) {
       for (std::size_t block = band; block < band_end; ++block) {
         const auto& [area, row, rows, expert] = blocks[block];

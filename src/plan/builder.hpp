@@ -69,7 +69,7 @@ class PlanBuilder {
 
   /// Cuts areas (oversized tiles, all with the same number of columns) into tile entries and appends them: in
   /// bands of `raster` row blocks over all areas, column by column in each band. Each entry has rows of one
-  /// expert.
+  /// expert, and each band as well: one expert after the other, in even bands of about `raster` row blocks.
   void add_tiles(std::span<const Tile> areas);
   void add_tiles(std::initializer_list<Tile> areas) { add_tiles(std::span(areas.begin(), areas.size())); }
   /// Distributes the entries from `middle` on evenly among those in [first, middle).
@@ -86,6 +86,8 @@ class PlanBuilder {
   Plan finish();
 
  private:
+  /// In a band of an expert that has `blocks` row blocks.
+  std::size_t band_blocks(std::size_t blocks) const;
   void count_raise(const Raise& raise, int times);
 
   Plan plan_;
