@@ -136,11 +136,10 @@ Tile PlanBuilder::area(Range rows, Range cols) const {
 Tile PlanBuilder::area(Range rows) const { return area(rows, {0, static_cast<std::int32_t>(gemm_.cols)}); }
 
 // The weights of an expert come from memory for each of its bands, so none has only few of its blocks.
-std::size_t PlanBuilder::band_blocks(std::size_t blocks) const {
-  const auto raster = static_cast<std::size_t>(schedule().raster);
+std::int64_t PlanBuilder::band_blocks(std::int64_t blocks) const {
+  const std::int64_t raster = schedule().raster;
   if (problem().experts == 1) return raster;
-  const std::size_t bands = std::max<std::size_t>((blocks + raster / 2) / raster, 1);
-  return divide_up(blocks, bands);
+  return divide_up(blocks, std::max<std::int64_t>((blocks + raster / 2) / raster, 1));
 }
 
 void PlanBuilder::add_tiles(std::span<const Tile> areas) {
@@ -163,14 +162,9 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
     }
     count_raise(area.raise, static_cast<int>(blocks.size() - first) * col_blocks * schedule().cluster_rows);
   }
-  std::ranges::stable_sort(blocks, {}, &RowBlock::expert);
-  for (std::size_t band = 0, band_end = 0; band < blocks.size(); band = band_end) {
-    const auto of_expert = std::ranges::equal_range(blocks, blocks[band].expert, {}, &RowBlock::expert);
-    band_end = band + band_blocks(of_expert.size());
-    band_end = std::min(band_end, static_cast<std::size_t>(of_expert.end() - blocks.begin()));
+  const auto add_band = [&](std::span<const RowBlock> band) {
     for (std::int32_t col = 0; col < areas.front().cols; col += block_cols) {
-      for (std::size_t block = band; block < band_end; ++block) {
-        const auto& [area, row, rows, expert] = blocks[block];
+      for (const auto& [area, row, rows, expert] : band) {
         Tile& tile = plan_.tiles.emplace_back(*area);
         tile.row += row;
         tile.a_row += row;
@@ -184,6 +178,16 @@ void PlanBuilder::add_tiles(std::span<const Tile> areas) {
         tile.cols = std::min(block_cols, area->cols - col);
       }
     }
+  };
+  std::ranges::stable_sort(blocks, {}, &RowBlock::expert);
+  for (std::span<const RowBlock> left = blocks; !left.empty();) {
+    const auto is_other = [&](const RowBlock& block) { return block.expert != left.front().expert; };
+    const std::ptrdiff_t of_expert = std::ranges::find_if(left, is_other) - left.begin();
+    for (std::ptrdiff_t band = 0, count = band_blocks(of_expert); band < of_expert; band += count) {
+      add_band(left.subspan(static_cast<std::size_t>(band),
+                            static_cast<std::size_t>(std::min(count, of_expert - band))));
+    }
+    left = left.subspan(static_cast<std::size_t>(of_expert));
   }
 }
 

@@ -87,7 +87,7 @@ class PlanBuilder {
 
  private:
   /// In a band of an expert that has `blocks` row blocks.
-  std::size_t band_blocks(std::size_t blocks) const;
+  std::int64_t band_blocks(std::int64_t blocks) const;
   void count_raise(const Raise& raise, int times);
 
   Plan plan_;

@@ -79,6 +79,32 @@ TEST_P(EmulatedOperator, RunsOfAnyPlanFollowEachOtherWithoutABarrierBetweenRanks
   }
 }
 
+TEST_P(EmulatedOperator, RaggedEndsOfExpertsAreRightByEveryStrategy) {
+  // More rows than a tile has, so that ends may be computed with rows of the tile above.
+  const Problem there{.operation = Operation::all_to_all_gemm,
+                      .m = 350,
+                      .n = 72,
+                      .k = 64,
+                      .ranks = 2,
+                      .experts = 2,
+                      .expert_rows = {{150, 3, 70, 127}, {65, 129, 0, 156}}};
+  const KernelTile tile = family_.kernels->tiles.back();
+  std::uint64_t seed = testing::base_seed();
+  for (const Problem& problem : {there, returning(there, 64, 72)}) {
+    for (const Strategy strategy :
+         {Strategy::sequential, Strategy::signal, Strategy::copy, Strategy::store, Strategy::p2p}) {
+      SCOPED_TRACE(
+          fmt::format("FLASHOVERLAP_SEED={} {} {}", ++seed, name(problem.operation), name(strategy)));
+      expect_right(make_plans(problem, {.strategy = strategy,
+                                        .tile_rows = tile.rows,
+                                        .tile_cols = tile.cols,
+                                        .cluster_rows = tile.cluster_rows,
+                                        .multiprocessors = 3 * tile.cluster_rows}),
+                   /*runs=*/2, seed);
+    }
+  }
+}
+
 TEST_P(EmulatedOperator, AKernelThatMakesAllSignalsNeedsNoStream) {
   std::uint64_t seed = testing::base_seed();
   testing::RandomCases cases(seed);

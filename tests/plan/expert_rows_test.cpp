@@ -50,6 +50,40 @@ TEST(ExpertRows, SayHowManyRowsARankSendsAndReceives) {
   EXPECT_EQ(destination(problem, 0, 13), 1);
 }
 
+TEST(ExpertRows, TilesOfAnExpertFollowEachOtherAndAllThatNeedAColumnOfItsWeightsToo) {
+  const Problem problem = dispatch();
+  Schedule schedule = small_tiles(Strategy::sequential);
+  schedule.raster = 8;  // an expert has 1 to 8 blocks of 4 rows on a rank
+  for (const Plan& plan : make_plans(problem, schedule)) {
+    std::vector<std::int32_t> first_rows_of_b;  // an expert's columns, each time that another one begins
+    for (const Tile& tile : plan.tiles) {
+      if (first_rows_of_b.empty() || first_rows_of_b.back() != tile.b_row)
+        first_rows_of_b.push_back(tile.b_row);
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(first_rows_of_b)) << "rank " << plan.rank;
+  }
+}
+
+TEST(ExpertRows, AnExpertOfManyRowsHasEvenBands) {
+  const Problem problem{.operation = Operation::all_to_all_gemm,
+                        .m = 44,
+                        .n = 8,
+                        .k = 16,
+                        .ranks = 1,
+                        .experts = 2,
+                        .expert_rows = {{44, 0}}};
+  Schedule schedule = small_tiles(Strategy::sequential);  // 11 blocks of 4 rows
+  schedule.tile_cols = 4;
+  schedule.raster = 4;
+  std::vector<int> bands{0};  // blocks, in which the same column is computed without a break
+  const Plan plan = make_plans(problem, schedule).front();
+  for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile) {
+    if (tile > 0 && plan.tiles[tile].col != plan.tiles[tile - 1].col) bands.push_back(0);
+    ++bands.back();
+  }
+  EXPECT_EQ(bands, (std::vector{4, 4, 4, 4, 3, 3}));
+}
+
 TEST(ExpertRows, WeightsOfOneGemmAreThoseOfItsGradientAsTheyLie) {
   const Problem forward = dispatch();
   Problem gradient = returning(forward, forward.k, forward.n);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 
 #include "flashoverlap/error.hpp"
 #include "gemm/device/resolve_tiles.hpp"
 #include "gemm/device/share_k.hpp"
+#include "gemm/sm90/repeated_rows.hpp"
 #include "gemm/sm90/spread_stores.hpp"
 #include "gemm/sm90/tensor_map.hpp"
 #include "plan/grouping.hpp"
@@ -48,29 +48,6 @@ bool stored_by_tma(const Plan& plan, const Tile& tile, const GemmMemory& memory,
     if (!whole_rows || !whole_cols || !is_aligned(to)) return false;
   }
   return true;
-}
-
-/// Rows above a ragged tile that it may compute once more, so that TMA stores it whole; 0: none. The tile
-/// before it in the list stores the same values there, and nobody reads them before both have raised their
-/// counter. Row by row a tile takes longer to store than others, and blocks that fall out of step no longer
-/// find in the L2 cache what their neighbours have just loaded.
-std::int32_t repeated_rows(const Plan& plan, std::size_t place) {
-  const Tile& tile = plan.tiles[place];
-  const std::int32_t missing = entry_rows(plan.schedule) - tile.rows;
-  if (missing == 0 || place == 0) return 0;
-  const Tile& above = plan.tiles[place - 1];
-  const bool is_plain = tile.rank == plan.rank && !tile.only_adds && tile.addend_row == none &&
-                        tile.row_map == none && tile.part_rows == none;
-  const auto awaited_and_raised = [](const Tile& of) {
-    return std::tuple(of.start_wait, of.store_wait, of.raise.rank, of.raise.counter);
-  };
-  const auto place_below = [](const Tile& of, std::int32_t rows) {
-    return std::tuple(of.rank, of.a_buffer, of.b_buffer, of.buffer, of.b_row, of.store_col, of.cols,
-                      of.a_row + rows, of.store_row + rows);
-  };
-  const bool follows = awaited_and_raised(tile) == awaited_and_raised(above) &&
-                       place_below(tile, 0) == place_below(above, above.rows);
-  return is_plain && follows && above.rows >= missing ? missing : 0;
 }
 
 /// As many as a tile has. Rows that a box has outside of the matrix take the TMA as long as others; what it
@@ -156,21 +133,20 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
   const SpreadStores spread = spread_stores(plan);
   const bool addends_aligned = is_aligned(buffer_of(plan, memory, BufferRole::inbox));
   const TileResolver resolver(plan, memory, options);
-  // Where k is shared, sums differ by how they are rounded.
-  const std::size_t unshared = plan.schedule.share_k ? first_shared(plan) : plan.tiles.size();
+  const std::vector<std::int32_t> repeated = repeated_rows(plan);
   for (std::size_t place = 0; place < plan.tiles.size(); ++place) {
     const Tile& tile = plan.tiles[place];
     const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
     bool by_tma = stored_by_tma(plan, tile, memory, boxes.stored_rows);
     DeviceTile& resolved = tiles[place];
     resolver.resolve(tile, resolved);
-    if (const std::int32_t repeated = by_tma || place >= unshared ? 0 : repeated_rows(plan, place)) {
+    if (!by_tma && repeated[place] > 0) {
       Tile whole = tile;
-      whole.rows += repeated;
-      whole.store_row -= repeated;
+      whole.rows += repeated[place];
+      whole.store_row -= repeated[place];
       by_tma = stored_by_tma(plan, whole, memory, boxes.stored_rows);
       if (by_tma) {
-        resolved.load.a_row -= repeated;
+        resolved.load.a_row -= repeated[place];
         resolved.store.rows = whole.rows;
         resolved.store.store_row = whole.store_row;
       }
