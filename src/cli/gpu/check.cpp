@@ -20,10 +20,11 @@
 namespace flashoverlap::cli {
 namespace {
 
-constexpr int comm_multiprocessors = 16;
+constexpr int most_comm_multiprocessors = 16;
 constexpr int wanted_waves = 6;  // so that small shapes have several groups too
 Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
-  const int reserved = wanted.strategy == Strategy::sequential ? 0 : comm_multiprocessors;
+  const int useful = std::min(most_comm_multiprocessors, gpu.multiprocessors() / 2);
+  const int reserved = wanted.strategy == Strategy::sequential ? 0 : useful;
   const int left = gpu.multiprocessors() - reserved;
   const Machine machine = current_machine(fabric());
   Schedule schedule =
