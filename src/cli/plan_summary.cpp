@@ -37,9 +37,7 @@ Span over_ranks(std::span<const Plan> plans, const Count& count) {
   return {least, most};
 }
 
-std::int64_t waves_of(const Plan& plan) {
-  return wave_count(plan.schedule, std::ranges::count(plan.tiles, false, &Tile::only_adds));
-}
+std::int64_t waves_of(const Plan& plan) { return wave_count(plan.schedule, product_count(plan)); }
 
 std::int64_t tile_count(const Plan& plan) { return std::ssize(plan.tiles); }
 

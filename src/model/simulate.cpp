@@ -77,7 +77,7 @@ class Simulator {
     rank.counters.resize(plan.counters.size());
     rank.messages.resize(plan.messages.size());
     add_runs(rank);
-    const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
+    const std::int64_t tiles = product_count(plan);
     rank.uncomputed_tiles = tiles;
     const std::int64_t first = std::min(first_entries_, tiles);
     const int steady = present(workers(schedule_));
@@ -99,7 +99,8 @@ class Simulator {
 
   void add_runs(RankProgress& rank) const {
     const Plan& plan = *rank.plan;
-    const std::int64_t first_shared = first_shared_tile(plan);
+    const std::int64_t first_shared = schedule_.share_k ? first_shared_tile(plan, present(workers(schedule_)))
+                                                        : std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
       const Tile& tile = plan.tiles[i];
       const auto place = static_cast<std::int64_t>(i);
@@ -109,14 +110,6 @@ class Simulator {
       ++rank.runs.back().count;
       rank.runs.back().bytes_to_peers += bytes_to_peers(plan, tile);
     }
-  }
-
-  /// Or a number that no tile has.
-  std::int64_t first_shared_tile(const Plan& plan) const {
-    if (!schedule_.share_k) return std::numeric_limits<std::int64_t>::max();
-    const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
-    const int steady = present(workers(schedule_));
-    return tiles / steady * steady;
   }
 
   static bool are_alike(const Tile& one, const Tile& other) {

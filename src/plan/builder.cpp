@@ -136,6 +136,7 @@ Tile PlanBuilder::area(Range rows, Range cols) const {
 Tile PlanBuilder::area(Range rows) const { return area(rows, {0, static_cast<std::int32_t>(gemm_.cols)}); }
 
 // The weights of an expert come from memory for each of its bands, so none has only few of its blocks.
+// Without experts bands are whole, as the search expects them (`GroupParts`).
 std::int64_t PlanBuilder::band_blocks(std::int64_t blocks) const {
   const std::int64_t raster = schedule().raster;
   if (problem().experts == 1) return raster;

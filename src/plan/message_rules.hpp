@@ -24,6 +24,16 @@ void for_each_raise(const Plan& plan, const Tile& tile, Visit&& visit) {
   for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) visit(Raise{rank, tile.raise.counter});
 }
 
+/// Tiles that multiply. Those that only add come after them.
+inline std::int64_t product_count(const Plan& plan) {
+  return std::ranges::count(plan.tiles, false, &Tile::only_adds);
+}
+
+/// The first tile of the wave whose k so many workers share, see `Schedule::share_k`.
+inline std::int64_t first_shared_tile(const Plan& plan, std::int64_t workers) {
+  return product_count(plan) / workers * workers;
+}
+
 /// Blocks of k rows of memory that B consists of: one for each expert, if its rows are contiguous.
 inline int blocks_of_b(const Problem& problem) {
   return problem.b_layout == OperandLayout::row_contiguous ? problem.experts : 1;

@@ -99,8 +99,7 @@ bool check_rank(const GpuRank& gpu, const GpuCheck& check) {
           gpu, plans, {check.runs, check.delays, check.seed, check.graph, each.own_result, each.pitched});
     } catch (const InvalidArgument& refusal) {
       // Sums in place of NCCL's need peers' memory, which `sequential` itself does without.
-      const bool is_variant = each.strategy == Strategy::sequential && each.shots > 0;
-      if (!check.skips_refused && !is_variant) throw;
+      if (!check.skips_refused && !sums_after_gemm(plans.front().schedule)) throw;
       skip(each, refusal);
       gpu.barrier();
       continue;

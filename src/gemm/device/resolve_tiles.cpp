@@ -201,8 +201,7 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
 
 void count_tiles(const Plan& plan, TileListArguments& arguments) {
   arguments.tile_count = static_cast<std::int32_t>(plan.tiles.size());
-  arguments.product_count =
-      static_cast<std::int32_t>(std::ranges::count(plan.tiles, false, &Tile::only_adds));
+  arguments.product_count = static_cast<std::int32_t>(product_count(plan));
   arguments.first_group_end = static_cast<std::int32_t>(
       std::min(entries_in(plan.schedule, first_waves(plan.schedule)), std::int64_t{arguments.tile_count}));
 }

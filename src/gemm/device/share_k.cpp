@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/grouping.hpp"
+#include "plan/message_rules.hpp"
 #include "plan/route_room.hpp"
 
 namespace flashoverlap {
@@ -55,16 +56,10 @@ void take_part_of_columns(DeviceTile& entry, std::int64_t part, std::int64_t par
 
 }  // namespace
 
-std::size_t first_shared(const Plan& plan) {
-  const auto products = static_cast<std::size_t>(std::ranges::count(plan.tiles, false, &Tile::only_adds));
-  const auto workers = static_cast<std::size_t>(flashoverlap::workers(plan.schedule));
-  return products / workers * workers;
-}
-
 SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
   const std::int64_t workers = flashoverlap::workers(plan.schedule);
-  const std::int64_t products = std::ranges::count(plan.tiles, false, &Tile::only_adds);
-  const auto whole = static_cast<std::int64_t>(first_shared(plan));
+  const std::int64_t products = product_count(plan);
+  const std::int64_t whole = first_shared_tile(plan, workers);
   const std::int64_t depth = plan.schedule.step_depth;
   const std::int64_t steps = divide_up(plan.problem.k, depth);
   const auto after_whole = tiles.begin() + whole;

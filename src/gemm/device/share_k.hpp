@@ -22,9 +22,6 @@ struct SharedTiles {
 /// at most.
 SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles);
 
-/// The first of a plan's tiles whose k would be shared.
-std::size_t first_shared(const Plan& plan);
-
 /// Memory in which workers leave sums for each other and count the stored parts of a tile; 0 where the plan
 /// shares no k.
 std::size_t share_bytes(const Plan& plan);

@@ -2,8 +2,7 @@
 
 #include <tuple>
 
-#include "gemm/device/share_k.hpp"
-#include "plan/grouping.hpp"
+#include "plan/message_rules.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -17,9 +16,7 @@ bool is_plain(const Plan& plan, const Tile& tile) {
 
 /// Whether the tile is computed with `above`, for the same reader, and lies below it.
 bool continues(const Tile& tile, const Tile& above) {
-  const auto when = [](const Tile& of) {
-    return std::tuple(of.start_wait, of.store_wait, of.raise.rank, of.raise.counter);
-  };
+  const auto when = [](const Tile& of) { return std::tuple(of.start_wait, of.store_wait, of.raise); };
   const auto where = [](const Tile& of, std::int32_t rows) {
     return std::tuple(of.rank, of.a_buffer, of.b_buffer, of.buffer, of.b_row, of.store_col, of.cols,
                       of.a_row + rows, of.store_row + rows);
@@ -32,7 +29,9 @@ bool continues(const Tile& tile, const Tile& above) {
 std::vector<std::int32_t> repeated_rows(const Plan& plan) {
   std::vector<std::int32_t> repeated(plan.tiles.size(), 0);
   // Where k is shared, sums are rounded in another order.
-  const std::size_t end = plan.schedule.share_k ? first_shared(plan) : plan.tiles.size();
+  const std::size_t end = plan.schedule.share_k
+                              ? static_cast<std::size_t>(first_shared_tile(plan, workers(plan.schedule)))
+                              : plan.tiles.size();
   for (std::size_t place = 1; place < end; ++place) {
     const Tile& tile = plan.tiles[place];
     const Tile& above = plan.tiles[place - 1];
