@@ -176,9 +176,10 @@ struct Operator::State {
       const auto rank = static_cast<std::size_t>(each.rank);
       gemm_memory.counters[rank] = memory.counters(each.rank);
       for (std::size_t role = 0; role < buffer_count; ++role) {
-        gemm_memory.buffers[rank][role] = {memory.buffer(each.rank, static_cast<BufferRole>(role)),
-                                           each.buffers[role].rows, each.buffers[role].cols,
-                                           each.rank == plan.rank ? pitches[role] : each.buffers[role].cols};
+        const auto of = static_cast<BufferRole>(role);
+        gemm_memory.buffers[rank][role] = {
+            memory.buffer(each.rank, of), each.buffers[role].rows, each.buffers[role].cols,
+            each.rank == plan.rank ? pitches[role] : workspace_pitch(each, of)};
       }
     }
     const std::chrono::nanoseconds limit = longest_wait();

@@ -2,48 +2,77 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/give_up.hpp"
+#include "exec/cuda/message_kernels.hpp"
+#include "exec/cuda/stream_memory.hpp"
 
 namespace flashoverlap {
 namespace {
 
 constexpr int runs_per_mark = 16;
 
+StreamOperations writing(std::uint32_t* word, std::uint32_t value) {
+  return {.operations = {{.word = word, .value = value, .waits = 0}}, .count = 1};
+}
+
+/// Writes zero after what the stream has captured. Nodes of a graph that is being captured may not be
+/// removed, so it is a graph of its own, which can be emptied.
+CUgraphNode add_end(cudaStream_t stream, const Capture& capture, std::uint32_t* word) {
+  cudaGraph_t graph = nullptr;
+  FLASHOVERLAP_CUDA(cudaGraphCreate(&graph, 0));
+  cudaGraphNode_t write = nullptr;
+  cudaGraphNode_t end = nullptr;
+  cudaError_t status = add_operations(writing(word, 0), graph, nullptr, 0, write);
+  if (status == cudaSuccess)
+    status = cudaGraphAddChildGraphNode(&end, capture.graph, capture.last.data(), capture.last.size(), graph);
+  cudaGraphDestroy(graph);
+  FLASHOVERLAP_CUDA(status);
+  continue_after(stream, end);
+  return end;
+}
+
+/// It is not the end after all.
+void empty(CUgraphNode end) {
+  cudaGraph_t graph = nullptr;
+  FLASHOVERLAP_CUDA(cudaGraphChildGraphNodeGetGraph(end, &graph));
+  cudaGraphNode_t write = nullptr;
+  std::size_t count = 1;
+  FLASHOVERLAP_CUDA(cudaGraphGetNodes(graph, &write, &count));
+  FLASHOVERLAP_CUDA(cudaGraphDestroyNode(write));
+}
+
 }  // namespace
 
 void GraphMarks::begin(cudaStream_t stream) {
   watch();
   const std::optional<Capture> capture = capture_of(stream);
-  const bool is_first = !capture || capture->id != last_.capture;
-  if (is_first) {
-    end_ = nullptr;
-    runs_.clear();
-  } else if (++unmarked_runs_ < runs_per_mark) {
-    return;
-  }
-  unmarked_runs_ = 0;
+  if (!capture) return;  // it has failed, and whoever ends it is told so
+  if (capture->id != capture_) runs_.clear();
+  capture_ = capture->id;
+  const auto [found, is_first] = runs_.try_emplace(stream, Runs{.word = std::min(runs_.size(), words - 1)});
+  Runs& runs = found->second;
+  if (!is_first && ++runs.unmarked < runs_per_mark) return;
+  runs.unmarked = 0;
   if (++number_ == 0) number_ = 1;
-  StreamMemoryBatch mark;
-  mark.write(word_.device(0), number_);
-  mark.enqueue_aside(stream, last_);
-  if (end_ != nullptr) add_order(capture->graph, {last_.node}, end_);
+  FLASHOVERLAP_CUDA(operate(writing(words_.device(runs.word), number_), stream));
 }
 
 void GraphMarks::end(cudaStream_t stream) {
   const std::optional<Capture> capture = capture_of(stream);
-  if (!capture) return;  // it has failed, and whoever ends it is told so
-  if (end_ == nullptr) {
-    StreamMemoryBatch mark;
-    mark.write(word_.device(0), 0);
-    StreamMemoryBatch::LastAside end = last_;
-    mark.enqueue_aside(stream, end);
-    end_ = end.node;
-  } else {
-    std::vector<CUgraphNode>& before = runs_[stream];
-    remove_order(capture->graph, before, end_);
-    add_order(capture->graph, capture->last, end_);
-  }
-  runs_[stream] = capture->last;
+  const auto found = runs_.find(stream);
+  if (!capture || capture->id != capture_ || found == runs_.end()) return;  // it has failed
+  Runs& runs = found->second;
+  if (runs.end != nullptr) empty(runs.end);
+  runs.end = add_end(stream, *capture, words_.device(runs.word));
+}
+
+/// The newest number: where it hangs, the word stays.
+std::uint32_t GraphMarks::running() const {
+  std::uint32_t newest = 0;
+  for (std::size_t word = 0; word < words; ++word) newest = std::max(newest, words_.read(word));
+  return newest;
 }
 
 void GraphMarks::watch() {
@@ -51,7 +80,7 @@ void GraphMarks::watch() {
   watched_.emplace(
       run_watch(communicator_), communicator_.options().wait_limit,
       WatchedRuns::Callbacks{
-          .running = [this] { return word_.read(0); },
+          .running = [this] { return running(); },
           .find_error = [this] { communicator_.throw_if_failed(); },
           .expired =
               [this] {

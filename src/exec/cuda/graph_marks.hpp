@@ -2,24 +2,22 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "comm/run_watch.hpp"
 #include "cuda/handles.hpp"
-#include "exec/cuda/stream_memory.hpp"
 #include "flashoverlap/communicator.hpp"
 
 namespace flashoverlap {
 
 /// Lets the watch see the runs of a CUDA graph in which NCCL makes all transfers, as nothing else tells of a
-/// rank that does not come: a word of host memory holds a number from the first run of the graph to the end
-/// of the last. The nodes that write it are next to the runs, but even so each takes the GPU 2 to 5 µs. So
-/// the operators of a workspace share them, and there are few: one at the beginning, with another number one
-/// after every 16 runs, and one at the end.
+/// rank that does not come: a word of host memory holds a number from the first run of a stream to the end of
+/// the last, another one after every 16 runs. The nodes that write it are part of the stream, as a node next
+/// to it takes every run of the graph 1 to 3 µs. The operators of a workspace share them.
 class GraphMarks {
  public:
   explicit GraphMarks(Communicator communicator) : communicator_(std::move(communicator)) {}
@@ -29,15 +27,23 @@ class GraphMarks {
   void end(cudaStream_t stream);
 
  private:
+  /// What one stream has captured.
+  struct Runs {
+    std::size_t word = 0;
+    int unmarked = 0;
+    CUgraphNode end = nullptr;
+  };
+
   void watch();
+  std::uint32_t running() const;
+
+  static constexpr std::size_t words = 8;
 
   Communicator communicator_;
-  MappedWords word_{1};
+  MappedWords words_{words};
   std::uint32_t number_ = 0;
-  int unmarked_runs_ = 0;
-  StreamMemoryBatch::LastAside last_;
-  CUgraphNode end_ = nullptr;                              // of the graph that is being captured
-  std::map<cudaStream_t, std::vector<CUgraphNode>> runs_;  // the last on each stream: what `end_` comes after
+  cuuint64_t capture_ = 0;
+  std::map<cudaStream_t, Runs> runs_;  // of this capture
   std::optional<WatchedRuns> watched_;
 };
 

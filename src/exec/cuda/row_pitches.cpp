@@ -19,6 +19,12 @@ bool moves(const Message& message, BufferRole role) {
          std::ranges::any_of(message.receives, is_part, &Part::region);
 }
 
+bool is_moved_by_nccl(const Plan& plan, BufferRole role) {
+  return std::ranges::any_of(plan.messages, [=](const Message& message) {
+    return is_made_by_nccl(message.kind) && moves(message, role);
+  });
+}
+
 /// Of those by which NCCL does not move the matrix and the operator does not own it.
 std::string_view other_strategies(Operation operation, BufferRole role) {
   if (role != BufferRole::out) return "; strategies copy and store take any pitch";
@@ -36,6 +42,19 @@ void require_pitch(const std::string& argument, std::int64_t pitch, std::int64_t
 }
 
 }  // namespace
+
+std::int64_t workspace_pitch(const Plan& plan, BufferRole role) {
+  constexpr std::int64_t line_bytes = 128;
+  constexpr std::int64_t least_rows_per_padding = 8;
+  const std::int64_t cols = plan.buffer(role).cols;
+  const bool is_in_workspace =
+      role == BufferRole::staging || role == BufferRole::inbox || role == BufferRole::gathered;
+  if (!is_in_workspace || plan.schedule.strategy != Strategy::store || is_moved_by_nccl(plan, role))
+    return cols;
+  const std::int64_t line = line_bytes / size_of(plan.problem.data_type);
+  const std::int64_t padding = (line - cols % line) % line;
+  return padding * least_rows_per_padding > cols ? cols : cols + padding;
+}
 
 std::string padding_obstacle(std::span<const Plan> plans, BufferRole role, bool own_result) {
   const Plan& first = plans.front();
@@ -57,7 +76,8 @@ std::string padding_obstacle(std::span<const Plan> plans, BufferRole role, bool 
 RowPitches row_pitches(std::span<const Plan> plans, int rank, const Pitches& pitches, bool own_result) {
   const Plan& plan = plans[static_cast<std::size_t>(rank)];
   RowPitches apart{};
-  for (std::size_t role = 0; role < buffer_count; ++role) apart[role] = plan.buffers[role].cols;
+  for (std::size_t role = 0; role < buffer_count; ++role)
+    apart[role] = workspace_pitch(plan, static_cast<BufferRole>(role));
   for (const auto& [role, pitch] :
        {std::pair{BufferRole::a, pitches.a}, {BufferRole::b, pitches.b}, {BufferRole::out, pitches.out}}) {
     const Buffer& buffer = plan.buffer(role);
@@ -75,7 +95,7 @@ RowPitches row_pitches(std::span<const Plan> plans, int rank, const Pitches& pit
 
 std::int64_t row_bytes_apart(const Plan& plan, const RowPitches& own, BufferRole role, int rank) {
   const std::int64_t elements =
-      rank == plan.rank ? own[static_cast<std::size_t>(role)] : plan.buffer(role).cols;
+      rank == plan.rank ? own[static_cast<std::size_t>(role)] : workspace_pitch(plan, role);
   return elements * size_of(plan.problem.data_type);
 }
 

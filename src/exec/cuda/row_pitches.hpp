@@ -8,11 +8,16 @@
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/plan.hpp"
 
-/// Rows of a caller's matrices that lie apart.
+/// How far rows of an operator's matrices lie apart.
 namespace flashoverlap {
 
 /// Elements from row to row of a rank's buffers, by role.
 using RowPitches = std::array<std::int64_t, buffer_count>;
+
+/// Of staging, inbox and gathered, on every rank. Where threads store to peers, rows begin at multiples of
+/// 128 bytes if that takes little room: what is not aligned crosses more lines of L2, and so of NVLink.
+/// Otherwise rows lie next to each other.
+std::int64_t workspace_pitch(const Plan& plan, BufferRole role);
 
 /// Why a, b or out can have no padding between rows, on any rank; empty where it can.
 std::string padding_obstacle(std::span<const Plan> plans, BufferRole role, bool own_result);

@@ -93,17 +93,10 @@ std::optional<Capture> capture_of(cudaStream_t stream) {
   return capture;
 }
 
-void add_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node) {
-  static const auto add = driver_function<PFN_cuGraphAddDependencies_v10000>("cuGraphAddDependencies", 10000);
-  const std::vector<CUgraphNode> to(first.size(), node);
-  check("cuGraphAddDependencies", add(graph, first.data(), to.data(), first.size()));
-}
-
-void remove_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node) {
-  static const auto remove =
-      driver_function<PFN_cuGraphRemoveDependencies_v10000>("cuGraphRemoveDependencies", 10000);
-  const std::vector<CUgraphNode> to(first.size(), node);
-  check("cuGraphRemoveDependencies", remove(graph, first.data(), to.data(), first.size()));
+void continue_after(cudaStream_t stream, CUgraphNode node) {
+  static const auto update = driver_function<PFN_cuStreamUpdateCaptureDependencies_v11030>(
+      "cuStreamUpdateCaptureDependencies", 11030);
+  check("cuStreamUpdateCaptureDependencies", update(stream, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
 }
 
 void StreamMemoryBatch::wait_until_reached(const std::uint32_t* word, std::uint32_t target) {

@@ -31,10 +31,8 @@ struct Capture {
 };
 std::optional<Capture> capture_of(cudaStream_t stream);
 
-/// From now on `node` comes after all of `first`, or no longer does. Nodes of a graph that is being captured
-/// may not be removed, but what comes after what may change.
-void add_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node);
-void remove_order(CUgraph graph, const std::vector<CUgraphNode>& first, CUgraphNode node);
+/// What comes next in the stream, which is being captured, comes after `node` alone.
+void continue_after(cudaStream_t stream, CUgraphNode node);
 
 /// Waits for and writes of words by a stream, gathered into one call: by operations of the driver, which take
 /// no multiprocessor (CUDA driver API, "Stream Memory Operations"), or by a kernel of one thread.

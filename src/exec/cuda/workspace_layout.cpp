@@ -4,6 +4,7 @@
 
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
+#include "exec/cuda/row_pitches.hpp"
 #include "gemm/cublas/workspace_bytes.hpp"
 #include "gemm/device/share_k.hpp"
 #include "plan/route_room.hpp"
@@ -20,8 +21,7 @@ std::int64_t align(std::int64_t bytes) {
 }
 
 std::int64_t bytes_of(const Plan& plan, BufferRole role) {
-  const Buffer& buffer = plan.buffer(role);
-  return buffer.rows * buffer.cols * size_of(plan.problem.data_type);
+  return plan.buffer(role).rows * workspace_pitch(plan, role) * size_of(plan.problem.data_type);
 }
 
 /// Takes `size` bytes at the end of memory that is `bytes` long.

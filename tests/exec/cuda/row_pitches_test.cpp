@@ -108,5 +108,31 @@ TEST(RowPitches, AreTheLengthsOfRowsUnlessGiven) {
   EXPECT_EQ(row_bytes_apart(plan, pitches, BufferRole::a, 0), 2 * 32) << "of a peer";
 }
 
+std::int64_t inbox_pitch(Strategy strategy, std::int64_t n) {
+  const std::vector<Plan> plans =
+      make_plans({.operation = gemm_reduce_scatter, .m = 1024, .n = n, .k = 256, .ranks = 4},
+                 {.strategy = strategy, .multiprocessors = 8, .comm_multiprocessors = 4});
+  return workspace_pitch(plans[1], BufferRole::inbox);
+}
+
+TEST(RowPitches, OfWhatThreadsStoreToPeersAreMultiplesOf128BytesWherePaddingIsSmall) {
+  EXPECT_EQ(inbox_pitch(store, 512), 512);
+  EXPECT_EQ(inbox_pitch(store, 1000), 1024);
+  EXPECT_EQ(inbox_pitch(store, 1032), 1088);
+  EXPECT_EQ(inbox_pitch(store, 448), 448);
+  EXPECT_EQ(inbox_pitch(store, 392), 392) << "56 of padding are more than an eighth";
+  EXPECT_EQ(inbox_pitch(copy, 1000), 1000) << "whole rows are copied at once";
+}
+
+TEST(RowPitches, OfThePeersInboxAreThoseOfItsOwn) {
+  const std::vector<Plan> plans =
+      make_plans({.operation = gemm_reduce_scatter, .m = 1024, .n = 1000, .k = 256, .ranks = 2},
+                 {.strategy = store, .multiprocessors = 8, .comm_multiprocessors = 4});
+  const RowPitches pitches = row_pitches(plans, 1, {}, false);
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(row_bytes_apart(plans[1], pitches, BufferRole::inbox, rank), 2 * 1024) << rank;
+  EXPECT_EQ(row_bytes_apart(plans[1], pitches, BufferRole::out, 1), 2 * 1000);
+}
+
 }  // namespace
 }  // namespace flashoverlap

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/cublas/workspace_bytes.hpp"
 #include "plan/enumerators.hpp"
@@ -102,7 +103,8 @@ TEST(WorkspaceLayout, HoldsEveryBufferOfTheOperatorOnceAndWithinItsBytes) {
         const auto& place =
             layout.buffers[static_cast<std::size_t>(plan.rank)][static_cast<std::size_t>(role)];
         const Buffer& buffer = plan.buffer(role);
-        const std::int64_t bytes = buffer.rows * buffer.cols * size_of(plan.problem.data_type);
+        const std::int64_t bytes =
+            buffer.rows * workspace_pitch(plan, role) * size_of(plan.problem.data_type);
         const bool is_callers = role == BufferRole::a || role == BufferRole::b ||
                                 (role == BufferRole::out && !own_result && !buffer.peer_written);
         EXPECT_EQ(place.kind == MemoryKind::elsewhere, is_callers || bytes == 0) << name(role);
