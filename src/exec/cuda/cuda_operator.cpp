@@ -132,10 +132,19 @@ struct Operator::State {
     routes_are_new = true;
   }
 
-  /// Routes that come later may need connections that the first ones do not.
+  /// By NCCL, of any rank.
+  bool exchanges() const {
+    if (takes_routes()) return !pushes_to_peers(plan.schedule.strategy);
+    return std::ranges::any_of(plans, [](const Plan& each) {
+      return std::ranges::any_of(
+          each.messages, [](const Message& message) { return message.kind == MessageKind::exchange; });
+    });
+  }
+
+  /// All pairs of ranks at once: NCCL connects a pair when it first exchanges something, routes that come
+  /// later may need other pairs, and of 16 ranks, some connected and some not, pairs in turn were seen to
+  /// hang.
   void connect(cudaStream_t stream) {
-    routes->gather(plan.problem.expert_rows[index(plan.rank)]);
-    if (pushes_to_peers(plan.schedule.strategy)) return;
     const auto ranks = static_cast<std::size_t>(communicator.ranks());
     const DeviceArray<std::uint16_t> sent(ranks);
     const DeviceArray<std::uint16_t> received(ranks);
@@ -217,7 +226,8 @@ struct Operator::State {
     memory.workspace().meet();
     const auto limit = communicator.options().wait_limit;
     try {
-      if (routes) connect(stream);
+      if (routes) routes->gather(plan.problem.expert_rows[index(plan.rank)]);
+      if (exchanges()) connect(stream);
       if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
         if (!ends_within(limit, [this] { find_error(); })) {
