@@ -132,8 +132,7 @@ struct Operator::State {
     routes_are_new = true;
   }
 
-  /// By NCCL, of any rank.
-  bool exchanges() const {
+  bool any_rank_exchanges_by_nccl() const {
     if (takes_routes()) return !pushes_to_peers(plan.schedule.strategy);
     return std::ranges::any_of(plans, [](const Plan& each) {
       return std::ranges::any_of(
@@ -141,18 +140,17 @@ struct Operator::State {
     });
   }
 
-  /// All pairs of ranks at once: NCCL connects a pair when it first exchanges something, routes that come
-  /// later may need other pairs, and of 16 ranks, some connected and some not, pairs in turn were seen to
-  /// hang.
-  void connect(cudaStream_t stream) {
+  /// All pairs of ranks at once, which NCCL otherwise does when a pair first exchanges something. Routes that
+  /// come later may need other pairs. And 16 ranks, of which some pairs were connected, were seen to hang
+  /// when the others followed in turn. `words`: two for each rank, not freed while another rank may still
+  /// transfer.
+  void connect(std::uint16_t* words, cudaStream_t stream) {
     const auto ranks = static_cast<std::size_t>(communicator.ranks());
-    const DeviceArray<std::uint16_t> sent(ranks);
-    const DeviceArray<std::uint16_t> received(ranks);
     std::vector<Communicator::Part> sends;
     std::vector<Communicator::Part> receives;
     for (std::size_t peer = 0; peer < ranks; ++peer) {
-      sends.push_back({static_cast<int>(peer), sent.data() + peer, 1});
-      receives.push_back({static_cast<int>(peer), received.data() + peer, 1});
+      sends.push_back({static_cast<int>(peer), words + peer, 1});
+      receives.push_back({static_cast<int>(peer), words + ranks + peer, 1});
     }
     during_gemm.exchange(sends, receives, plan.problem.data_type, stream);
     await_stream(stream, communicator, communicator.options().wait_limit,
@@ -215,6 +213,9 @@ struct Operator::State {
           DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * pitches[index(role)]) *
                                  static_cast<std::size_t>(size_of(plan.problem.data_type)));
     }
+    DeviceArray<std::uint16_t> words;
+    if (any_rank_exchanges_by_nccl())
+      words = DeviceArray<std::uint16_t>(2 * static_cast<std::size_t>(communicator.ranks()));
     const CudaStream stream;
     bind(callers[index(BufferRole::a)].data(), callers[index(BufferRole::b)].data(),
          callers[index(BufferRole::out)].data());
@@ -227,7 +228,7 @@ struct Operator::State {
     const auto limit = communicator.options().wait_limit;
     try {
       if (routes) routes->gather(plan.problem.expert_rows[index(plan.rank)]);
-      if (exchanges()) connect(stream);
+      if (any_rank_exchanges_by_nccl()) connect(words.data(), stream);
       if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
         if (!ends_within(limit, [this] { find_error(); })) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/give_up.hpp"
 #include "exec/cuda/message_kernels.hpp"
@@ -51,7 +52,8 @@ void GraphMarks::begin(cudaStream_t stream) {
   if (!capture) return;  // it has failed, and whoever ends it is told so
   if (capture->id != capture_) runs_.clear();
   capture_ = capture->id;
-  const auto [found, is_first] = runs_.try_emplace(stream, Runs{.word = std::min(runs_.size(), words - 1)});
+  const auto [found, is_first] =
+      runs_.try_emplace(stream, Runs{.word = std::min(runs_.size(), most_streams - 1)});
   Runs& runs = found->second;
   if (!is_first && ++runs.unmarked < runs_per_mark) return;
   runs.unmarked = 0;
@@ -64,14 +66,14 @@ void GraphMarks::end(cudaStream_t stream) {
   const auto found = runs_.find(stream);
   if (!capture || capture->id != capture_ || found == runs_.end()) return;  // it has failed
   Runs& runs = found->second;
-  if (runs.end != nullptr) empty(runs.end);
+  if (runs.end != nullptr) empty(std::exchange(runs.end, nullptr));
   runs.end = add_end(stream, *capture, words_.device(runs.word));
 }
 
 /// The newest number: where it hangs, the word stays.
 std::uint32_t GraphMarks::running() const {
   std::uint32_t newest = 0;
-  for (std::size_t word = 0; word < words; ++word) newest = std::max(newest, words_.read(word));
+  for (std::size_t word = 0; word < most_streams; ++word) newest = std::max(newest, words_.read(word));
   return newest;
 }
 

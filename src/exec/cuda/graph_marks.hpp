@@ -37,10 +37,10 @@ class GraphMarks {
   void watch();
   std::uint32_t running() const;
 
-  static constexpr std::size_t words = 8;
+  static constexpr std::size_t most_streams = 8;  // of a capture; more share the last word
 
   Communicator communicator_;
-  MappedWords words_{words};
+  MappedWords words_{most_streams};
   std::uint32_t number_ = 0;
   cuuint64_t capture_ = 0;
   std::map<cudaStream_t, Runs> runs_;  // of this capture

@@ -45,15 +45,14 @@ void require_pitch(const std::string& argument, std::int64_t pitch, std::int64_t
 
 std::int64_t workspace_pitch(const Plan& plan, BufferRole role) {
   constexpr std::int64_t line_bytes = 128;
-  constexpr std::int64_t least_rows_per_padding = 8;
+  constexpr std::int64_t least_cols_per_padding = 8;
   const std::int64_t cols = plan.buffer(role).cols;
-  const bool is_in_workspace =
-      role == BufferRole::staging || role == BufferRole::inbox || role == BufferRole::gathered;
-  if (!is_in_workspace || plan.schedule.strategy != Strategy::store || is_moved_by_nccl(plan, role))
-    return cols;
+  // `Operator::gathered` and `result` promise rows next to each other.
+  const bool is_hidden = role == BufferRole::staging || role == BufferRole::inbox;
+  if (!is_hidden || plan.schedule.strategy != Strategy::store || is_moved_by_nccl(plan, role)) return cols;
   const std::int64_t line = line_bytes / size_of(plan.problem.data_type);
   const std::int64_t padding = (line - cols % line) % line;
-  return padding * least_rows_per_padding > cols ? cols : cols + padding;
+  return padding * least_cols_per_padding > cols ? cols : cols + padding;
 }
 
 std::string padding_obstacle(std::span<const Plan> plans, BufferRole role, bool own_result) {

@@ -14,8 +14,8 @@ namespace flashoverlap {
 /// Elements from row to row of a rank's buffers, by role.
 using RowPitches = std::array<std::int64_t, buffer_count>;
 
-/// Of staging, inbox and gathered, on every rank. Where threads store to peers, rows begin at multiples of
-/// 128 bytes if that takes little room: what is not aligned crosses more lines of L2, and so of NVLink.
+/// Of what an operator owns, on every rank. By strategy `store`, rows of staging and inbox begin at multiples
+/// of 128 bytes if that takes little room: what is not aligned crosses more lines of L2, and so of NVLink.
 /// Otherwise rows lie next to each other.
 std::int64_t workspace_pitch(const Plan& plan, BufferRole role);
 

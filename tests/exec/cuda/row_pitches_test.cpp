@@ -124,6 +124,18 @@ TEST(RowPitches, OfWhatThreadsStoreToPeersAreMultiplesOf128BytesWherePaddingIsSm
   EXPECT_EQ(inbox_pitch(copy, 1000), 1000) << "whole rows are copied at once";
 }
 
+TEST(RowPitches, OfWhatCallersReadAreTheLengthsOfRows) {
+  const Schedule by_stores{.strategy = store, .multiprocessors = 8, .comm_multiprocessors = 4};
+  for (const Operation operation : {all_gather_gemm, all_to_all_gemm}) {
+    const auto plans =
+        make_plans({.operation = operation, .m = 1024, .n = 512, .k = 1000, .ranks = 2}, by_stores);
+    EXPECT_EQ(workspace_pitch(plans[0], BufferRole::gathered), 1000) << name(operation);
+  }
+  const auto sums =
+      make_plans({.operation = gemm_all_reduce, .m = 1024, .n = 1000, .k = 256, .ranks = 2}, by_stores);
+  EXPECT_EQ(workspace_pitch(sums[0], BufferRole::out), 1000);
+}
+
 TEST(RowPitches, OfThePeersInboxAreThoseOfItsOwn) {
   const std::vector<Plan> plans =
       make_plans({.operation = gemm_reduce_scatter, .m = 1024, .n = 1000, .k = 256, .ranks = 2},
