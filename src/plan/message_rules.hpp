@@ -29,7 +29,7 @@ inline std::int64_t product_count(const Plan& plan) {
   return std::ranges::count(plan.tiles, false, &Tile::only_adds);
 }
 
-/// The first tile of the wave whose k so many workers share, see `Schedule::share_k`.
+/// The first tile of the wave whose k this number of workers share, see `Schedule::share_k`.
 inline std::int64_t first_shared_tile(const Plan& plan, std::int64_t workers) {
   return product_count(plan) / workers * workers;
 }

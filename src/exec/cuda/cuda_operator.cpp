@@ -183,10 +183,10 @@ struct Operator::State {
       const auto rank = static_cast<std::size_t>(each.rank);
       gemm_memory.counters[rank] = memory.counters(each.rank);
       for (std::size_t role = 0; role < buffer_count; ++role) {
-        const auto of = static_cast<BufferRole>(role);
+        const auto each_role = static_cast<BufferRole>(role);
         gemm_memory.buffers[rank][role] = {
-            memory.buffer(each.rank, of), each.buffers[role].rows, each.buffers[role].cols,
-            each.rank == plan.rank ? pitches[role] : workspace_pitch(each, of)};
+            memory.buffer(each.rank, each_role), each.buffers[role].rows, each.buffers[role].cols,
+            each.rank == plan.rank ? pitches[role] : workspace_pitch(each, each_role)};
       }
     }
     const std::chrono::nanoseconds limit = longest_wait();
@@ -213,9 +213,9 @@ struct Operator::State {
           DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * pitches[index(role)]) *
                                  static_cast<std::size_t>(size_of(plan.problem.data_type)));
     }
+    const bool exchanges = any_rank_exchanges_by_nccl();
     DeviceArray<std::uint16_t> words;
-    if (any_rank_exchanges_by_nccl())
-      words = DeviceArray<std::uint16_t>(2 * static_cast<std::size_t>(communicator.ranks()));
+    if (exchanges) words = DeviceArray<std::uint16_t>(2 * static_cast<std::size_t>(communicator.ranks()));
     const CudaStream stream;
     bind(callers[index(BufferRole::a)].data(), callers[index(BufferRole::b)].data(),
          callers[index(BufferRole::out)].data());
@@ -228,7 +228,7 @@ struct Operator::State {
     const auto limit = communicator.options().wait_limit;
     try {
       if (routes) routes->gather(plan.problem.expert_rows[index(plan.rank)]);
-      if (any_rank_exchanges_by_nccl()) connect(words.data(), stream);
+      if (exchanges) connect(words.data(), stream);
       if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
         if (!ends_within(limit, [this] { find_error(); })) {

@@ -19,10 +19,12 @@ bool moves(const Message& message, BufferRole role) {
          std::ranges::any_of(message.receives, is_part, &Part::region);
 }
 
-bool is_moved_by_nccl(const Plan& plan, BufferRole role) {
-  return std::ranges::any_of(plan.messages, [=](const Message& message) {
+/// The first message by which NCCL moves the matrix, or null.
+const Message* moved_by_nccl(const Plan& plan, BufferRole role) {
+  const auto moved = std::ranges::find_if(plan.messages, [=](const Message& message) {
     return is_made_by_nccl(message.kind) && moves(message, role);
   });
+  return moved == plan.messages.end() ? nullptr : &*moved;
 }
 
 /// Of those by which NCCL does not move the matrix and the operator does not own it.
@@ -49,7 +51,8 @@ std::int64_t workspace_pitch(const Plan& plan, BufferRole role) {
   const std::int64_t cols = plan.buffer(role).cols;
   // `Operator::gathered` and `result` promise rows next to each other.
   const bool is_hidden = role == BufferRole::staging || role == BufferRole::inbox;
-  if (!is_hidden || plan.schedule.strategy != Strategy::store || is_moved_by_nccl(plan, role)) return cols;
+  if (!is_hidden || plan.schedule.strategy != Strategy::store || moved_by_nccl(plan, role) != nullptr)
+    return cols;
   const std::int64_t line = line_bytes / size_of(plan.problem.data_type);
   const std::int64_t padding = (line - cols % line) % line;
   return padding * least_cols_per_padding > cols ? cols : cols + padding;
@@ -63,10 +66,9 @@ std::string padding_obstacle(std::span<const Plan> plans, BufferRole role, bool 
     if (first.schedule.layout == Layout::tiled) return "the result is tiled";
   }
   for (const Plan& plan : plans) {
-    for (const Message& message : plan.messages) {
-      if (is_made_by_nccl(message.kind) && moves(message, role))
-        return fmt::format("NCCL moves it (message {}){}", name(message.kind),
-                           other_strategies(first.problem.operation, role));
+    if (const Message* const message = moved_by_nccl(plan, role)) {
+      return fmt::format("NCCL moves it (message {}){}", name(message->kind),
+                         other_strategies(first.problem.operation, role));
     }
   }
   return {};
