@@ -79,6 +79,21 @@ TEST_P(EmulatedOperator, RunsOfAnyPlanFollowEachOtherWithoutABarrierBetweenRanks
   }
 }
 
+// No tile has 128 rows of its own, but the second and third part repeat rows of the one above.
+TEST_P(EmulatedOperator, PartsOfLessThanATileThatRepeatRowsAreRight) {
+  const Problem problem{.operation = Operation::gemm_reduce_scatter, .m = 300, .n = 192, .k = 64, .ranks = 4};
+  for (const auto& instance : family_.instances) {
+    const KernelTile& tile = instance.tile;
+    if (tile.rows != 128 || tile.cluster_rows != 1) continue;
+    const Schedule schedule{.strategy = Strategy::sequential,
+                            .tile_rows = tile.rows,
+                            .tile_cols = tile.cols,
+                            .multiprocessors = 3,
+                            .raster = 3};
+    expect_right(make_plans(problem, schedule), /*runs=*/2, testing::base_seed());
+  }
+}
+
 TEST_P(EmulatedOperator, RaggedEndsOfExpertsAreRightByEveryStrategy) {
   // More rows than a tile has, so that ends may be computed with rows of the tile above.
   const Problem there{.operation = Operation::all_to_all_gemm,

@@ -50,13 +50,15 @@ bool stored_by_tma(const Plan& plan, const Tile& tile, const GemmMemory& memory,
   return true;
 }
 
-/// As many as a tile has. Rows that a box has outside of the matrix take the TMA as long as others; what it
-/// leaves in shared memory instead is multiplied too, but not stored.
+/// As many as a tile has, with those that it repeats. Rows that a box has outside of the matrix take the TMA
+/// as long as others; what it leaves in shared memory instead is multiplied too, but not stored.
 int loaded_rows(const Plan& plan) {
   const int all = plan.schedule.tile_rows;
   if (plan.problem.a_layout == OperandLayout::row_contiguous || plan.problem.capacity > 0) return all;
   int most = 1;
-  for (const Tile& tile : plan.tiles) most = std::max(most, tile.rows);
+  const std::vector<std::int32_t> repeated = repeated_rows(plan);
+  for (std::size_t place = 0; place < plan.tiles.size(); ++place)
+    most = std::max(most, plan.tiles[place].rows + repeated[place]);
   return std::min(all, static_cast<int>(divide_up(most, swizzle_rows)) * swizzle_rows);
 }
 
