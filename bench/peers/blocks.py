@@ -262,7 +262,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     def program(world: World) -> bool:
-        world.prepare_symmetric_memory()
+        most_features = max(MODELS[name].features for name in arguments.model)
+        world.prepare_symmetric_memory(2 * max(arguments.tokens) * most_features)
         torch.manual_seed(arguments.seed + world.rank)
         products = all_products(world.group_name)
         rows = []

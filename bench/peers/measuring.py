@@ -64,13 +64,20 @@ class World:
         self._factor = torch.empty(size, dtype=torch.bfloat16, device=self.device).uniform_(-1, 1)
         self._product = torch.empty_like(self._factor)
 
-    def prepare_symmetric_memory(self) -> None:
-        """Raises RuntimeError where NVLink multicast would be used."""
+    def prepare_symmetric_memory(self, most_bytes: int) -> None:
+        """Of one operand or result of all ranks together, at most. Collective.
+
+        PyTorch replaces its workspace by a larger one when it needs to, while peers may still read the old one, which
+        ended a block of 16,384 tokens with an illegal access.
+
+        Raises RuntimeError where NVLink multicast would be used.
+        """
         if _SymmetricMemory.has_multicast_support(DeviceType.CUDA, self.device.index):
             raise RuntimeError(f"PyTorch {torch.__version__}: must be a version without NVLink multicast")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # newer versions can do without
             symmetric_memory.enable_symm_mem_for_group(self.group_name)
+            symmetric_memory.get_symm_mem_workspace(self.group_name, most_bytes)
 
     def print(self, text: str) -> None:
         if self.rank == 0:

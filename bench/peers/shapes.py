@@ -434,7 +434,7 @@ def main() -> None:
     def program(world: World) -> bool:
         op, rounds = arguments.op, arguments.rounds
         peers = usable(world, PEERS[op], arguments.shapes)
-        world.prepare_symmetric_memory()
+        world.prepare_symmetric_memory(2 * max(shape.m * max(shape.n, shape.k) for shape in arguments.shapes))
         names = list(peers)
         world.print(f"{op} on {world.ranks} GPUs, bf16; µs of the slowest rank, median of {rounds} rounds")
         world.print(f"{'m':>6}{'n':>7}{'k':>7}{''.join(f'{name:>{WIDTH}}' for name in names)}  without graph")

@@ -24,7 +24,8 @@ class CudaGraph {
       enqueue();
     } catch (...) {
       cudaStreamEndCapture(stream, &graph);
-      cudaGraphDestroy(graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      cudaGetLastError();  // of a capture that cannot be ended well
       throw;
     }
     FLASHOVERLAP_CUDA(cudaStreamEndCapture(stream, &graph));

@@ -87,10 +87,15 @@ std::vector<StoredRectangle> CudaMessages::gather_stores() {
 
 void CudaMessages::begin(cudaStream_t stream) {
   pending_.clear();
-  if (concurrent_copies_)
+  if (concurrent_copies_) {
     concurrent_copies_->unraised.clear();  // of a run that could not be enqueued to its end
+    concurrent_copies_->forked = false;
+  }
   if (notes_done_) note_done(0);
-  if (!is_captured(stream)) return runs_.begin(stream);
+  if (!is_captured(stream)) {
+    memory_.workspace().run_ahead().await(stream, [this] { alone_.throw_if_failed(); });
+    return runs_.begin(stream);
+  }
   if (messages_.empty()) return;
   if (graph_marks_ != nullptr) return graph_marks_->begin(stream);
   if (++captured_runs_ == 0) captured_runs_ = 1;
@@ -169,6 +174,7 @@ void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream
 void CudaMessages::fork_copies(cudaStream_t stream) const {
   FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->begun, stream));
   FLASHOVERLAP_CUDA(cudaStreamWaitEvent(memory_.workspace().copies, concurrent_copies_->begun));
+  concurrent_copies_->forked = true;
 }
 
 /// The raises of copies that move the same part to several ranks come together.
@@ -244,7 +250,7 @@ void CudaMessages::flush_aside(cudaStream_t stream) {
 void CudaMessages::join(cudaStream_t stream) {
   note_done(messages_.size());
   flush(stream);
-  if (concurrent_copies_) {
+  if (concurrent_copies_ && concurrent_copies_->forked) {
     FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->raised, memory_.workspace().raises));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, concurrent_copies_->raised));
   }
@@ -348,19 +354,22 @@ void CudaMessages::check_waits() const {
 std::exception_ptr CudaMessages::report() const {
   std::vector<std::uint32_t> values(plan_.counters.size());
   const auto bytes = values.size() * sizeof(std::uint32_t);
-  if (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost, memory_.workspace().side) !=
-          cudaSuccess ||
-      cudaStreamSynchronize(memory_.workspace().side) != cudaSuccess) {
+  // Where only NCCL is waited for, nothing is asked of a driver that may be taken up by a full queue.
+  const bool counts = graph_marks_ == nullptr || messages_.empty();
+  if (counts && (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost,
+                                 memory_.workspace().side) != cudaSuccess ||
+                 cudaStreamSynchronize(memory_.workspace().side) != cudaSuccess)) {
     return std::make_exception_ptr(CudaError(fmt::format("rank {}: the GPU does not answer: {}", plan_.rank,
                                                          cudaGetErrorString(cudaGetLastError()))));
   }
+  const std::string missing = counts ? missing_for_tiles(values) : "";
   const std::uint32_t done = words_.read(done_word);
   if (done >= messages_.size()) {
     return std::make_exception_ptr(
         WaitExpired(fmt::format("rank {} of {}: {}{}", plan_.rank, plan_.problem.ranks,
                                 messages_.empty() ? "the kernel of a run has not ended"
                                                   : "all messages of a run are done but the run is not",
-                                missing_for_tiles(values))));
+                                missing)));
   }
   const Message& current = messages_[done];
   const std::string where = fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank,
@@ -371,9 +380,8 @@ std::exception_ptr CudaMessages::report() const {
     const std::uint32_t target = target_of(plan_, wait.counter);
     const std::string counter = describe_counter(plan_, wait.counter);
     if (value < target) {
-      return std::make_exception_ptr(
-          WaitExpired(fmt::format("{} waited for {} for too long: expected {}, is {}{}", where, counter,
-                                  target, value, missing_for_tiles(values))));
+      return std::make_exception_ptr(WaitExpired(fmt::format(
+          "{} waited for {} for too long: expected {}, is {}{}", where, counter, target, value, missing)));
     }
     counters += fmt::format("; {} is {} of {}", counter, value, target);
   }

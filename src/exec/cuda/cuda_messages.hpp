@@ -98,6 +98,7 @@ class CudaMessages {
     CudaEvent copied;
     CudaEvent raised;
     std::vector<std::size_t> unraised;  ///< copies that are enqueued, but not their raises
+    bool forked = false;                ///< routes may leave a run without copies
   };
 
   std::vector<StoredRectangle> gather_stores();

@@ -11,13 +11,14 @@
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
 #include "exec/cuda/graph_marks.hpp"
+#include "exec/cuda/run_ahead.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/workspace_bytes.hpp"
 
 namespace flashoverlap {
 
 /// What operators share that never run at the same time: memory of every kind, the mappings of their peers'
-/// memory, streams, and what tells the watch of their runs in graphs.
+/// memory, streams, what tells the watch of their runs in graphs, and how far ahead they are enqueued.
 class WorkspaceMemory {
  public:
   /// Every rank makes it at the same time. Throws as `PeerMemory` and `Communicator::allocate` do.
@@ -53,6 +54,7 @@ class WorkspaceMemory {
   void check_peers() const;
 
   GraphMarks& graph_marks() { return graph_marks_; }
+  RunAhead& run_ahead() { return run_ahead_; }
 
   const CudaStream communication{StreamPriority::high};
   const CudaStream copies{StreamPriority::high};  ///< copies to peers
@@ -70,6 +72,7 @@ class WorkspaceMemory {
   std::map<std::int64_t, std::int64_t> reserved_;  // counters of operators: bytes by offset
   std::unique_ptr<PeerMemory> peers_;
   GraphMarks graph_marks_{communicator_};
+  RunAhead run_ahead_;
 };
 
 }  // namespace flashoverlap

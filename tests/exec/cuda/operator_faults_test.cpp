@@ -127,6 +127,22 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
   }
 }
 
+TEST(Operator, RunsFarAheadOfALostRankEndWithAnErrorInTime) {
+  constexpr int more_than_cuda_takes = 5000;
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
+  for (const Strategy strategy : {Strategy::sequential, Strategy::copy}) {
+    const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, strategy}, ranks);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+      run_without_rank_0(plans, communicator, more_than_cuda_takes);
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
+    for (const auto& [rank, error] : without_rank_0(ranks, errors))
+      EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank))) << name(strategy);
+  }
+}
+
 constexpr int captured_runs = 20;  // more than there are between two marks
 
 /// A graph of several runs by all ranks, then by all but rank 0.

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
 #include "exec/cuda/operator_runs.hpp"
 #include "flashoverlap/kernels.hpp"
@@ -183,6 +184,25 @@ TEST_P(Routes, NewWithEveryRunAreRightBitByBitAndAllocateNothing) {
     }
     // Another rank on the same GPU may take some meanwhile.
     if (testing::gpu_count() >= ranks && free_bytes() < free_before) throw Error("routes took GPU memory");
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST_P(Routes, WithoutRowsAreCapturedAndReplayed) {
+  if (testing::rank_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
+  const Problem nothing = routed(GetParam().operation, GetParam().b_layout);
+  const auto errors = testing::on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    Operator op(make_plans(nothing, schedule(GetParam().strategy)), communicator);
+    const auto a = testing::upload(operand_a(nothing, communicator.rank()));
+    const auto b = testing::upload(operand_b(nothing, communicator.rank()));
+    const Buffer& shape = op.plan().buffer(BufferRole::out);
+    DeviceArray<testing::Element> own(static_cast<std::size_t>(shape.rows * shape.cols));
+    const CudaStream stream;
+    const CudaGraph graph(
+        stream, [&] { op.run(a.data(), b.data(), op.result() != nullptr ? nullptr : own.data(), stream); });
+    for (int replay = 0; replay < 3; ++replay) graph.launch(stream);
+    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+    op.wait();
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }

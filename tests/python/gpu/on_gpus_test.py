@@ -106,6 +106,33 @@ def test_a_result_that_peers_write_is_the_callers(group, operation, strategy):
         expect_close(first, total(a, b))
 
 
+@pytest.mark.parametrize("strategy", ["sequential", "signal", "copy", "store"])
+@pytest.mark.parametrize("k", [K, 1000])
+def test_gathered_rows_are_those_of_all_ranks(group, strategy, k):
+    """Also where rows of k elements do not begin at lines of L2."""
+    communicator = parallel.communicator(group)
+    problem = flashoverlap.Problem("all_gather_gemm", m=M, n=N, k=k, ranks=communicator.ranks)
+    schedule = flashoverlap.search(problem, communicator.machine, [strategy])[0].schedule
+    operator = flashoverlap.Operator(problem, communicator, schedule)
+    a, b = draw(M // communicator.ranks, k), draw(N, k)
+    whole = torch.cat(of_all(a))
+    expect_close(operator.run(a, b), whole @ b.float().t())
+    assert torch.equal(operator.gathered(a).float(), whole)
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "copy", "store"])
+def test_exchanged_heads_whose_columns_do_not_begin_at_lines(group, strategy):
+    communicator = parallel.communicator(group)
+    world, heads = communicator.ranks, 504
+    problem = flashoverlap.Problem("all_to_all_gemm", m=M, n=N, k=heads * world, ranks=world, exchange="heads")
+    schedule = flashoverlap.search(problem, communicator.machine, [strategy])[0].schedule
+    operator = flashoverlap.Operator(problem, communicator, schedule)
+    a, b = draw(M * world, heads), draw(N, heads * world)
+    parts = [own(part) for part in of_all(a)]
+    expect_close(operator.run(a, b), torch.cat(parts, 1) @ b.float().t())
+    assert torch.equal(operator.gathered(a).float(), torch.cat(parts))
+
+
 OPERATIONS = {
     parallel.matmul_reduce_scatter: lambda world: ((M, K), (N, K), (M // world, N)),
     parallel.all_gather_matmul: lambda world: ((M // world, K), (N, K), (M, N)),
