@@ -38,7 +38,8 @@ TEST(Requirements, EveryTileOfTheTableIsAccepted) {
 
 TEST(Requirements, ATileWithoutAKernelIsRefusedWithThoseThatThereAre) {
   EXPECT_THAT(refusal(make_plan(problem(), {.tile_rows = 77, .tile_cols = 33}, 0)),
-              AllOf(HasSubstr("tile = 77x33 in clusters of 1"), HasSubstr("128x256, 128x256 in clusters of 2, 128x224")));
+              AllOf(HasSubstr("tile = 77x33 in clusters of 1"),
+                    HasSubstr("128x256, 128x256 in clusters of 2, 128x224")));
   EXPECT_THAT(refusal(make_plan(problem(), {.tile_cols = 192, .cluster_rows = 1}, 0)),
               HasSubstr("128x192 in clusters of 2"));
 }
