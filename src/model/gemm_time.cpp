@@ -60,12 +60,20 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
 }
 
 bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
+  const bool is_received_in_rows =
+      communicates_first(problem.operation) && problem.exchange == Exchange::rows;
+  if (problem.ranks > 1 && is_all_to_all(problem.operation) && !is_received_in_rows) return false;
   return schedule.strategy == Strategy::sequential && schedule.layout != Layout::tiled &&
          problem.experts == 1 && problem.capacity == 0 && !gathers_along_k(problem);
 }
 
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule) {
   return !machine.kernels.empty() && is_by_cublas(problem, schedule);
+}
+
+double gemm_start_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule) {
+  constexpr double cublas_share = 0.3;  // of 80 runs on 2 H100
+  return machine.gemm_launch_microseconds * (predicts_cublas(machine, problem, schedule) ? cublas_share : 1);
 }
 
 double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k,
@@ -77,12 +85,10 @@ double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64
     const KernelTile& tile = kernel.tile;
     if (kernel.share_k || tile.cluster_rows > multiprocessors) continue;
     least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
-    const std::int64_t workers = multiprocessors / tile.cluster_rows;
-    const std::int64_t tiles = entry_count(tile, gemm);
-    if (tiles >= workers) continue;
-    const double busy = static_cast<double>(tiles) / static_cast<double>(workers);
+    const int workers = multiprocessors / tile.cluster_rows;
+    const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
     const double computed_us =
-        sustained_microseconds(machine, busy * wave_microseconds(machine, tile, b_layout, k, /*lone=*/true));
+        sustained_microseconds(machine, waves * wave_microseconds(machine, tile, b_layout, k, waves <= 1));
     const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
     least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);
   }

@@ -36,15 +36,19 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
 double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                           std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
-/// Whether cuBLASLt multiplies, whatever the tiles of the schedule.
+/// Whether cuBLASLt multiplies, whatever the tiles of the schedule: not where rows or columns of the result
+/// go to places of their own, or where k lies in parts.
 bool is_by_cublas(const Problem& problem, const Schedule& schedule);
 
 /// Whether `cublas_microseconds` is what the GEMM is predicted to take then. A machine whose kernels were not
 /// measured is predicted by the schedule's tile.
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule);
 
-/// What a GEMM takes by cuBLASLt: as long as with the best kernel. Where the tiles are less than a wave it
-/// may split k, so that all multiprocessors have as much to do, and add the parts.
+/// What a GEMM takes besides its waves. In CUDA graphs cuBLASLt's kernels take less of it than ours.
+double gemm_start_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule);
+
+/// What a GEMM takes by cuBLASLt: as long as with the best kernel. Where the tiles are no whole waves it may
+/// split k, so that all multiprocessors have as much to do, and add the parts.
 double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout);
 
 }  // namespace flashoverlap

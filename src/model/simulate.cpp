@@ -8,6 +8,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
+#include "model/gemm_time.hpp"
 #include "model/rank_progress.hpp"
 #include "plan/grouping.hpp"
 #include "plan/kernel_messages.hpp"
@@ -48,6 +49,7 @@ class Simulator {
   Simulator(std::span<const Plan> plans, const Machine& machine)
       : machine_(machine),
         schedule_(plans.front().schedule),
+        gemm_start_us_(gemm_start_microseconds(machine, plans.front().problem, schedule_)),
         sums_after_gemm_(sums_after_gemm(schedule_) && plans.size() > 1),
         messages_by_kernel_(std::ranges::all_of(plans, are_for_kernel)),
         first_entries_(entries_in(schedule_, first_waves(schedule_))) {
@@ -58,7 +60,7 @@ class Simulator {
   Simulation run() {
     for (RankProgress& rank : ranks_) {
       rank.workers = present(first_workers(schedule_));
-      free_workers(rank, rank.workers, machine_.gemm_launch_microseconds);
+      free_workers(rank, rank.workers, gemm_start_us_);
       if (!sums_after_gemm_) push({0, rank.plan->rank, Step::message});
     }
     while (!events_.empty()) {
@@ -198,7 +200,7 @@ class Simulator {
     if (messages_by_kernel_ && waiting == Step::message && !from_peers) return reached_us;
     if (schedule_.strategy != Strategy::sequential || sums_after_gemm_)
       return reached_us + machine_.signal_microseconds;
-    return waiting == Step::message ? reached_us : reached_us + machine_.gemm_launch_microseconds;
+    return waiting == Step::message ? reached_us : reached_us + gemm_start_us_;
   }
 
   void push_when_reached(RankProgress& rank, std::int32_t counter, SimulationEvent event) {
@@ -510,6 +512,7 @@ class Simulator {
 
   const Machine& machine_;
   const Schedule& schedule_;
+  const double gemm_start_us_;
   const bool sums_after_gemm_;
   const bool messages_by_kernel_;
   std::int64_t first_entries_;  ///< of the first group, at the end of its last wave

@@ -7,6 +7,7 @@
 
 #include "flashoverlap/kernels.hpp"
 #include "model/costs.hpp"
+#include "model/gemm_time.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/traffic.hpp"
 
@@ -20,6 +21,12 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const Shape gemm = gemm_shape(problem, rank);
     if (gemm.rows == 0) continue;
+    if (predicts_cublas(machine, problem, schedule)) {
+      slowest_rank_us =
+          std::max(slowest_rank_us, gemm_start_microseconds(machine, problem, schedule) +
+                                        cublas_microseconds(machine, gemm, problem.k, problem.b_layout));
+      continue;
+    }
     double least_us = std::numeric_limits<double>::infinity();
     for (const KernelChoice& kernel : kernels) {
       if (kernel.tile.cluster_rows > machine.multiprocessors) continue;

@@ -10,6 +10,7 @@
 #include "flashoverlap/simulate.hpp"
 #include "flashoverlap/validate.hpp"
 #include "model/costs.hpp"
+#include "model/gemm_time.hpp"
 #include "plan/grouping.hpp"
 #include "support/large_problems.hpp"
 #include "support/random_problems.hpp"
@@ -182,7 +183,7 @@ double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& 
         schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
     slowest_us = std::max(slowest_us, waves * tile_entry_microseconds(problem, schedule, machine, waves));
   }
-  return machine.gemm_launch_microseconds + slowest_us;
+  return gemm_start_microseconds(machine, problem, schedule) + slowest_us;
 }
 
 // Transfers that take no time leave the waves of the GEMM. Where tiles wait for tiles of other ranks, whose
