@@ -65,14 +65,13 @@ void WatchedRuns::look() {
   failure_ = find_failure(running, expired);
   if (!failure_) return;
   failed_ = true;  // before the GPU is released, so that no run that ends then passes for a right one
-  // On a thread of its own, as others must be released meanwhile: what is given up may be queued after their
-  // transfers. And first, as giving up NCCL needs nothing of a driver that may be taken up by a full queue.
+  callbacks_.release();
+  // Others must be released meanwhile: what is given up may be queued after their transfers.
   try {
     giving_up_ = std::thread([this] { callbacks_.give_up(failure_); });
   } catch (const std::system_error&) {
     callbacks_.give_up(failure_);
   }
-  callbacks_.release();
 }
 
 /// Replays of a captured run have the same number. Where they follow each other, none is under way for a

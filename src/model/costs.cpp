@@ -93,9 +93,9 @@ double sustained_microseconds(const Machine& machine, double microseconds) {
   return microseconds * machine.throttled.microseconds(size) / size;
 }
 
-double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
-                               double waves) {
-  const Shape gemm = gemm_shape(problem, 0);
+double tile_entry_microseconds(const Problem& problem, int rank, const Schedule& schedule,
+                               const Machine& machine, double waves) {
+  const Shape gemm = gemm_shape(problem, rank);
   if (predicts_cublas(machine, problem, schedule))
     return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);

@@ -28,10 +28,10 @@ double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int6
 /// `Machine::throttled`. The memory's rate does not depend on them.
 double sustained_microseconds(const Machine& machine, double microseconds);
 
-/// The time of one tile entry of a GEMM with this many waves, of which the last may be shared and count in
-/// part. Ragged tiles take as long as full ones, which the hardware computes.
-double tile_entry_microseconds(const Problem& problem, const Schedule& schedule, const Machine& machine,
-                               double waves);
+/// The time of one tile entry of a rank's GEMM with this many waves, of which the last may be shared and
+/// count in part. Ragged tiles take as long as full ones, which the hardware computes.
+double tile_entry_microseconds(const Problem& problem, int rank, const Schedule& schedule,
+                               const Machine& machine, double waves);
 
 /// The time of a tile that only adds: what it reads and writes, at its multiprocessors' part of the memory's
 /// rate.

@@ -71,9 +71,9 @@ bool predicts_cublas(const Machine& machine, const Problem& problem, const Sched
   return !machine.kernels.empty() && is_by_cublas(problem, schedule);
 }
 
-double gemm_start_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule) {
+double gemm_start_microseconds(const Machine& machine, bool by_cublas) {
   constexpr double cublas_share = 0.3;  // of 80 runs on 2 H100
-  return machine.gemm_launch_microseconds * (predicts_cublas(machine, problem, schedule) ? cublas_share : 1);
+  return machine.gemm_launch_microseconds * (by_cublas ? cublas_share : 1);
 }
 
 double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k,

@@ -45,7 +45,7 @@ bool is_by_cublas(const Problem& problem, const Schedule& schedule);
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule);
 
 /// What a GEMM takes besides its waves. In CUDA graphs cuBLASLt's kernels take less of it than ours.
-double gemm_start_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule);
+double gemm_start_microseconds(const Machine& machine, bool by_cublas);
 
 /// What a GEMM takes by cuBLASLt: as long as with the best kernel. Where the tiles are no whole waves it may
 /// split k, so that all multiprocessors have as much to do, and add the parts.

@@ -49,7 +49,8 @@ class Simulator {
   Simulator(std::span<const Plan> plans, const Machine& machine)
       : machine_(machine),
         schedule_(plans.front().schedule),
-        gemm_start_us_(gemm_start_microseconds(machine, plans.front().problem, schedule_)),
+        gemm_start_us_(
+            gemm_start_microseconds(machine, predicts_cublas(machine, plans.front().problem, schedule_))),
         sums_after_gemm_(sums_after_gemm(schedule_) && plans.size() > 1),
         messages_by_kernel_(std::ranges::all_of(plans, are_for_kernel)),
         first_entries_(entries_in(schedule_, first_waves(schedule_))) {
@@ -87,7 +88,7 @@ class Simulator {
                                            divide_up(tiles - first, steady));
     const double shared = static_cast<double>(tiles % steady) / steady;
     const double shared_waves = static_cast<double>(tiles) / steady;
-    rank.tile_us = tile_entry_microseconds(plan.problem, schedule_, machine_,
+    rank.tile_us = tile_entry_microseconds(plan.problem, plan.rank, schedule_, machine_,
                                            schedule_.share_k && tiles > 0 ? shared_waves : waves);
     if (schedule_.share_k && tiles % steady > 0) {
       rank.shared_tile_us =

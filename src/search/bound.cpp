@@ -21,12 +21,6 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const Shape gemm = gemm_shape(problem, rank);
     if (gemm.rows == 0) continue;
-    if (predicts_cublas(machine, problem, schedule)) {
-      slowest_rank_us =
-          std::max(slowest_rank_us, gemm_start_microseconds(machine, problem, schedule) +
-                                        cublas_microseconds(machine, gemm, problem.k, problem.b_layout));
-      continue;
-    }
     double least_us = std::numeric_limits<double>::infinity();
     for (const KernelChoice& kernel : kernels) {
       if (kernel.tile.cluster_rows > machine.multiprocessors) continue;
@@ -34,7 +28,12 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
           least_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, machine.multiprocessors);
       least_us = std::min(least_us, sustained_microseconds(machine, us));
     }
-    slowest_rank_us = std::max(slowest_rank_us, machine.gemm_launch_microseconds + least_us);
+    least_us += gemm_start_microseconds(machine, /*by_cublas=*/false);
+    if (!machine.kernels.empty()) {
+      least_us = std::min(least_us, gemm_start_microseconds(machine, /*by_cublas=*/true) +
+                                        cublas_microseconds(machine, gemm, problem.k, problem.b_layout));
+    }
+    slowest_rank_us = std::max(slowest_rank_us, least_us);
   }
   return slowest_rank_us;
 }

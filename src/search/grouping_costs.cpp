@@ -21,7 +21,7 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, c
   const int waves = grouped_waves(problem, signalled);
   const auto parts = std::make_shared<const GroupParts>(problem, signalled);
   const int all_waves = wave_count(signalled, parts->entries());
-  const double wave_us = tile_entry_microseconds(problem, signalled, machine, all_waves);
+  const double wave_us = tile_entry_microseconds(problem, /*rank=*/0, signalled, machine, all_waves);
   const double gemm_us = machine.gemm_launch_microseconds + all_waves * wave_us;
   const bool concurrent = free_multiprocessors(signalled, machine, parts->entries()) >=
                           collective_multiprocessors(signalled, machine);

@@ -167,7 +167,7 @@ double gemm_microseconds(const Machine& machine, int m, int n, int k) {
       std::ceil(std::ceil(m / 128.0) * std::ceil(n / 256.0) / machine.multiprocessors));
   return machine.gemm_launch_microseconds +
          static_cast<double>(waves) *
-             tile_entry_microseconds({.m = m, .n = n, .k = k}, schedule, machine, waves);
+             tile_entry_microseconds({.m = m, .n = n, .k = k}, 0, schedule, machine, waves);
 }
 
 // Of bench/results/gemm-h200-2026-11-21.json, with tiles of 256 columns.

@@ -70,7 +70,10 @@ TEST(BoundTest, NoScheduleOfTheSearchBeatsIt) {
     const Problem problem = problems.next();
     const Machine machine = problems.machine();
     const SearchSpace space{.layouts = {Layout::natural, Layout::tiled}};
+    const double of_any_us = machine.kernels.empty() ? 0 : lower_bound_microseconds(problem, {}, machine);
     for (const auto& [schedule, us] : search_schedules(problem, machine, space)) {
+      EXPECT_LE(of_any_us, us * rounding)
+          << describe(problem, machine) << " " << describe({problem, schedule});
       EXPECT_LE(lower_bound_microseconds(problem, schedule, machine), us * rounding)
           << describe(problem, machine) << " " << describe({problem, schedule});
     }

@@ -73,7 +73,7 @@ double sooner_us(const Problem& problem, const Schedule& schedule, const Machine
   const Shape gemm = gemm_shape(problem, 0);
   if (schedule.strategy == Strategy::sequential || gemm.rows == 0) return 0;
   const auto waves = static_cast<double>(wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols)));
-  const double wave_us = tile_entry_microseconds(problem, schedule, machine, waves);
+  const double wave_us = tile_entry_microseconds(problem, 0, schedule, machine, waves);
   const bool waits = waves * wave_us < 1.001 * least_memory_microseconds(machine, gemm, problem.k);
   return waits ? wave_us : 0;
 }
@@ -181,9 +181,10 @@ double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& 
     const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
     const double waves =
         schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
-    slowest_us = std::max(slowest_us, waves * tile_entry_microseconds(problem, schedule, machine, waves));
+    slowest_us =
+        std::max(slowest_us, waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves));
   }
-  return gemm_start_microseconds(machine, problem, schedule) + slowest_us;
+  return gemm_start_microseconds(machine, predicts_cublas(machine, problem, schedule)) + slowest_us;
 }
 
 // Transfers that take no time leave the waves of the GEMM. Where tiles wait for tiles of other ranks, whose

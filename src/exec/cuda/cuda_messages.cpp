@@ -34,7 +34,9 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       alone_(alone),
       during_gemm_(during_gemm),
       memory_(memory),
-      graph_marks_(are_transfers_only(messages_) ? &memory.workspace().graph_marks() : nullptr),
+      graph_marks_(plan_.problem.capacity == 0 && are_transfers_only(messages_)
+                       ? &memory.workspace().graph_marks()
+                       : nullptr),
       pitches_(pitches),
       counters_(memory.counters(alone.rank())),
       raises_(resolve_raises(messages_, memory,
@@ -93,7 +95,9 @@ void CudaMessages::begin(cudaStream_t stream) {
   }
   if (notes_done_) note_done(0);
   if (!is_captured(stream)) {
-    memory_.workspace().run_ahead().await(stream, [this] { alone_.throw_if_failed(); });
+    memory_.workspace().run_ahead().await(stream, messages_.size(),
+                                          after_the_watch(alone_.options().wait_limit),
+                                          [this] { alone_.throw_if_failed(); });
     return runs_.begin(stream);
   }
   if (messages_.empty()) return;
@@ -354,22 +358,19 @@ void CudaMessages::check_waits() const {
 std::exception_ptr CudaMessages::report() const {
   std::vector<std::uint32_t> values(plan_.counters.size());
   const auto bytes = values.size() * sizeof(std::uint32_t);
-  // Where only NCCL is waited for, nothing is asked of a driver that may be taken up by a full queue.
-  const bool counts = graph_marks_ == nullptr || messages_.empty();
-  if (counts && (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost,
-                                 memory_.workspace().side) != cudaSuccess ||
-                 cudaStreamSynchronize(memory_.workspace().side) != cudaSuccess)) {
+  if (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost, memory_.workspace().side) !=
+          cudaSuccess ||
+      cudaStreamSynchronize(memory_.workspace().side) != cudaSuccess) {
     return std::make_exception_ptr(CudaError(fmt::format("rank {}: the GPU does not answer: {}", plan_.rank,
                                                          cudaGetErrorString(cudaGetLastError()))));
   }
-  const std::string missing = counts ? missing_for_tiles(values) : "";
   const std::uint32_t done = words_.read(done_word);
   if (done >= messages_.size()) {
     return std::make_exception_ptr(
         WaitExpired(fmt::format("rank {} of {}: {}{}", plan_.rank, plan_.problem.ranks,
                                 messages_.empty() ? "the kernel of a run has not ended"
                                                   : "all messages of a run are done but the run is not",
-                                missing)));
+                                missing_for_tiles(values))));
   }
   const Message& current = messages_[done];
   const std::string where = fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank,
@@ -380,8 +381,9 @@ std::exception_ptr CudaMessages::report() const {
     const std::uint32_t target = target_of(plan_, wait.counter);
     const std::string counter = describe_counter(plan_, wait.counter);
     if (value < target) {
-      return std::make_exception_ptr(WaitExpired(fmt::format(
-          "{} waited for {} for too long: expected {}, is {}{}", where, counter, target, value, missing)));
+      return std::make_exception_ptr(
+          WaitExpired(fmt::format("{} waited for {} for too long: expected {}, is {}{}", where, counter,
+                                  target, value, missing_for_tiles(values))));
     }
     counters += fmt::format("; {} is {} of {}", counter, value, target);
   }

@@ -130,7 +130,7 @@ class CudaMessages {
   const Communicator& during_gemm_;
   const PlanMemory& memory_;
   GraphMarks* const
-      graph_marks_;  // null where messages wait for counters: then runs have a word of their own
+      graph_marks_;  // null where messages may wait for counters: then runs have a word of their own
   const RowPitches& pitches_;
   std::uint32_t* const counters_;                   // this rank's
   std::vector<std::vector<ResolvedRaise>> raises_;  // [message]

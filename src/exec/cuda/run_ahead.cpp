@@ -1,21 +1,35 @@
 #include "exec/cuda/run_ahead.hpp"
 
-#include <chrono>
 #include <thread>
 
 #include "cuda/error.hpp"
 
 namespace flashoverlap {
+namespace {
 
-void RunAhead::await(cudaStream_t stream, const std::function<void()>& throw_if_failed) {
-  const std::size_t run = runs_++;
-  if (run % runs_per_mark != 0) return;
-  const CudaEvent& mark = marks_[run / runs_per_mark % marks_.size()];
-  while (!is_over(cudaEventQuery(mark), "cudaEventQuery")) {
-    throw_if_failed();
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+constexpr std::size_t between_marks = 8;
+
+bool is_passed(const CudaEvent& mark) { return is_over(cudaEventQuery(mark), "cudaEventQuery"); }
+
+}  // namespace
+
+void RunAhead::await(cudaStream_t stream, std::size_t messages, std::chrono::milliseconds limit,
+                     const std::function<void()>& throw_if_failed) {
+  since_mark_ += 1 + messages;
+  if (since_mark_ < between_marks) return;
+  since_mark_ = 0;
+  const CudaEvent& oldest = marks_[marked_ % marks_.size()];
+  const CudaEvent& next = marks_[(marked_ + 1) % marks_.size()];
+  // Before the oldest the program itself holds up the stream, and may do so until all runs are enqueued.
+  if (marked_ >= marks_.size() && is_passed(oldest)) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (!is_passed(next) && std::chrono::steady_clock::now() < deadline) {
+      throw_if_failed();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
   }
-  FLASHOVERLAP_CUDA(cudaEventRecord(mark, stream));
+  FLASHOVERLAP_CUDA(cudaEventRecord(oldest, stream));
+  ++marked_;
 }
 
 }  // namespace flashoverlap

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 
@@ -8,21 +9,21 @@
 
 namespace flashoverlap {
 
-/// How far the host enqueues runs ahead of the GPU. CUDA takes about a thousand launches; then the next one
-/// waits, and holds what the driver needs for almost every other call of the process, so that nobody could
-/// release a GPU that is stuck.
+/// How far the host enqueues runs ahead of the GPU: about 16, and fewer of many messages. CUDA takes about a
+/// thousand launches; then the next one waits, and holds what the driver needs for almost every other call of
+/// the process, so that nobody could release a GPU that is stuck.
 class RunAhead {
  public:
-  /// Before a run is enqueued, by one thread at a time: returns when fewer than `most_runs` runs are not
-  /// over. Meanwhile it calls `throw_if_failed`.
-  void await(cudaStream_t stream, const std::function<void()>& throw_if_failed);
+  /// Before a run of `messages` messages is enqueued, by one thread at a time. Where the GPU is at work on
+  /// runs and still has too many of them to do, waits for it, at most for `limit`, and calls
+  /// `throw_if_failed` meanwhile.
+  void await(cudaStream_t stream, std::size_t messages, std::chrono::milliseconds limit,
+             const std::function<void()>& throw_if_failed);
 
  private:
-  static constexpr std::size_t most_runs = 32;
-  static constexpr std::size_t runs_per_mark = 8;
-
-  std::array<CudaEvent, most_runs / runs_per_mark> marks_;
-  std::size_t runs_ = 0;
+  std::array<CudaEvent, 5> marks_;  ///< in the stream, before runs
+  std::size_t marked_ = 0;
+  std::size_t since_mark_ = 0;  ///< runs and messages
 };
 
 }  // namespace flashoverlap
