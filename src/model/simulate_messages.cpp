@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <utility>
+
+#include "flashoverlap/error.hpp"
+#include "model/costs.hpp"
+#include "model/simulator.hpp"
+#include "plan/matching.hpp"
+#include "plan/message_needs.hpp"
+#include "plan/message_rules.hpp"
+#include "plan/readable.hpp"
+#include "plan/strategies.hpp"
+
+namespace flashoverlap {
+namespace {
+
+std::string label(const Plan& plan, const Message& message) {
+  const std::string target = writes_to_peer(plan, message) ? fmt::format(" to rank {}", message.peer) : "";
+  return fmt::format("{}{} {}", name(message.kind), target, readable_bytes(transferred_bytes(plan, message)));
+}
+
+void note_sending(RankProgress& rank, const Message& message, double end_us) {
+  if (message.kind <= MessageKind::exchange) {
+    rank.collectives_end_us = end_us;
+  } else if (message.peer != rank.plan->rank) {
+    (message.kind == MessageKind::copy ? rank.copies_end_us : rank.stores_end_us) = end_us;
+  }
+}
+
+}  // namespace
+
+void Simulator::find_partners(std::span<const Plan> plans) {
+  const Matching matching = match_messages(plans);
+  if (!matching.differences.empty()) throw InvalidPlan(matching.differences.front());
+  const auto join = [this](const MessagePlace& one, const MessagePlace& other) {
+    MessageProgress& joined = progress_of(one);
+    joined.partners.push_back(other);
+    ++joined.missing;
+  };
+  for (const auto& members : matching.collectives) {
+    std::vector<MessagePlace> places;
+    for (const std::int32_t message : members)
+      places.push_back({static_cast<std::int32_t>(places.size()), message});
+    for (const MessagePlace& one : places) {
+      for (const MessagePlace& other : places) {
+        if (other.rank != one.rank) join(one, other);
+      }
+    }
+  }
+  for (const Transfer& transfer : matching.transfers) {
+    if (transfer.source == transfer.target) continue;
+    const MessagePlace send{transfer.source, transfer.send_message};
+    const MessagePlace receive{transfer.target, transfer.receive_message};
+    join(send, receive);
+    join(receive, send);
+  }
+}
+
+void Simulator::take_message(RankProgress& rank, const SimulationEvent& event) {
+  if (rank.next_message == rank.plan->messages.size()) return;
+  const Message& message = rank.message();
+  double ready_us = event.time_us;
+  for (const Wait& wait : message.waits) {
+    if (!is_reached(rank, wait.counter)) return push_when_reached(rank, wait.counter, event);
+    ready_us = std::max(ready_us, released_us(rank, wait.counter, event.step));
+  }
+  if (ready_us > event.time_us) return push({ready_us, event.rank, Step::message});
+  rank.message_waits_for_tiles = !rank.all_tiles_done() && runs_after_gemm(rank, message);
+  if (!rank.message_waits_for_tiles) meet_partners(rank, event.time_us);
+}
+
+int Simulator::needed_multiprocessors(const Plan& plan, const Message& message) const {
+  if (!transfers_by_multiprocessors(plan, message) || transferred_bytes(plan, message) == 0) return 0;
+  if (messages_by_kernel_) return 0;
+  return is_made_by_nccl(message.kind) ? collective_multiprocessors(schedule_, machine_) : 1;
+}
+
+bool Simulator::runs_after_gemm(const RankProgress& rank, const Message& message) const {
+  const Plan& plan = *rank.plan;
+  if (message.after_tiles) return true;
+  if (schedule_.strategy == Strategy::sequential) return waits_for_tiles(plan, message);
+  return needed_multiprocessors(plan, message) > rank.free_multiprocessors;
+}
+
+void Simulator::meet_partners(RankProgress& rank, double time_us) {
+  MessageProgress& own = rank.messages[rank.next_message];
+  own.arrived = true;
+  for (const MessagePlace& place : own.partners) {
+    MessageProgress& theirs = progress_of(place);
+    --theirs.missing;
+    if (theirs.arrived && theirs.missing == 0)
+      transfer(ranks_[static_cast<std::size_t>(place.rank)], time_us);
+  }
+  if (own.missing == 0) transfer(rank, time_us);
+}
+
+void Simulator::transfer(RankProgress& rank, double time_us) {
+  const Message& message = rank.message();
+  const bool own_stream = runs_concurrently(*rank.plan, message);
+  if (writes_to_peer(*rank.plan, message)) require_peer_access();
+  double end_us = time_us;
+  const bool follows = follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
+  const double duration_us =
+      transfer_microseconds(*rank.plan, message, machine_, !has_gpus_to_itself(rank), follows);
+  if (duration_us > 0) {
+    const double launched_us = messages_by_kernel_ ? std::max(time_us, machine_.gemm_launch_microseconds)
+                                                   : time_us + (follows ? 0 : machine_.launch_microseconds);
+    double start_us = launched_us;
+    if (own_stream) start_us = std::max(start_us, rank.link_free_us);
+    end_us = start_us + duration_us;
+    if (own_stream) rank.link_free_us = end_us;
+    note_sending(rank, message, end_us);
+    rank.transfers.push_back({.rank = rank.plan->rank,
+                              .lane = Lane::communication,
+                              .group = message.group,
+                              .label = label(*rank.plan, message),
+                              .start_us = start_us,
+                              .end_us = end_us});
+  }
+  push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
+  if (own_stream) pass_message(rank, time_us);
+}
+
+bool Simulator::has_gpus_to_itself(const RankProgress& rank) const {
+  if (schedule_.strategy == Strategy::sequential) return true;
+  if (schedule_.strategy != Strategy::signal || communicates_first(rank.plan->problem.operation))
+    return false;
+  const auto rest = std::span(rank.plan->messages).subspan(rank.next_message + 1);
+  return std::ranges::none_of(rest, [](const Message& each) { return is_made_by_nccl(each.kind); });
+}
+
+void Simulator::finish_message(RankProgress& rank, const SimulationEvent& event) {
+  const Message& message = rank.plan->messages[static_cast<std::size_t>(event.index)];
+  for (const Raise& each : message.raises) raise(each, 1, event.time_us);
+  rank.end_us = event.time_us;
+  if (!runs_concurrently(*rank.plan, message)) pass_message(rank, event.time_us);
+}
+
+void Simulator::pass_message(RankProgress& rank, double time_us) {
+  ++rank.next_message;
+  push({time_us, rank.plan->rank, Step::message});
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "flashoverlap/error.hpp"
+#include "model/costs.hpp"
+#include "model/simulator.hpp"
+#include "plan/message_rules.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// The rank whose memory a tile is stored in, `none` where there can be several.
+std::int32_t only_peer(const Tile& tile) {
+  return tile.row_map == none && tile.rank != every_rank ? tile.rank : none;
+}
+
+bool are_alike(const Tile& one, const Tile& other) {
+  return one.start_wait == other.start_wait && one.store_wait == other.store_wait &&
+         one.raise == other.raise && one.group == other.group && one.only_adds == other.only_adds &&
+         only_peer(one) == only_peer(other);
+}
+
+/// The counter that a tile waits for before it computes a part of k.
+std::int32_t operand_wait(const RankProgress& rank, const TileRun& run, std::int32_t part) {
+  const std::int32_t first = run.first->start_wait;
+  const std::int32_t earlier = rank.plan->own_k_first ? part - 1 : part;
+  return first == none || earlier < 0 ? none : first + earlier;
+}
+
+/// Joins a store to the last one of its group unless the link was free for longer than the store takes.
+void record_store(RankProgress& rank, const Tile& tile, double bytes, double start_us) {
+  const double end_us = rank.link_free_us;
+  std::vector<StoredTiles>& stored = rank.stored[tile.group];
+  if (stored.empty() || start_us - stored.back().end_us > end_us - start_us)
+    stored.push_back({only_peer(tile), start_us});
+  StoredTiles& joined = stored.back();
+  if (joined.peer != only_peer(tile)) joined.peer = none;
+  joined.end_us = end_us;
+  joined.bytes += bytes;
+}
+
+}  // namespace
+
+void Simulator::add_runs(RankProgress& rank) const {
+  const Plan& plan = *rank.plan;
+  const std::int64_t first_shared = schedule_.share_k ? first_shared_tile(plan, present(workers(schedule_)))
+                                                      : std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
+    const Tile& tile = plan.tiles[i];
+    const auto place = static_cast<std::int64_t>(i);
+    if (rank.runs.empty() || place == first_entries_ || place == first_shared ||
+        !are_alike(*rank.runs.back().first, tile))
+      rank.runs.push_back({.first = &tile, .begin = place, .is_shared = place >= first_shared});
+    ++rank.runs.back().count;
+    rank.runs.back().bytes_to_peers += bytes_to_peers(plan, tile);
+  }
+}
+
+void Simulator::free_workers(RankProgress& rank, int count, double time_us) {
+  const auto [place, is_first] = rank.free_workers.try_emplace(time_us, 0);
+  place->second += count;
+  if (is_first) push({time_us, rank.plan->rank, Step::claim});
+}
+
+void Simulator::claim_tiles(RankProgress& rank, double time_us) {
+  int free = rank.free_workers.extract(time_us).mapped();
+  const int steady = present(workers(schedule_));
+  while (free > 0 && rank.next_run < rank.runs.size()) {
+    const TileRun& run = rank.runs[rank.next_run];
+    if (run.begin >= first_entries_ && rank.workers > steady) {
+      const int leaving = std::min(free, rank.workers - steady);
+      rank.workers -= leaving;
+      free -= leaving;
+      continue;
+    }
+    const std::int32_t count = std::min(free, run.count - rank.claimed);
+    push_when_reached(
+        rank, operand_wait(rank, run, 0),
+        {time_us, rank.plan->rank, Step::compute, static_cast<std::int32_t>(rank.next_run), count});
+    free -= count;
+    rank.claimed += count;
+    if (rank.claimed < run.count) continue;
+    rank.claimed = 0;
+    ++rank.next_run;
+  }
+}
+
+void Simulator::compute(RankProgress& rank, const SimulationEvent& event) {
+  const TileRun& run = run_of(rank, event);
+  if (!rank.groups.contains(run.first->group)) {
+    rank.groups[run.first->group] = {.rank = event.rank,
+                                     .lane = Lane::gemm,
+                                     .group = run.first->group,
+                                     .label = fmt::format("group {}", run.first->group),
+                                     .start_us = event.time_us};
+  }
+  if (run.first->only_adds) {
+    // All workers share tiles before any of them adds up others.
+    const double free_us = std::max(event.time_us, rank.shared_end_us);
+    return push({free_us, event.rank, Step::computed, event.index, event.count});
+  }
+  const std::int32_t parts =
+      std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
+  const double end_us =
+      slowed_end(rank, event.time_us, (run.is_shared ? rank.shared_tile_us : rank.tile_us) / parts);
+  if (run.is_shared) rank.shared_end_us = std::max(rank.shared_end_us, end_us);
+  if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index, event.count});
+  push_when_reached(rank, operand_wait(rank, run, event.part + 1),
+                    {end_us, event.rank, Step::compute, event.index, event.count, event.part + 1});
+}
+
+void Simulator::hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event) {
+  rank.computed.push_back(event);
+  free_workers(rank, event.count, event.time_us);
+  rank.uncomputed_tiles -= event.count;
+  if (rank.uncomputed_tiles > 0) return;
+  const double start_us = event.time_us + machine_.launch_microseconds;
+  push({start_us, event.rank, Step::message});
+  for (SimulationEvent held : std::exchange(rank.computed, {})) {
+    held.time_us = start_us;
+    held.step = Step::store;
+    push_when_reached(rank, run_of(rank, held).first->store_wait, held);
+  }
+}
+
+double Simulator::slowed_end(const RankProgress& rank, double begin_us, double work_us) const {
+  double end_us = begin_us + work_us;
+  for (const auto& [sent_until_us, slowdown] : {std::pair{rank.copies_end_us, machine_.copy_slowdown},
+                                                {rank.stores_end_us, machine_.store_slowdown},
+                                                {rank.collectives_end_us, machine_.collective_slowdown}}) {
+    const double together_us = std::clamp(sent_until_us - begin_us, 0.0, work_us * slowdown);
+    end_us += together_us * (1 - 1 / slowdown);
+  }
+  return end_us;
+}
+
+void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
+  const TileRun& run = run_of(rank, event);
+  SimulationEvent stored = event;
+  stored.step = Step::stored;
+  double free_us = stored.time_us;
+  if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
+    require_peer_access();
+    const double link_us = stored_microseconds(machine_, rank.plan->problem.ranks, bytes);
+    const double start_us = std::max(rank.link_free_us, stored.time_us);
+    rank.link_free_us = start_us + link_us;
+    rank.stores_end_us = rank.link_free_us;
+    record_store(rank, *run.first, bytes, start_us);
+    stored.time_us = rank.link_free_us;
+    free_us = std::max(free_us, stored.time_us - rank.tile_us);
+  }
+  push(stored);
+  if (!sums_after_gemm_ || run.first->only_adds) free_workers(rank, event.count, free_us);
+}
+
+void Simulator::finish_tiles(RankProgress& rank, const SimulationEvent& event) {
+  const Tile& tile = *run_of(rank, event).first;
+  rank.groups.at(tile.group).end_us = event.time_us;
+  rank.gemm_end_us = event.time_us;
+  rank.tiles_done += static_cast<std::size_t>(event.count);
+  for_each_raise(*rank.plan, tile, [&](const Raise& each) {
+    raise(each, event.count * schedule_.cluster_rows, event.time_us);
+  });
+  if (rank.all_tiles_done() && rank.message_waits_for_tiles) push({event.time_us, event.rank, Step::message});
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <span>
+#include <vector>
+
+#include "flashoverlap/machine.hpp"
+#include "model/rank_progress.hpp"
+#include "plan/grouping.hpp"
+
+namespace flashoverlap {
+
+/// Follows all ranks from event to event. Which tiles and messages wait for what, and what they raise, is in
+/// the plans; how long they take is in model/costs.hpp.
+class Simulator {
+ public:
+  Simulator(std::span<const Plan> plans, const Machine& machine);
+
+  Simulation run();
+
+ private:
+  using Step = SimulationStep;
+
+  void add_rank(const Plan& plan);
+  void add_runs(RankProgress& rank) const;
+  void find_partners(std::span<const Plan> plans);
+  MessageProgress& progress_of(const MessagePlace& message) {
+    return ranks_[static_cast<std::size_t>(message.rank)].messages[static_cast<std::size_t>(message.index)];
+  }
+  /// Workers for which the machine has multiprocessors.
+  int present(int workers) const {
+    return std::min(workers, machine_.multiprocessors / schedule_.cluster_rows);
+  }
+  RankProgress& rank_of(const SimulationEvent& event) { return ranks_[static_cast<std::size_t>(event.rank)]; }
+  void push(SimulationEvent event) {
+    event.order = next_order_++;
+    events_.push(event);
+  }
+  void handle(const SimulationEvent& event);
+
+  // Counters
+
+  bool is_reached(const RankProgress& rank, std::int32_t counter) const {
+    const auto index = static_cast<std::size_t>(counter);
+    return rank.counters[index].value >= rank.plan->counters[index].target;
+  }
+  /// When a tile or message that waited for a counter continues. `sequential` waits for the end of a kernel,
+  /// not for a signal, and a kernel that makes the signals itself for no stream.
+  double released_us(const RankProgress& rank, std::int32_t counter, Step waiting) const;
+  void push_when_reached(RankProgress& rank, std::int32_t counter, SimulationEvent event);
+  void raise(const Raise& raise, std::int32_t times, double time_us);
+
+  // Tiles
+
+  static const TileRun& run_of(const RankProgress& rank, const SimulationEvent& event) {
+    return rank.runs[static_cast<std::size_t>(event.index)];
+  }
+  /// Workers that become free at the same time take tiles together.
+  void free_workers(RankProgress& rank, int count, double time_us);
+  void claim_tiles(RankProgress& rank, double time_us);
+  void compute(RankProgress& rank, const SimulationEvent& event);
+  /// Until the next kernel stores them.
+  void hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event);
+  /// When work that begins now ends, as far as it is known what the rank sends meanwhile.
+  double slowed_end(const RankProgress& rank, double begin_us, double work_us) const;
+  /// A worker goes on while its tile is on the way to a peer, until it has computed the next one.
+  void store(RankProgress& rank, const SimulationEvent& event);
+  void finish_tiles(RankProgress& rank, const SimulationEvent& event);
+
+  // Messages
+
+  void take_message(RankProgress& rank, const SimulationEvent& event);
+  /// Multiprocessors without which a message cannot run concurrently with the GEMM: NCCL waits until all of
+  /// its thread blocks run, those of stores and copies run one after the other where they must.
+  int needed_multiprocessors(const Plan& plan, const Message& message) const;
+  /// Whether a message that is ready must still wait for the last tile: because it says so, because
+  /// `sequential` computes all tiles in one kernel, or because the GEMM leaves it too few multiprocessors.
+  bool runs_after_gemm(const RankProgress& rank, const Message& message) const;
+  void meet_partners(RankProgress& rank, double time_us);
+  void transfer(RankProgress& rank, double time_us);
+  /// Whether the next message's collective is the one that the executor does not cap, as it comes after the
+  /// GEMM. Decided by its place: by the time, a sooner start could make it end later.
+  bool has_gpus_to_itself(const RankProgress& rank) const;
+  void finish_message(RankProgress& rank, const SimulationEvent& event);
+  void pass_message(RankProgress& rank, double time_us);
+
+  // The end
+
+  void check_finished() const;
+  Simulation result() const;
+  void require_peer_access() const;
+
+  const Machine& machine_;
+  const Schedule& schedule_;
+  const double gemm_start_us_;
+  const bool sums_after_gemm_;
+  const bool messages_by_kernel_;
+  std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
+  std::vector<RankProgress> ranks_;
+  std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;
+  std::int64_t next_order_ = 0;
+};
+
+}  // namespace flashoverlap
