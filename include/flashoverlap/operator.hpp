@@ -120,7 +120,8 @@ class Operator {
   /// a, b: operands in GPU memory, shaped as `a_shape` and `b_shape` say. out: shaped as the plan's buffer
   /// `out`; null or `result()` where that is not null. Their rows lie `OperatorOptions::pitches` apart. All
   /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; a and b do not lie in the
-  /// operator's workspace. Allocates no GPU memory and does not wait for the GPU. May be captured into a CUDA
+  /// operator's workspace. Allocates no GPU memory. Waits for the GPU only where about 16 runs of the
+  /// workspace, fewer of many messages, are enqueued and not over. May be captured into a CUDA
   /// graph, which must be destroyed before the operator; replays use the same addresses. Throws the error
   /// that an earlier run ended with, see `throw_if_failed`.
   void run(const void* a, const void* b, void* out, Stream stream);

@@ -5,7 +5,8 @@ dimensions is contiguous in memory: pass a transposed view where the data lies t
 bfloat16, float16 and float32 (on GPUs the first two), the same for `a`, `b` and `out`. `out` is row-major; where
 it is not given, it is allocated by the library that `a` comes from.
 
-On GPUs the work is enqueued on the current stream of PyTorch or CuPy, and the operations return at once. An
+On GPUs the work is enqueued on the current stream of PyTorch or CuPy, and the operations return at once, unless the
+GPU has about 16 of them still to do. An
 operation that is called for the first time with these shapes makes its operator, which is collective: every
 rank takes part at the same time. `b_is_constant` is the promise of the same name of `Operator`. Wrong
 arguments raise `InvalidArgument` before anything is enqueued.

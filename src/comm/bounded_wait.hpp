@@ -4,8 +4,20 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 namespace flashoverlap {
+
+/// Looks from time to time whether `condition` holds, which may throw. False: it did not within the limit.
+template <typename Condition>
+bool holds_within(std::chrono::milliseconds limit, Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return true;
+}
 
 /// Thrown out of a wait because another thread failed; that thread's error is the one to report.
 struct Stopped {};

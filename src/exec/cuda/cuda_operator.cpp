@@ -5,10 +5,10 @@
 #include <chrono>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "comm/background.hpp"
+#include "comm/bounded_wait.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
 #include "comm/run_watch.hpp"
@@ -36,15 +36,10 @@
 namespace flashoverlap {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
 
 std::size_t index(BufferRole role) { return static_cast<std::size_t>(role); }
 std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
-
-/// Between two questions whether GPU work has ended.
-void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 }  // namespace
 
@@ -98,12 +93,9 @@ struct Operator::State {
 
   /// Whether everything that is enqueued, which uses this memory, has ended in time.
   bool has_ended_within(std::chrono::milliseconds limit) {
-    const auto deadline = Clock::now() + limit;
-    while (messages.query() == cudaErrorNotReady || cudaStreamQuery(communication) == cudaErrorNotReady) {
-      if (Clock::now() > deadline) return false;
-      pause();
-    }
-    return true;
+    return holds_within(limit, [this] {
+      return messages.query() != cudaErrorNotReady && cudaStreamQuery(communication) != cudaErrorNotReady;
+    });
   }
 
   std::chrono::milliseconds longest_wait() const {
@@ -252,13 +244,11 @@ struct Operator::State {
   /// Whether the runs enqueued so far end in time; `check` may throw meanwhile.
   template <typename Check>
   bool ends_within(std::chrono::milliseconds limit, Check check) {
-    const auto deadline = Clock::now() + limit;
-    while (!is_over(messages.query(), "cudaEventQuery")) {
-      check();
-      if (Clock::now() > deadline) return false;
-      pause();
-    }
-    return true;
+    return holds_within(limit, [&] {
+      const bool are_over = is_over(messages.query(), "cudaEventQuery");
+      if (!are_over) check();
+      return are_over;
+    });
   }
 
   void bind(const void* a, const void* b, void* out) {

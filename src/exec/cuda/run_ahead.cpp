@@ -1,7 +1,6 @@
 #include "exec/cuda/run_ahead.hpp"
 
-#include <thread>
-
+#include "comm/bounded_wait.hpp"
 #include "cuda/error.hpp"
 
 namespace flashoverlap {
@@ -22,11 +21,11 @@ void RunAhead::await(cudaStream_t stream, std::size_t messages, std::chrono::mil
   const CudaEvent& next = marks_[(marked_ + 1) % marks_.size()];
   // Before the oldest the program itself holds up the stream, and may do so until all runs are enqueued.
   if (marked_ >= marks_.size() && is_passed(oldest)) {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
-    while (!is_passed(next) && std::chrono::steady_clock::now() < deadline) {
-      throw_if_failed();
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
+    holds_within(limit, [&] {
+      const bool passed = is_passed(next);
+      if (!passed) throw_if_failed();
+      return passed;
+    });
   }
   FLASHOVERLAP_CUDA(cudaEventRecord(oldest, stream));
   ++marked_;

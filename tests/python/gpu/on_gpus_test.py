@@ -64,6 +64,11 @@ def total(a, b):
     return sum(x @ w.t() for x, w in zip(of_all(a), of_all(b)))
 
 
+def operator_by(strategy, problem, communicator, layout="natural"):
+    schedule = flashoverlap.search(problem, communicator.machine, [strategy], [layout])[0].schedule
+    return flashoverlap.Operator(problem, communicator, schedule)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("m", [M, 1000, 8])
 class TestOperations:
@@ -95,8 +100,7 @@ class TestOperations:
 def test_a_result_that_peers_write_is_the_callers(group, operation, strategy):
     communicator = parallel.communicator(group)
     problem = flashoverlap.Problem(operation, m=M, n=N, k=K, ranks=communicator.ranks)
-    schedule = flashoverlap.search(problem, communicator.machine, [strategy])[0].schedule
-    operator = flashoverlap.Operator(problem, communicator, schedule)
+    operator = operator_by(strategy, problem, communicator)
     a, b = draw(M, K), draw(N, K)
     first = operator.run(a, b)
     kept = first.clone()
@@ -112,8 +116,7 @@ def test_gathered_rows_are_those_of_all_ranks(group, strategy, k):
     """Also where rows of k elements do not begin at lines of L2."""
     communicator = parallel.communicator(group)
     problem = flashoverlap.Problem("all_gather_gemm", m=M, n=N, k=k, ranks=communicator.ranks)
-    schedule = flashoverlap.search(problem, communicator.machine, [strategy])[0].schedule
-    operator = flashoverlap.Operator(problem, communicator, schedule)
+    operator = operator_by(strategy, problem, communicator)
     a, b = draw(M // communicator.ranks, k), draw(N, k)
     whole = torch.cat(of_all(a))
     expect_close(operator.run(a, b), whole @ b.float().t())
@@ -125,8 +128,7 @@ def test_exchanged_heads_whose_columns_do_not_begin_at_lines(group, strategy):
     communicator = parallel.communicator(group)
     world, heads = communicator.ranks, 504
     problem = flashoverlap.Problem("all_to_all_gemm", m=M, n=N, k=heads * world, ranks=world, exchange="heads")
-    schedule = flashoverlap.search(problem, communicator.machine, [strategy])[0].schedule
-    operator = flashoverlap.Operator(problem, communicator, schedule)
+    operator = operator_by(strategy, problem, communicator)
     a, b = draw(M * world, heads), draw(N, heads * world)
     parts = [own(part) for part in of_all(a)]
     expect_close(operator.run(a, b), torch.cat(parts, 1) @ b.float().t())
@@ -278,8 +280,7 @@ def test_a_captured_norm_replays_on_new_inputs(group):
 def test_operators_whose_results_stay_in_their_order(group, strategy, layout):
     communicator = parallel.communicator(group)
     problem = flashoverlap.Problem("gemm_all_reduce", m=1000, n=N, k=K, ranks=dist.get_world_size())
-    schedules = flashoverlap.search(problem, communicator.machine, [strategy], [layout])
-    operator = flashoverlap.Operator(problem, communicator, schedules[0].schedule)
+    operator = operator_by(strategy, problem, communicator, layout)
     a, b = draw(1000, K), draw(N, K)
     result = operator.run(a, b)
     expect_close(operator.natural(result), total(a, b))
