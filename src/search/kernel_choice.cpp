@@ -42,9 +42,13 @@ Parts parts_of(const Problem& problem, Layout layout) {
   return problem.exchange == Exchange::rows ? Parts{.of_rows = ranks} : Parts{};
 }
 
-/// Whether this library's kernel computes while nothing is communicated: its last wave may share k then.
-bool is_kernel_alone(const Problem& problem, Strategy strategy) {
-  return strategy == Strategy::sequential && problem.experts > 1 && problem.capacity == 0;
+/// Whether this library's kernel computes while nothing is communicated, and k is in one part: its last wave
+/// may share k then.
+bool is_kernel_alone(const Problem& problem, const Schedule& schedule) {
+  const bool in_parts = gathers_along_k(problem) || (problem.operation == Operation::all_to_all_gemm &&
+                                                     problem.exchange == Exchange::heads);
+  return schedule.strategy == Strategy::sequential && problem.capacity == 0 && !in_parts &&
+         !is_by_cublas(problem, schedule);
 }
 
 /// See `expected_microseconds`. Each part of C is rounded up to whole tiles.
@@ -114,12 +118,13 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> schedules;
   for (const KernelChoice& kernel : kernel_choices(machine)) {
-    if (kernel.share_k && !is_kernel_alone(problem, strategy)) continue;
-    Schedule& schedule = schedules.emplace_back(kernel_schedule(family, strategy, kernel, multiprocessors));
+    Schedule schedule = kernel_schedule(family, strategy, kernel, multiprocessors);
     schedule.layout = layout;
+    if (kernel.share_k && !is_kernel_alone(problem, schedule)) continue;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
+    schedules.push_back(schedule);
   }
   const auto expected_us = [&](const Schedule& schedule) {
     return expected_gemm_us(machine, problem, schedule);

@@ -178,6 +178,38 @@ TEST_P(EmulatedKernel, TileListsOfEveryPlannerAreExecutedToTheLetter) {
   EXPECT_EQ(features.size(), all_features) << fmt::format("{}", fmt::join(features, ", "));
 }
 
+TEST_P(EmulatedKernel, LastRowsOfAnExpertFromSeveralRanksAreWrittenInFullAndNowhereElse) {
+  // Two that fill half of a tile each are computed together where the kernel can.
+  std::uint64_t seed = testing::base_seed();
+  for (const bool share_k : {false, true}) {
+    for (const std::int64_t n : {264, 129}) {
+      for (const KernelTile& tile : tiles()) {
+        if (share_k && tile.cluster_rows > 1) continue;
+        const Instance instance = any_instance(tile, ++seed);
+        SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{}", seed, tile.rows, tile.cols));
+        Schedule schedule = schedule_of(tile, Strategy::sequential);
+        schedule.share_k = share_k;
+        const std::vector<Plan> plans = make_plans(
+            {.operation = Operation::all_to_all_gemm,
+             .m = 660,
+             .n = n,
+             .k = 200,
+             .ranks = 3,
+             .data_type = DataType::bf16,
+             .experts = 2,
+             .expert_rows = {{128 + 20, 512, 0, 0, 0, 0}, {128 + 64, 0, 0, 0, 0, 0}, {40, 30, 0, 0, 0, 0}}},
+            schedule);
+        EmulatedRanks ranks(plans, seed);
+        const Plan& plan = plans[0];
+        constexpr std::uint32_t reached = 1'000'000;
+        std::ranges::fill(ranks.counters(plan.rank), reached);
+        run(*instance.gemm(plan, ranks, seed));
+        expect_stored(plan, ranks);
+      }
+    }
+  }
+}
+
 TEST_P(EmulatedKernel, SumsInShotsFollowTheRanksOwnTiles) {
   // The other ranks have done their part: their raises, and their partial results in the inbox.
   std::uint64_t seed = testing::base_seed();

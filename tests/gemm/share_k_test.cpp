@@ -5,6 +5,7 @@
 #include <random>
 
 #include "flashoverlap/planner.hpp"
+#include "plan/message_rules.hpp"
 #include "support/emulator/each_family.hpp"
 
 namespace flashoverlap {
@@ -31,7 +32,7 @@ SharedTiles shared_tiles(const Plan& plan) {
     tiles[index].store.index = static_cast<std::int32_t>(index);
     tiles[index].store.cols = plan.tiles[index].cols;
   }
-  return share_k(plan, tiles);
+  return share_k(plan, tiles, product_count(plan));
 }
 
 TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {

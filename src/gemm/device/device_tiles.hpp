@@ -23,11 +23,12 @@ struct DeviceTile {
     CounterWait start_wait;  ///< for the first columns of k after `TileListArguments::own_depth`
     std::int32_t a_row;
     std::int32_t b_row;
-    std::int32_t gathered;    ///< bit 0: A comes from the gathered operand; from bit 1 on: 1 if B does, or
-                              ///< which expert's B it is, where these are matrices of their own
-    std::int32_t addend_row;  ///< of partial results that are loaded by TMA; -1: none are
-    std::int32_t first_k;     ///< where several workers share the tile's k: this entry's first column
-    std::int32_t depth;       ///< columns of k of every part of k, or of this entry's share
+    std::int32_t gathered;      ///< bit 0: A comes from the gathered operand; from bit 1 on: 1 if B does, or
+                                ///< which expert's B it is, where these are matrices of their own
+    std::int32_t addend_row;    ///< of partial results that are loaded by TMA; -1: none are
+    std::int32_t first_k;       ///< where several workers share the tile's k: this entry's first column
+    std::int32_t depth;         ///< columns of k of every part of k, or of this entry's share
+    std::int32_t second_a_row;  ///< of the entry's lower half; -1: it follows the upper one
   } load;
   struct alignas(16) Finish {
     CounterWait store_wait;

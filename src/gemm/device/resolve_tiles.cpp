@@ -107,6 +107,7 @@ void TileResolver::resolve(const Tile& tile, DeviceTile& resolved) const {
                   (tile.b_buffer == BufferRole::gathered ? 2 : 2 * b.block);
   load.addend_row = none;
   load.first_k = 0;
+  load.second_a_row = none;
   load.depth = tile.only_adds ? 0 : depth_;
   resolved.finish = {.store_wait = wait(tile.store_wait), .addend_row = tile.addend_row};
   resolved.store = {.raise = raises ? memory_.counters[to_index(raised)] + tile.raise.counter : nullptr,
@@ -195,13 +196,14 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
              arguments);
   arguments.part_depth = part_depth(plan);
   arguments.own_depth = plan.own_k_first ? arguments.part_depth : 0;
-  count_tiles(plan, arguments);
+  count_tiles(plan, plan.tiles.size(), arguments);
   return arguments;
 }
 
-void count_tiles(const Plan& plan, TileListArguments& arguments) {
-  arguments.tile_count = static_cast<std::int32_t>(plan.tiles.size());
-  arguments.product_count = static_cast<std::int32_t>(product_count(plan));
+void count_tiles(const Plan& plan, std::size_t entries, TileListArguments& arguments) {
+  arguments.tile_count = static_cast<std::int32_t>(entries);
+  const auto only_add = static_cast<std::int64_t>(plan.tiles.size()) - product_count(plan);
+  arguments.product_count = arguments.tile_count - static_cast<std::int32_t>(only_add);
   arguments.first_group_end = static_cast<std::int32_t>(
       std::min(entries_in(plan.schedule, first_waves(plan.schedule)), std::int64_t{arguments.tile_count}));
 }

@@ -59,8 +59,8 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
 /// Where the shard that the kernel stores comes from, as that moves between launches.
 void bind_shard(BufferRole role, const DeviceMatrix& matrix, TileListArguments& arguments);
 
-/// What depends on how many tiles there are.
-void count_tiles(const Plan& plan, TileListArguments& arguments);
+/// What depends on how many entries the plan's tiles are.
+void count_tiles(const Plan& plan, std::size_t entries, TileListArguments& arguments);
 
 /// Blocks, or clusters of them, that a launch needs.
 int launched_workers(const Plan& plan);

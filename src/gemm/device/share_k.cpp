@@ -56,10 +56,9 @@ void take_part_of_columns(DeviceTile& entry, std::int64_t part, std::int64_t par
 
 }  // namespace
 
-SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles) {
+SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::int64_t products) {
   const std::int64_t workers = flashoverlap::workers(plan.schedule);
-  const std::int64_t products = product_count(plan);
-  const std::int64_t whole = first_shared_tile(plan, workers);
+  const std::int64_t whole = products / workers * workers;
   const std::int64_t depth = plan.schedule.step_depth;
   const std::int64_t steps = divide_up(plan.problem.k, depth);
   const auto after_whole = tiles.begin() + whole;

@@ -16,11 +16,11 @@ struct SharedTiles {
   std::int32_t product_count = 0;  ///< entries before those that only add
 };
 
-/// `tiles`: a plan's, resolved; its k is one part. A worker leaves the end of one tile before it begins
-/// another, which it stores, so none waits for what comes after that wait. Where three workers or more have
-/// nothing but their share of one tile, each adds and stores a part of its columns. A worker leaves one share
-/// at most.
-SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles);
+/// `tiles`: a plan's, resolved, those that multiply first; its k is one part. A worker leaves the end of one
+/// tile before it begins another, which it stores, so none waits for what comes after that wait. Where three
+/// workers or more have nothing but their share of one tile, each adds and stores a part of its columns. A
+/// worker leaves one share at most.
+SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::int64_t products);
 
 /// Memory in which workers leave sums for each other and count the stored parts of a tile; 0 where the plan
 /// shares no k.

@@ -86,7 +86,7 @@ void Sm80Gemm::rebind(BufferRole role, void* base) {
 void Sm80Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
   flashoverlap::resolve_tiles(plan, memory_, options_, tiles);
   blocks_ = launched_workers(plan);
-  count_tiles(plan, arguments_);
+  count_tiles(plan, plan.tiles.size(), arguments_);
 }
 
 void Sm80Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {

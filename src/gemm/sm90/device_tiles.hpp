@@ -15,6 +15,7 @@ struct Destination {
 
 struct Matrices {
   CUtensorMap a[2];         ///< operand and gathered operand: boxes of `Boxes::a_rows` × 64 elements of k
+  CUtensorMap half_a[2];    ///< the same of half as many rows, for tiles with a `second_a_row`
   CUtensorMap b[2];         ///< where B is a matrix for each expert, the first has all of them
   CUtensorMap addends_map;  ///< boxes of as many rows × 64 columns; valid where `addends_by_tma` may be set
   Destination out;          ///< of this rank, which moves between launches

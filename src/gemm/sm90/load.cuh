@@ -42,6 +42,7 @@ class Loader {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       CounterWait wait = next_.start_wait;
       const int first_a_row = uniform(next_.a_row) + tiles_.first_row();
+      const int second_a_row = uniform(next_.second_a_row);
       const int b_row = uniform(next_.b_row);
       const int gathered = uniform(next_.gathered);
       const int addend_row = uniform(next_.addend_row);
@@ -66,7 +67,7 @@ class Loader {
           if (is_new) barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
           if (k >= loaded_a_ && elect()) {
             if (is_new) load_b<Once>(stage_.index, part.gathered, b_row, part.b_k + k);
-            load_a(stage_.index, part.gathered, a_row, part.a_k + k);
+            load_a(stage_.index, part.gathered, a_row, second_a_row, part.a_k + k);
           }
           stage_.advance();
         }
@@ -110,10 +111,11 @@ class Loader {
   __device__ void load_first_a() {
     const DevicePartOfK part = first_part();
     const int row = uniform(next_.a_row) + tiles_.first_row();
+    const int second_row = uniform(next_.second_a_row);
     loaded_a_ = loaded_b_;
 #pragma unroll 1
     for (int k = 0; k < loaded_a_; k += Shape::depth) {
-      if (elect()) load_a(k / Shape::depth, part.gathered, row, part.a_k + k);
+      if (elect()) load_a(k / Shape::depth, part.gathered, row, second_row, part.a_k + k);
     }
   }
 
@@ -127,12 +129,15 @@ class Loader {
     __syncwarp();
   }
 
-  __device__ void load_a(int stage, int gathered, int row, int k) {
+  __device__ void load_a(int stage, int gathered, int row, int second_row, int k) {
     const CUtensorMap* map = &arguments_.a[gathered & 1];
     const std::uint32_t to = shared_.a(stage);
     const std::uint32_t barrier = shared_.loaded(stage);
     if constexpr (Shape::a_layout == OperandLayout::k_contiguous) {
+      if (!Shape::joins_ends || second_row < 0) return tma_load(to, map, barrier, k, row);
+      map = &arguments_.half_a[gathered & 1];
       tma_load(to, map, barrier, k, row);
+      tma_load(to + Shape::group_rows * swizzle_bytes, map, barrier, k, second_row);
     } else {
       for (int box = 0; box < Shape::rows / box_cols; ++box)
         tma_load(to + box * box_cols * swizzle_bytes, map, barrier, row + box * box_cols, k);

@@ -6,7 +6,6 @@
 #include "flashoverlap/error.hpp"
 #include "gemm/device/resolve_tiles.hpp"
 #include "gemm/device/share_k.hpp"
-#include "gemm/sm90/repeated_rows.hpp"
 #include "gemm/sm90/spread_stores.hpp"
 #include "gemm/sm90/tensor_map.hpp"
 #include "plan/grouping.hpp"
@@ -52,14 +51,21 @@ bool stored_by_tma(const Plan& plan, const Tile& tile, const GemmMemory& memory,
 
 /// As many as a tile has, with those that it repeats. Rows that a box has outside of the matrix take the TMA
 /// as long as others; what it leaves in shared memory instead is multiplied too, but not stored.
-int loaded_rows(const Plan& plan) {
+int loaded_rows(const Plan& plan, std::span<const RaggedTile> ragged) {
   const int all = plan.schedule.tile_rows;
   if (plan.problem.a_layout == OperandLayout::row_contiguous || plan.problem.capacity > 0) return all;
   int most = 1;
-  const std::vector<std::int32_t> repeated = repeated_rows(plan);
-  for (std::size_t place = 0; place < plan.tiles.size(); ++place)
-    most = std::max(most, plan.tiles[place].rows + repeated[place]);
+  for (std::size_t place = 0; place < plan.tiles.size(); ++place) {
+    if (ragged[place].upper != none) return all;
+    most = std::max(most, plan.tiles[place].rows + ragged[place].repeated_rows);
+  }
   return std::min(all, static_cast<int>(divide_up(most, swizzle_rows)) * swizzle_rows);
+}
+
+/// With other routes they may be, later.
+bool joins_tiles(const Plan& plan, std::span<const RaggedTile> ragged) {
+  return (plan.problem.capacity > 0 && half_rows(plan) > 0) ||
+         std::ranges::any_of(ragged, &RaggedTile::is_upper);
 }
 
 bool is_b_read_once(const Plan& plan) {
@@ -68,17 +74,51 @@ bool is_b_read_once(const Plan& plan) {
   return cols <= gemm_shape(plan.problem, plan.rank).cols;
 }
 
+/// What a tile's rows are, and whether TMA stores it, with those above if it must.
+bool resolve_rows(const Plan& plan, const GemmMemory& memory, const Boxes& boxes, const Tile& tile,
+                  std::int32_t repeated, DeviceTile& resolved) {
+  if (stored_by_tma(plan, tile, memory, boxes.stored_rows)) return true;
+  if (repeated == 0) return false;
+  Tile whole = tile;
+  whole.rows += repeated;
+  whole.store_row -= repeated;
+  if (!stored_by_tma(plan, whole, memory, boxes.stored_rows)) return false;
+  resolved.load.a_row -= repeated;
+  resolved.store.rows = whole.rows;
+  resolved.store.store_row = whole.store_row;
+  return true;
+}
+
+/// The same for a tile that has the lower half of an entry. Its store is cut in two.
+bool resolve_halves(const Plan& plan, const GemmMemory& memory, const Boxes& boxes, const Tile& lower,
+                    std::int32_t above_lower, const Tile& upper, std::int32_t above_upper,
+                    DeviceTile& resolved) {
+  Tile both = lower;
+  both.part_rows = lower.rows + above_lower;
+  both.rows = 2 * both.part_rows;
+  both.store_row = upper.store_row - above_upper;
+  both.part_stride = lower.store_row - above_lower - both.store_row;
+  resolved.load.a_row = upper.a_row - above_upper;
+  resolved.load.second_a_row = lower.a_row - above_lower;
+  resolved.store.rows = both.rows;
+  resolved.store.store_row = both.store_row;
+  resolved.store.part_rows = both.part_rows;
+  resolved.store.part_stride = both.part_stride;
+  return stored_by_tma(plan, both, memory, boxes.stored_rows);
+}
+
 const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, BufferRole role) {
   return memory.buffers[index(plan.rank)][static_cast<std::size_t>(role)];
 }
 
 }  // namespace
 
-Boxes boxes_of(const Plan& plan, int stored_rows) {
+Boxes boxes_of(const Plan& plan, std::span<const RaggedTile> ragged, int stored_rows) {
   Boxes boxes{.data_type = plan.problem.data_type,
               .a_layout = plan.problem.a_layout,
               .b_layout = plan.problem.b_layout,
-              .a_rows = loaded_rows(plan),
+              .a_rows = loaded_rows(plan, ragged),
+              .halves_a = joins_tiles(plan, ragged),
               .b_rows = plan.schedule.tile_cols / plan.schedule.cluster_rows,
               .b_matrices = static_cast<int>(blocks_of_b(plan.problem)),
               .stored_rows = stored_rows};
@@ -92,8 +132,11 @@ Boxes boxes_of(const Plan& plan, int stored_rows) {
 
 void bind_operand(const Boxes& boxes, BufferRole role, const DeviceMatrix& matrix, Matrices& matrices) {
   const int source = role == BufferRole::gathered ? 1 : 0;
-  if (role != BufferRole::b)
+  if (role != BufferRole::b) {
     matrices.a[source] = operand_map(boxes, role, matrix, boxes.a_layout, boxes.a_rows, 1);
+    if (boxes.halves_a)
+      matrices.half_a[source] = operand_map(boxes, role, matrix, boxes.a_layout, boxes.a_rows / 2, 1);
+  }
   if (role == BufferRole::b || (role == BufferRole::gathered && boxes.b_matrices == 1))
     matrices.b[source] = operand_map(boxes, role, matrix, boxes.b_layout, boxes.b_rows, boxes.b_matrices);
 }
@@ -130,29 +173,25 @@ void resolve_shares(const Plan& plan, std::byte* memory, GemmArguments& argument
   arguments.stored_parts = reinterpret_cast<std::uint32_t*>(memory + sums);
 }
 
-void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions& options, const Boxes& boxes,
-                   std::span<DeviceTile> tiles, GemmArguments& arguments) {
+void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const GemmMemory& memory,
+                   const GemmOptions& options, const Boxes& boxes, std::span<DeviceTile> tiles,
+                   GemmArguments& arguments) {
   const SpreadStores spread = spread_stores(plan);
   const bool addends_aligned = is_aligned(buffer_of(plan, memory, BufferRole::inbox));
   const TileResolver resolver(plan, memory, options);
-  const std::vector<std::int32_t> repeated = repeated_rows(plan);
+  std::size_t entries = 0;
   for (std::size_t place = 0; place < plan.tiles.size(); ++place) {
+    if (ragged[place].is_upper) continue;
     const Tile& tile = plan.tiles[place];
+    const std::int32_t repeated = ragged[place].repeated_rows;
     const bool addends_by_tma = tile.addend_row != none && addends_aligned && tile.col % 8 == 0;
-    bool by_tma = stored_by_tma(plan, tile, memory, boxes.stored_rows);
-    DeviceTile& resolved = tiles[place];
+    DeviceTile& resolved = tiles[entries++];
     resolver.resolve(tile, resolved);
-    if (!by_tma && repeated[place] > 0) {
-      Tile whole = tile;
-      whole.rows += repeated[place];
-      whole.store_row -= repeated[place];
-      by_tma = stored_by_tma(plan, whole, memory, boxes.stored_rows);
-      if (by_tma) {
-        resolved.load.a_row -= repeated[place];
-        resolved.store.rows = whole.rows;
-        resolved.store.store_row = whole.store_row;
-      }
-    }
+    const std::int32_t upper = ragged[place].upper;
+    const bool by_tma = upper == none
+                            ? resolve_rows(plan, memory, boxes, tile, repeated, resolved)
+                            : resolve_halves(plan, memory, boxes, tile, repeated, plan.tiles[index(upper)],
+                                             ragged[index(upper)].repeated_rows, resolved);
     if (addends_by_tma) resolved.load.addend_row = tile.addend_row;
     resolved.finish.addends_by_tma = addends_by_tma;
     resolved.finish.stored_by_tma = by_tma;
@@ -162,9 +201,9 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
   arguments.lets_next_begin = options.begins_early ? 1 : 0;
   arguments.b_is_read_once = is_b_read_once(plan) ? 1 : 0;
   arguments.b_is_constant = options.b_is_constant ? 1 : 0;
-  count_tiles(plan, arguments);
+  count_tiles(plan, entries, arguments);
   if (!plan.schedule.share_k) return;
-  const SharedTiles shared = share_k(plan, tiles.first(plan.tiles.size()));
+  const SharedTiles shared = share_k(plan, tiles.first(entries), arguments.product_count);
   std::ranges::copy(shared.entries, tiles.begin());
   arguments.tile_count = static_cast<std::int32_t>(shared.entries.size());
   arguments.product_count = shared.product_count;

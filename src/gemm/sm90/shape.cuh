@@ -28,7 +28,10 @@ struct KernelShape {
   static constexpr OperandLayout b_layout = BLayout;
   static constexpr bool b_by_expert = BByExpert;
   static constexpr bool shares_k = cluster_rows == 1;  ///< see `Schedule::share_k`
-  static constexpr int storers = 3;                    ///< warps
+  /// Whether each of two warpgroups may have another tile's rows: see `RaggedTiles`.
+  static constexpr bool joins_ends =
+      cluster_rows == 1 && groups == 2 && a_layout == OperandLayout::k_contiguous;
+  static constexpr int storers = 3;  ///< warps
   static constexpr int threads = (groups + 1) * 128;
   static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes
   static constexpr int boxes = (cols + box_cols - 1) / box_cols;

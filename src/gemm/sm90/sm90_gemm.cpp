@@ -40,7 +40,7 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   FLASHOVERLAP_CUDA(
       cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
 
-  boxes_ = sm90::boxes_of(plan, kernel.stored_rows);
+  boxes_ = sm90::boxes_of(plan, sm90::ragged_tiles(plan), kernel.stored_rows);
   static_cast<TileListArguments&>(arguments_) = lists_.arguments();
   sm90::resolve_matrices(plan, memory, boxes_, arguments_);
   destinations_ = DeviceArray<sm90::Destination>(sm90::resolve_destinations(boxes_, memory));
@@ -73,9 +73,9 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
 }
 
 void Sm90Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
-  sm90::resolve_tiles(plan, memory_, options_, boxes_, tiles, arguments_);
+  ragged_ = sm90::ragged_tiles(plan);
+  sm90::resolve_tiles(plan, ragged_, memory_, options_, boxes_, tiles, arguments_);
   blocks_ = launched_workers(plan) * cluster_rows_;
-  tiles_ = static_cast<std::int32_t>(plan.tiles.size());
 }
 
 void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {
@@ -108,6 +108,12 @@ void Sm90Gemm::launch(cudaStream_t stream) const {
 
 void Sm90Gemm::check_waits() const { lists_.check_waits(); }
 
-std::vector<std::uint64_t> Sm90Gemm::tile_times() const { return lists_.tile_times(tiles_); }
+std::vector<std::uint64_t> Sm90Gemm::tile_times() const {
+  std::vector<std::uint64_t> times = lists_.tile_times(static_cast<std::int32_t>(ragged_.size()));
+  for (std::size_t place = 0; place < times.size(); ++place) {
+    if (ragged_[place].upper != none) times[static_cast<std::size_t>(ragged_[place].upper)] = times[place];
+  }
+  return times;
+}
 
 }  // namespace flashoverlap

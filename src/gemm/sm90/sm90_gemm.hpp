@@ -32,7 +32,7 @@ class Sm90Gemm final : public GemmKernel {
   GemmOptions options_;
   const void* kernel_ = nullptr;
   int blocks_ = 0;
-  std::int32_t tiles_ = 0;  // of the plan
+  std::vector<sm90::RaggedTile> ragged_;  // of the plan
   int cluster_rows_;
   int threads_ = 0;
   int shared_bytes_ = 0;

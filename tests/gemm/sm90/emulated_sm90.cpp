@@ -42,7 +42,8 @@ class EmulatedSm90 final : public EmulatedGemm {
         kernel_(kernel),
         cluster_(plan.schedule.cluster_rows),
         blocks_(launched_workers(plan) * cluster_) {
-    const sm90::Boxes boxes = sm90::boxes_of(plan, kernel.stored_rows);
+    const std::vector<sm90::RaggedTile> ragged = sm90::ragged_tiles(plan);
+    const sm90::Boxes boxes = sm90::boxes_of(plan, ragged, kernel.stored_rows);
     static_cast<TileListArguments&>(arguments_) = arguments();
     sm90::resolve_matrices(plan, ranks.memory(), boxes, arguments_);
     destinations_ = sm90::resolve_destinations(boxes, ranks.memory());
@@ -51,7 +52,7 @@ class EmulatedSm90 final : public EmulatedGemm {
     shares_.assign(share_bytes(plan) / sizeof(float), std::bit_cast<float>(~0u));
     if (plan.schedule.share_k)
       sm90::resolve_shares(plan, reinterpret_cast<std::byte*>(shares_.data()), arguments_);
-    sm90::resolve_tiles(plan, ranks.memory(), options, boxes, tiles(), arguments_);
+    sm90::resolve_tiles(plan, ragged, ranks.memory(), options, boxes, tiles(), arguments_);
     allow(launch);
   }
 
