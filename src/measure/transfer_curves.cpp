@@ -113,8 +113,8 @@ class PartialGemm {
   double alone_us_ = 0;
 };
 
-/// Collectives of one communicator on memory as operators pass it: their own, but all-gathers and exchanges
-/// read an operand, which is the caller's. NCCL takes longer to read what is not registered with it.
+/// Collectives of one communicator on memory as operators pass it (`meets_collectives`): all-gathers read an
+/// operand, and exchanges are between memory that NCCL does not know.
 class MeasuredCollectives {
  public:
   MeasuredCollectives(const GpuRank& gpu, int thread_blocks, std::int64_t most_bytes)
@@ -122,7 +122,8 @@ class MeasuredCollectives {
         communicator_(gpu.communicator().capped(thread_blocks)),
         source_(communicator_.allocate(static_cast<std::size_t>(most_bytes))),
         destination_(communicator_.allocate(static_cast<std::size_t>(most_bytes))),
-        operand_(static_cast<std::size_t>(most_bytes)) {
+        operand_(static_cast<std::size_t>(most_bytes)),
+        received_(static_cast<std::size_t>(most_bytes)) {
     for (void* const memory : {source_.data.get(), static_cast<void*>(operand_.data())}) {
       fill_random(memory, most_bytes / 2, DataType::bf16, static_cast<std::uint64_t>(gpu.rank()),
                   gpu.stream());
@@ -146,12 +147,13 @@ class MeasuredCollectives {
     if (kind == MessageKind::reduce_scatter)
       return communicator_.reduce_scatter(sums, to, part, type, stream);
     if (kind == MessageKind::all_gather) return communicator_.all_gather(from, to, part, type, stream);
+    auto* const received = reinterpret_cast<std::uint16_t*>(received_.data());
     std::vector<Communicator::Part> sends;
     std::vector<Communicator::Part> receives;
     for (int peer = 0; peer < ranks; ++peer) {
       if (peer == communicator_.rank()) continue;
       sends.push_back({peer, from + peer * part, part});
-      receives.push_back({peer, to + peer * part, part});
+      receives.push_back({peer, received + peer * part, part});
     }
     communicator_.exchange(sends, receives, type, stream);
   }
@@ -180,6 +182,7 @@ class MeasuredCollectives {
   CollectiveMemory source_;
   CollectiveMemory destination_;
   DeviceArray<std::byte> operand_;
+  DeviceArray<std::byte> received_;
 };
 
 /// One rank's copies to its neighbour, as all ranks make them.

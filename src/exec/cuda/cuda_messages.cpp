@@ -357,12 +357,11 @@ void CudaMessages::check_waits() const {
 
 std::exception_ptr CudaMessages::report() const {
   std::vector<std::uint32_t> values(plan_.counters.size());
-  const auto bytes = values.size() * sizeof(std::uint32_t);
-  if (cudaMemcpyAsync(values.data(), counters_, bytes, cudaMemcpyDeviceToHost, memory_.workspace().side) !=
-          cudaSuccess ||
-      cudaStreamSynchronize(memory_.workspace().side) != cudaSuccess) {
-    return std::make_exception_ptr(CudaError(fmt::format("rank {}: the GPU does not answer: {}", plan_.rank,
-                                                         cudaGetErrorString(cudaGetLastError()))));
+  try {
+    memory_.workspace().read_past_streams(values.data(), counters_, values.size() * sizeof(std::uint32_t));
+  } catch (const CudaError& error) {
+    return std::make_exception_ptr(CudaError(fmt::format(
+        "rank {}: a run lasts too long, and what it waits for is not known: {}", plan_.rank, error.what())));
   }
   const std::uint32_t done = words_.read(done_word);
   if (done >= messages_.size()) {
@@ -409,12 +408,12 @@ std::string CudaMessages::missing_for_tiles(const std::vector<std::uint32_t>& va
 
 void CudaMessages::release() const noexcept {
   try {
-    StreamMemoryBatch batch;
+    std::vector<WordToWrite> words;
     for (std::size_t counter = 0; counter < plan_.counters.size(); ++counter)
-      batch.write(counters_ + counter, static_cast<std::uint32_t>(plan_.counters[counter].target));
-    batch.enqueue(memory_.workspace().side);
-  } catch (const Error&) {
-    // The GPU is gone; there is nothing to release.
+      words.push_back({counters_ + counter, static_cast<std::uint32_t>(plan_.counters[counter].target)});
+    memory_.workspace().write_past_streams(words);
+  } catch (const std::bad_alloc&) {
+    // The watch comes again.
   }
 }
 

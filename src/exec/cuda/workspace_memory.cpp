@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "comm/bounded_wait.hpp"
 #include "comm/give_up.hpp"
 #include "exec/cuda/stream_memory.hpp"
 #include "exec/cuda/workspace_layout.hpp"
@@ -12,6 +13,8 @@
 
 namespace flashoverlap {
 namespace {
+
+constexpr std::chrono::seconds longest_pass{1};  ///< of what streams that are stuck should not hold up
 
 std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
 
@@ -84,19 +87,43 @@ void WorkspaceMemory::meet() {
   if (peers_) peers_->meet();
 }
 
-void WorkspaceMemory::tell_failure() const noexcept {
-  if (!peers_) return;
+SeparateContext& WorkspaceMemory::separate() const {
+  if (!separate_) separate_ = std::make_unique<SeparateContext>();
+  return *separate_;
+}
+
+void WorkspaceMemory::write_past_streams(std::span<const WordToWrite> words) const noexcept {
+  if (words.empty()) return;
+  const std::scoped_lock held(passing_);
+  try {
+    return separate().write(words);
+  } catch (const Error&) {
+    // No memory for a context, say. What it has written may be written once more.
+  }
   try {
     StreamMemoryBatch batch;
-    const int self = communicator_.rank();
-    for (int rank = 0; rank < communicator_.ranks(); ++rank) {
-      if (rank != self) batch.write(reinterpret_cast<std::uint32_t*>(peer_written(rank)) + self, 1);
-    }
+    for (const WordToWrite& each : words) batch.write(each.word, each.value);
     batch.enqueue(side);
-    cudaStreamSynchronize(side);
+    holds_within(longest_pass, [&] { return is_over(cudaStreamQuery(side), "cudaStreamQuery"); });
   } catch (const Error&) {
-    // The GPU is gone; its peers find that out by themselves.
+    // The GPU is gone. There is nothing to release, and its peers find that out by themselves.
   }
+}
+
+void WorkspaceMemory::read_past_streams(void* to, const void* from, std::size_t bytes) const {
+  const std::scoped_lock held(passing_);
+  separate().read(to, from, bytes);
+}
+
+void WorkspaceMemory::tell_failure() const noexcept {
+  if (!peers_) return;
+  std::array<WordToWrite, max_ranks> words;
+  std::size_t count = 0;
+  const int self = communicator_.rank();
+  for (int rank = 0; rank < communicator_.ranks(); ++rank) {
+    if (rank != self) words[count++] = {reinterpret_cast<std::uint32_t*>(peer_written(rank)) + self, 1};
+  }
+  write_past_streams(std::span(words).first(count));
 }
 
 void WorkspaceMemory::check_peers() const {

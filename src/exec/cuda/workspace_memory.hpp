@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "comm/peer_memory.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
+#include "cuda/separate_context.hpp"
 #include "exec/cuda/graph_marks.hpp"
 #include "exec/cuda/run_ahead.hpp"
 #include "flashoverlap/communicator.hpp"
@@ -53,15 +56,23 @@ class WorkspaceMemory {
   /// Throws `CommunicationError` naming a peer that has told its failure. Waits for a copy of a few bytes.
   void check_peers() const;
 
+  /// Writes words, in this order, and reads memory of this GPU, while streams are stuck: in a context of
+  /// their own. Where there is none, words are written on `side`, and reading throws `CudaError`.
+  void write_past_streams(std::span<const WordToWrite> words) const noexcept;
+  void read_past_streams(void* to, const void* from, std::size_t bytes) const;
+
   GraphMarks& graph_marks() { return graph_marks_; }
   RunAhead& run_ahead() { return run_ahead_; }
 
   const CudaStream communication{StreamPriority::high};
   const CudaStream copies{StreamPriority::high};  ///< copies to peers
   const CudaStream raises{StreamPriority::high};  ///< what they raise
-  const CudaStream side{StreamPriority::high};    ///< for what must pass while others are stuck
+  const CudaStream side{StreamPriority::high};    ///< for what runs need not wait for
 
  private:
+  /// Made when it is first needed; throws `CudaError`. `passing_` is held.
+  SeparateContext& separate() const;
+
   const WorkspaceBytes bytes_;
   Communicator communicator_;
   DeviceArray<std::byte> device_;
@@ -73,6 +84,8 @@ class WorkspaceMemory {
   std::unique_ptr<PeerMemory> peers_;
   GraphMarks graph_marks_{communicator_};
   RunAhead run_ahead_;
+  mutable std::mutex passing_;
+  mutable std::unique_ptr<SeparateContext> separate_;  // guarded by passing_
 };
 
 }  // namespace flashoverlap

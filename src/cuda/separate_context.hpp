@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace flashoverlap {
+
+/// A word of GPU memory and what it is to hold.
+struct WordToWrite {
+  std::uint32_t* word = nullptr;
+  std::uint32_t value = 0;
+};
+
+/// A CUDA context of its own, for what must pass while everything else is stuck. All streams of a context
+/// share a few connections to the GPU (CUDA_DEVICE_MAX_CONNECTIONS, by default 8), and one that waits holds
+/// up all work that is enqueued after it on its connection, whatever the streams' priorities. Making it takes
+/// about 0.1 s, and memory of the GPU as long as it lives.
+class SeparateContext {
+ public:
+  /// Of the GPU that is current. Throws `CudaError`.
+  SeparateContext();
+  ~SeparateContext();
+  SeparateContext(const SeparateContext&) = delete;
+  SeparateContext& operator=(const SeparateContext&) = delete;
+
+  /// One word after the other, of this GPU or of one that it addresses; returns when they are written. Throws
+  /// `CudaError`. Not by several threads at once, as `read`.
+  void write(std::span<const WordToWrite> words);
+  /// `bytes` of GPU memory into host memory. Throws `CudaError`.
+  void read(void* to, const void* from, std::size_t bytes);
+
+ private:
+  template <typename Work>
+  void run(const Work& work) const;
+  /// Allows access to the memory of another GPU that this process uses.
+  void reach(int device);
+
+  int device_ = 0;
+  CUcontext context_{};
+  CUstream stream_{};
+  std::vector<int> reached_;
+};
+
+}  // namespace flashoverlap
