@@ -41,6 +41,22 @@ void check(std::string_view function, CUresult result) {
     throw CudaError(fmt::format("{}: error {}", function, static_cast<int>(result)));
 }
 
+/// The context that the CUDA runtime uses on a GPU, kept alive.
+class PrimaryContext {
+ public:
+  explicit PrimaryContext(CUdevice device) : device_(device) {
+    check("cuDevicePrimaryCtxRetain", driver().retain_primary(&context_, device));
+  }
+  ~PrimaryContext() { driver().release_primary(device_); }
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
+  operator CUcontext() const { return context_; }
+
+ private:
+  CUdevice device_;
+  CUcontext context_{};
+};
+
 CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
 }  // namespace
@@ -73,18 +89,17 @@ void SeparateContext::run(const Work& work) const {
 void SeparateContext::reach(int device) {
   if (device == device_ || std::ranges::count(reached_, device) > 0) return;
   CUdevice other = 0;
-  check("cuDeviceGet", driver().get_device(&other, device));
   unsigned flags = 0;
   int is_used_here = 0;
+  // Memory of other processes is mapped, perhaps from a GPU that this one does not see.
+  if (driver().get_device(&other, device) != CUDA_SUCCESS) return;
   check("cuDevicePrimaryCtxGetState", driver().primary_state(other, &flags, &is_used_here));
-  if (is_used_here == 0) return;  // another process's, whose memory is mapped
-  CUcontext primary{};
-  check("cuDevicePrimaryCtxRetain", driver().retain_primary(&primary, other));
+  if (is_used_here == 0) return;
+  const PrimaryContext primary(other);
   run([&] {
     const CUresult result = driver().enable_access(primary, 0);
     return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : result;
   });
-  driver().release_primary(other);
   reached_.push_back(device);
 }
 

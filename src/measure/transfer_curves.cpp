@@ -120,10 +120,10 @@ class MeasuredCollectives {
   MeasuredCollectives(const GpuRank& gpu, int thread_blocks, std::int64_t most_bytes)
       : gpu_(gpu),
         communicator_(gpu.communicator().capped(thread_blocks)),
-        source_(communicator_.allocate(static_cast<std::size_t>(most_bytes))),
-        destination_(communicator_.allocate(static_cast<std::size_t>(most_bytes))),
         operand_(static_cast<std::size_t>(most_bytes)),
-        received_(static_cast<std::size_t>(most_bytes)) {
+        received_(static_cast<std::size_t>(most_bytes)),
+        source_(communicator_.allocate(static_cast<std::size_t>(most_bytes))),
+        destination_(communicator_.allocate(static_cast<std::size_t>(most_bytes))) {
     for (void* const memory : {source_.data.get(), static_cast<void*>(operand_.data())}) {
       fill_random(memory, most_bytes / 2, DataType::bf16, static_cast<std::uint64_t>(gpu.rank()),
                   gpu.stream());
@@ -179,10 +179,10 @@ class MeasuredCollectives {
  private:
   const GpuRank& gpu_;
   Communicator communicator_;
-  CollectiveMemory source_;
-  CollectiveMemory destination_;
   DeviceArray<std::byte> operand_;
   DeviceArray<std::byte> received_;
+  CollectiveMemory source_;
+  CollectiveMemory destination_;
 };
 
 /// One rank's copies to its neighbour, as all ranks make them.

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "flashoverlap/planner.hpp"
+#include "gemm/sm90/ragged_tiles.hpp"
 #include "support/emulator/each_family.hpp"
 
 namespace flashoverlap {
@@ -201,6 +202,10 @@ TEST_P(EmulatedKernel, LastRowsOfAnExpertFromSeveralRanksAreWrittenInFullAndNowh
             schedule);
         EmulatedRanks ranks(plans, seed);
         const Plan& plan = plans[0];
+        if (tile.rows == 128 && tile.cluster_rows == 1) {
+          const std::vector<sm90::RaggedTile> ragged = sm90::ragged_tiles(plan);
+          EXPECT_GT(std::ranges::count(ragged, true, &sm90::RaggedTile::is_upper), 0);
+        }
         constexpr std::uint32_t reached = 1'000'000;
         std::ranges::fill(ranks.counters(plan.rank), reached);
         run(*instance.gemm(plan, ranks, seed));

@@ -181,8 +181,13 @@ double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& 
     const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
     const double waves =
         schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
-    slowest_us =
-        std::max(slowest_us, waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves));
+    const std::int64_t shared = schedule.share_k ? tiles % workers(schedule) : 0;
+    double us = waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves);
+    if (shared > 0) {
+      us += sharing_microseconds(kernel_tile(schedule), gemm_shape(problem, plan.rank).rows, shared,
+                                 workers(schedule));
+    }
+    slowest_us = std::max(slowest_us, us);
   }
   return gemm_start_microseconds(machine, predicts_cublas(machine, problem, schedule)) + slowest_us;
 }

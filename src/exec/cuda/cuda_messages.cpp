@@ -357,11 +357,11 @@ void CudaMessages::check_waits() const {
 
 std::exception_ptr CudaMessages::report() const {
   std::vector<std::uint32_t> values(plan_.counters.size());
-  try {
-    memory_.workspace().read_past_streams(values.data(), counters_, values.size() * sizeof(std::uint32_t));
-  } catch (const CudaError& error) {
-    return std::make_exception_ptr(CudaError(fmt::format(
-        "rank {}: a run lasts too long, and what it waits for is not known: {}", plan_.rank, error.what())));
+  if (!memory_.workspace().past_streams().read(values.data(), counters_,
+                                               values.size() * sizeof(std::uint32_t))) {
+    return std::make_exception_ptr(WaitExpired(
+        fmt::format("rank {} of {}: a run lasts too long, and its GPU does not say what it waits for",
+                    plan_.rank, plan_.problem.ranks)));
   }
   const std::uint32_t done = words_.read(done_word);
   if (done >= messages_.size()) {
@@ -411,7 +411,7 @@ void CudaMessages::release() const noexcept {
     std::vector<WordToWrite> words;
     for (std::size_t counter = 0; counter < plan_.counters.size(); ++counter)
       words.push_back({counters_ + counter, static_cast<std::uint32_t>(plan_.counters[counter].target)});
-    memory_.workspace().write_past_streams(words);
+    memory_.workspace().past_streams().write(words);
   } catch (const std::bad_alloc&) {
     // The watch comes again.
   }

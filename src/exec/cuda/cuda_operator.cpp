@@ -82,7 +82,7 @@ struct Operator::State {
                   WatchedRuns::Callbacks{.running = [this] { return messages.running(); },
                                          .find_error =
                                              [this, polls = 0]() mutable {
-                                               find_error(++polls % 16 == 0);
+                                               ++polls % 16 == 0 ? look_for_errors() : find_error();
                                                if (messages.waits_long())
                                                  std::rethrow_exception(messages.report());
                                              },
@@ -223,7 +223,7 @@ struct Operator::State {
       if (exchanges) connect(words.data(), stream);
       if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
         messages.rehearse(buffers, stream);
-        if (!ends_within(limit, [this] { find_error(); })) {
+        if (!ends_within(limit, [this] { look_for_errors(); })) {
           throw CommunicationError(
               fmt::format("rank {} of {}: not all ranks have made their first transfers in time",
                           communicator.rank(), communicator.ranks()));
@@ -231,7 +231,7 @@ struct Operator::State {
       }
       run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)],
           callers[index(BufferRole::out)].data(), stream);
-      if (!ends_within(limit, [this] { find_error(); })) std::rethrow_exception(messages.report());
+      if (!ends_within(limit, [this] { look_for_errors(); })) std::rethrow_exception(messages.report());
     } catch (...) {
       // What is enqueued may wait for what will not come, and freeing memory waits for it.
       release();
@@ -332,23 +332,29 @@ struct Operator::State {
     if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
   }
 
-  /// Asking the peers takes a copy from the GPU, which a run should rarely meet.
-  void find_error(bool ask_peers = true) const {
-    if (ask_peers) memory.workspace().check_peers();
+  /// Of this rank.
+  void find_error() const {
     messages.check_waits();
     communicator.throw_if_failed();
     during_gemm.throw_if_failed();
   }
 
+  /// Of any rank, as far as is known without waiting.
+  void look_for_errors() const {
+    memory.workspace().look_at_peers();
+    find_error();
+  }
+
   /// Of runs that have ended.
   void check_results() const {
+    memory.workspace().check_peers();
     find_error();
     if (kernel && tiles_wait(plan)) kernel->check_waits();
   }
 
+  /// Peers know it before anything wrong can reach them.
   void release() const noexcept {
-    memory.workspace().tell_failure();  // before anything wrong can reach a peer
-    messages.release();
+    if (memory.workspace().tell_failure()) messages.release();
   }
 
   std::vector<Plan> plans;
@@ -469,7 +475,7 @@ void Operator::route(std::span<const std::int32_t> expert_rows) { state_->route(
 
 void Operator::throw_if_failed() const {
   state_->watch->throw_if_failed();
-  state_->find_error(/*ask_peers=*/false);
+  state_->find_error();
 }
 
 void Operator::wait() const {

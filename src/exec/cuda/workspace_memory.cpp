@@ -5,16 +5,12 @@
 #include <algorithm>
 #include <array>
 
-#include "comm/bounded_wait.hpp"
 #include "comm/give_up.hpp"
-#include "exec/cuda/stream_memory.hpp"
 #include "exec/cuda/workspace_layout.hpp"
 #include "flashoverlap/workspace.hpp"
 
 namespace flashoverlap {
 namespace {
-
-constexpr std::chrono::seconds longest_pass{1};  ///< of what streams that are stuck should not hold up
 
 std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
 
@@ -30,11 +26,14 @@ WorkspaceMemory::WorkspaceMemory(const WorkspaceBytes& bytes, const Communicator
       communicator_(communicator),
       device_(size(bytes.device)),
       shares_(size(bytes.shares)),
-      collective_(communicator.allocate(size(bytes.collective))) {
+      collective_(communicator.allocate(size(bytes.collective))),
+      past_streams_(side, size(bytes.counters)) {
   registered_.emplace_back(communicator, collective_);
   shares_.set_bytes(0xFF);
   if (bytes.peer_written > 0) {
     peers_ = std::make_unique<PeerMemory>(communicator, size(bytes.counters + bytes.peer_written));
+    failures_.emplace(reinterpret_cast<const std::uint32_t*>(peer_written(communicator.rank())),
+                      communicator.ranks(), side);
   } else {
     counters_ = DeviceArray<std::byte>(size(bytes.counters));
     counters_.set_bytes(0);
@@ -87,57 +86,31 @@ void WorkspaceMemory::meet() {
   if (peers_) peers_->meet();
 }
 
-SeparateContext& WorkspaceMemory::separate() const {
-  if (!separate_) separate_ = std::make_unique<SeparateContext>();
-  return *separate_;
-}
-
-void WorkspaceMemory::write_past_streams(std::span<const WordToWrite> words) const noexcept {
-  if (words.empty()) return;
-  const std::scoped_lock held(passing_);
-  try {
-    return separate().write(words);
-  } catch (const Error&) {
-    // No memory for a context, say. What it has written may be written once more.
-  }
-  try {
-    StreamMemoryBatch batch;
-    for (const WordToWrite& each : words) batch.write(each.word, each.value);
-    batch.enqueue(side);
-    holds_within(longest_pass, [&] { return is_over(cudaStreamQuery(side), "cudaStreamQuery"); });
-  } catch (const Error&) {
-    // The GPU is gone. There is nothing to release, and its peers find that out by themselves.
-  }
-}
-
-void WorkspaceMemory::read_past_streams(void* to, const void* from, std::size_t bytes) const {
-  const std::scoped_lock held(passing_);
-  separate().read(to, from, bytes);
-}
-
-void WorkspaceMemory::tell_failure() const noexcept {
-  if (!peers_) return;
+bool WorkspaceMemory::tell_failure() noexcept {
+  if (!peers_ || has_told_failure_) return true;
   std::array<WordToWrite, max_ranks> words;
   std::size_t count = 0;
   const int self = communicator_.rank();
   for (int rank = 0; rank < communicator_.ranks(); ++rank) {
     if (rank != self) words[count++] = {reinterpret_cast<std::uint32_t*>(peer_written(rank)) + self, 1};
   }
-  write_past_streams(std::span(words).first(count));
+  if (past_streams_.write(std::span(words).first(count))) has_told_failure_ = true;
+  return has_told_failure_;
 }
 
-void WorkspaceMemory::check_peers() const {
-  if (!peers_) return;
-  std::array<std::uint32_t, max_ranks> failures{};
-  static_assert(sizeof failures == failure_bytes);
-  FLASHOVERLAP_CUDA(cudaMemcpyAsync(failures.data(), peer_written(communicator_.rank()), failure_bytes,
-                                    cudaMemcpyDeviceToHost, side));
-  FLASHOVERLAP_CUDA(cudaStreamSynchronize(side));
-  const auto failed = std::ranges::find_if(failures, [](std::uint32_t word) { return word != 0; });
-  if (failed == failures.end()) return;
+void WorkspaceMemory::throw_if_failed(std::optional<int> peer) const {
+  if (!peer) return;
   throw CommunicationError(
       fmt::format("rank {} of {}: rank {} has given up a run, so what it sent may be wrong",
-                  communicator_.rank(), communicator_.ranks(), failed - failures.begin()));
+                  communicator_.rank(), communicator_.ranks(), *peer));
+}
+
+void WorkspaceMemory::look_at_peers() {
+  if (failures_) throw_if_failed(failures_->look());
+}
+
+void WorkspaceMemory::check_peers() {
+  if (failures_) throw_if_failed(failures_->find(communicator_.options().wait_limit));
 }
 
 Workspace::Workspace(const WorkspaceBytes& bytes, const Communicator& communicator) {

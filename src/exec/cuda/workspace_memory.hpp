@@ -1,19 +1,20 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <span>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "comm/peer_memory.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
-#include "cuda/separate_context.hpp"
 #include "exec/cuda/graph_marks.hpp"
+#include "exec/cuda/past_streams.hpp"
+#include "exec/cuda/peer_failures.hpp"
 #include "exec/cuda/run_ahead.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/workspace_bytes.hpp"
@@ -51,16 +52,14 @@ class WorkspaceMemory {
   void meet();
 
   /// Tells every peer that this rank will not answer any more: from then on, what it writes and raises means
-  /// nothing.
-  void tell_failure() const noexcept;
-  /// Throws `CommunicationError` naming a peer that has told its failure. Waits for a copy of a few bytes.
-  void check_peers() const;
+  /// nothing. False: they may not all know it yet.
+  bool tell_failure() noexcept;
+  /// Throws `CommunicationError` naming a peer that has told its failure: `look_at_peers` as far as is known,
+  /// without waiting, and `check_peers` for certain, after a copy of a few bytes.
+  void look_at_peers();
+  void check_peers();
 
-  /// Writes words, in this order, and reads memory of this GPU, while streams are stuck: in a context of
-  /// their own. Where there is none, words are written on `side`, and reading throws `CudaError`.
-  void write_past_streams(std::span<const WordToWrite> words) const noexcept;
-  void read_past_streams(void* to, const void* from, std::size_t bytes) const;
-
+  PastStreams& past_streams() { return past_streams_; }
   GraphMarks& graph_marks() { return graph_marks_; }
   RunAhead& run_ahead() { return run_ahead_; }
 
@@ -70,8 +69,7 @@ class WorkspaceMemory {
   const CudaStream side{StreamPriority::high};    ///< for what runs need not wait for
 
  private:
-  /// Made when it is first needed; throws `CudaError`. `passing_` is held.
-  SeparateContext& separate() const;
+  void throw_if_failed(std::optional<int> peer) const;
 
   const WorkspaceBytes bytes_;
   Communicator communicator_;
@@ -84,8 +82,9 @@ class WorkspaceMemory {
   std::unique_ptr<PeerMemory> peers_;
   GraphMarks graph_marks_{communicator_};
   RunAhead run_ahead_;
-  mutable std::mutex passing_;
-  mutable std::unique_ptr<SeparateContext> separate_;  // guarded by passing_
+  PastStreams past_streams_;
+  std::optional<PeerFailures> failures_;  // where there is peer memory
+  std::atomic<bool> has_told_failure_ = false;
 };
 
 }  // namespace flashoverlap

@@ -11,7 +11,7 @@ namespace flashoverlap::sm90 {
 /// have just loaded.
 struct RaggedTile {
   /// Rows above it that are computed once more. The tile before it in the list stores the same values there,
-  /// and nobody reads them before both have raised their counter.
+  /// and nobody reads them before both are done.
   std::int32_t repeated_rows = 0;
   /// If not `none`: an earlier tile, computed in the same entry. It has the upper half of the entry's rows,
   /// and this one the lower half.

@@ -28,7 +28,7 @@ struct KernelShape {
   static constexpr OperandLayout b_layout = BLayout;
   static constexpr bool b_by_expert = BByExpert;
   static constexpr bool shares_k = cluster_rows == 1;  ///< see `Schedule::share_k`
-  /// Whether each of two warpgroups may have another tile's rows: see `RaggedTiles`.
+  /// Whether each of two warpgroups may have another tile's rows: see `RaggedTile`.
   static constexpr bool joins_ends =
       cluster_rows == 1 && groups == 2 && a_layout == OperandLayout::k_contiguous;
   static constexpr int storers = 3;  ///< warps

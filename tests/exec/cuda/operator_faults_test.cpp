@@ -2,18 +2,15 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
-#include <array>
 #include <latch>
 #include <map>
-#include <memory>
 #include <optional>
 #include <thread>
 
 #include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
-#include "cuda/separate_context.hpp"
+#include "exec/cuda/held_connections.hpp"
 #include "exec/cuda/operator_runs.hpp"
-#include "exec/cuda/stream_memory.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -132,29 +129,6 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
   }
 }
 
-/// Streams of the current GPU that wait, more than it has connections, until this is destroyed.
-class HeldConnections {
- public:
-  HeldConnections() {
-    word_.set_bytes(0);
-    constexpr std::size_t more_than_connections = 40;
-    while (streams_.size() < more_than_connections) {
-      StreamMemoryBatch batch({.limit = 60s, .expired = nullptr});
-      batch.wait_until_reached(word_.data(), 1);
-      batch.enqueue(*streams_.emplace_back(std::make_unique<CudaStream>()));
-    }
-  }
-  ~HeldConnections() {
-    separate_.write(std::array{WordToWrite{word_.data(), 1}});
-    cudaDeviceSynchronize();
-  }
-
- private:
-  SeparateContext separate_;
-  DeviceArray<std::uint32_t> word_{1};
-  std::vector<std::unique_ptr<CudaStream>> streams_;
-};
-
 TEST(Operator, ALostRankGivesAnErrorInTimeWhileOtherStreamsHoldAllConnections) {
   const int ranks = rank_count();
   if (ranks < 2) GTEST_SKIP() << "needs two ranks";
@@ -168,7 +142,7 @@ TEST(Operator, ALostRankGivesAnErrorInTimeWhileOtherStreamsHoldAllConnections) {
     run_right(op, operands, plans, communicator.rank(), stream);
     if (communicator.rank() == 0) return std::this_thread::sleep_for(6s);
     operands.run(op, stream);
-    const HeldConnections held;
+    const testing::HeldConnections held;
     op.wait();
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);

@@ -9,8 +9,11 @@
 #include <random>
 #include <thread>
 
+#include "comm/bounded_wait.hpp"
 #include "cuda/handles.hpp"
+#include "exec/cuda/held_connections.hpp"
 #include "exec/cuda/operator_runs.hpp"
+#include "exec/cuda/workspace_memory.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap {
@@ -49,6 +52,38 @@ std::string error_of(const std::function<void()>& step) {
     return refusal.what();
   }
   return "";
+}
+
+TEST(Workspace, PeersLearnOfAFailureWhileStreamsHoldAllConnections) {
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
+  if (stream_means() != StreamMeans::operations) GTEST_SKIP() << "needs waits of the driver";
+  WorkspaceBytes bytes;
+  bytes.add(plans_of({Operation::gemm_reduce_scatter, Strategy::copy}, ranks));
+  const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+    WorkspaceMemory memory(bytes, communicator);
+    memory.check_peers();
+    memory.look_at_peers();
+    memory.meet();
+    if (communicator.rank() == 1) {
+      const testing::HeldConnections held;
+      EXPECT_TRUE(memory.tell_failure());
+    } else {
+      const auto is_known = [&] {
+        try {
+          memory.look_at_peers();
+          return false;
+        } catch (const CommunicationError& error) {
+          EXPECT_THAT(error.what(), HasSubstr("rank 1 has given up"));
+          return true;
+        }
+      };
+      EXPECT_TRUE(holds_within(10s, is_known));
+      EXPECT_THROW(memory.check_peers(), CommunicationError);
+    }
+    memory.meet();
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
 TEST(Workspace, EightyEqualOperatorsTakeTheBytesAndTheThreadOfOne) {
