@@ -9,7 +9,6 @@
 
 #include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
-#include "exec/cuda/held_connections.hpp"
 #include "exec/cuda/operator_runs.hpp"
 #include "search/kernel_choice.hpp"
 
@@ -127,27 +126,6 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
       }
     }
   }
-}
-
-TEST(Operator, ALostRankGivesAnErrorInTimeWhileOtherStreamsHoldAllConnections) {
-  const int ranks = rank_count();
-  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
-  if (stream_means() != StreamMeans::operations) GTEST_SKIP() << "needs waits of the driver";
-  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, Strategy::copy}, ranks);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
-    const CudaStream stream;
-    Operator op(plans, communicator);
-    Operands operands(op, 1);
-    run_right(op, operands, plans, communicator.rank(), stream);
-    if (communicator.rank() == 0) return std::this_thread::sleep_for(6s);
-    operands.run(op, stream);
-    const testing::HeldConnections held;
-    op.wait();
-  });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
-  for (const auto& [rank, error] : without_rank_0(ranks, errors))
-    EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank)));
 }
 
 TEST(Operator, RunsFarAheadOfALostRankEndWithAnErrorInTime) {
