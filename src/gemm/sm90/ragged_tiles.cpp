@@ -44,7 +44,8 @@ bool can_have(const Plan& plan, std::size_t place, std::int32_t rows) {
 /// tiles.
 std::int64_t join(const Plan& plan, std::int64_t products, std::vector<RaggedTile>& ragged) {
   const std::int32_t half = half_rows(plan);
-  const std::int64_t end = products - 2 * std::max(workers(plan.schedule), first_workers(plan.schedule));
+  const std::int64_t end =
+      products - std::int64_t{2} * std::max(workers(plan.schedule), first_workers(plan.schedule));
   std::vector<std::size_t> open;  // of one expert
   std::int64_t joined = 0;
   for (std::size_t place = 1; static_cast<std::int64_t>(place) < end; ++place) {

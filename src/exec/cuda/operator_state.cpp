@@ -1,0 +1,264 @@
+#include "exec/cuda/operator_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "flashoverlap/planner.hpp"
+#include "gemm/exchange/tile_exchange.hpp"
+
+namespace flashoverlap {
+namespace {
+
+constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
+
+std::size_t index(BufferRole role) { return static_cast<std::size_t>(role); }
+std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+
+}  // namespace
+
+Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_ranks,
+                       const OperatorOptions& options)
+    : plans(std::move(all_plans)),
+      plan(plans[static_cast<std::size_t>(all_ranks.rank())]),
+      pitches(row_pitches(plans, all_ranks.rank(), options.pitches, options.own_result)),
+      communicator(all_ranks),
+      during_gemm(calls_nccl() ? all_ranks.capped(plan.schedule.comm_multiprocessors) : all_ranks),
+      order(in_order(plan)),
+      memory(plans, all_ranks, during_gemm, options),
+      messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
+               options.record_timeline) {
+  for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
+    buffers[index(role)] = memory.buffer(plan.rank, role);
+  result = memory.buffer(plan.rank, BufferRole::out);
+  if (order && order->gemm) {
+    const auto pitch = [&](BufferRole role) { return pitches[index(role)]; };
+    cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
+                   plan.problem.a_layout, plan.problem.b_layout,
+                   GemmPitches{pitch(order->gemm->a), pitch(order->gemm->b), pitch(order->gemm->c)},
+                   memory.cublas());
+  }
+  if (!cublas || order->tiles_follow) make_kernel(options);
+  if (options.record_timeline) {
+    for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
+  }
+  if (takes_routes()) routes.emplace(communicator, plan.problem.expert_rows[index(plan.rank)].size());
+  warm_up();
+  own_bytes += allocated_bytes();
+  // After what the warm-up gave back, which may wait for the GPUs of the whole process.
+  memory.workspace().meet();
+  making.reset();
+  communicator.throw_if_failed();  // it may have expired at the last moment
+  watch.emplace(run_watch(communicator), communicator.options().wait_limit,
+                WatchedRuns::Callbacks{.running = [this] { return messages.running(); },
+                                       .find_error =
+                                           [this, polls = 0]() mutable {
+                                             ++polls % 16 == 0 ? look_for_errors() : find_error();
+                                             if (messages.waits_long())
+                                               std::rethrow_exception(messages.report());
+                                           },
+                                       .expired = [this] { return messages.report(); },
+                                       .give_up = [this](const auto& why) { abort_for(communicator, why); },
+                                       .release = [this] { release(); }});
+}
+
+void Operator::State::route(std::span<const std::int32_t> expert_rows) {
+  require(takes_routes(), "capacity", plan.problem.capacity, "must be more than 0 to take other routes");
+  require_ended();
+  if (routes_are_new) FLASHOVERLAP_CUDA(cudaEventSynchronize(routed));  // without a run
+  std::vector<std::vector<std::int32_t>> all = routes->gather(expert_rows);
+  const std::size_t entries = all[index(plan.rank)].size();
+  require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
+          fmt::format("must have {}", entries));
+  flashoverlap::route(plans[index(plan.rank)], std::move(all));
+  if (order) order = in_order(plan);
+  messages.replace(streamed_messages(), memory.workspace().side);
+  kernel->replace_tiles(plan, memory.workspace().side);
+  FLASHOVERLAP_CUDA(cudaEventRecord(routed, memory.workspace().side));
+  routes_are_new = true;
+}
+
+bool Operator::State::any_rank_exchanges_by_nccl() const {
+  if (takes_routes()) return !pushes_to_peers(plan.schedule.strategy);
+  return std::ranges::any_of(plans, [](const Plan& each) {
+    return std::ranges::any_of(each.messages,
+                               [](const Message& message) { return message.kind == MessageKind::exchange; });
+  });
+}
+
+void Operator::State::connect(std::uint16_t* words, cudaStream_t stream) {
+  const auto ranks = static_cast<std::size_t>(communicator.ranks());
+  std::vector<Communicator::Part> sends;
+  std::vector<Communicator::Part> receives;
+  for (std::size_t peer = 0; peer < ranks; ++peer) {
+    sends.push_back({static_cast<int>(peer), words + peer, 1});
+    receives.push_back({static_cast<int>(peer), words + ranks + peer, 1});
+  }
+  during_gemm.exchange(sends, receives, plan.problem.data_type, stream);
+  await_stream(stream, communicator, communicator.options().wait_limit,
+               "not all ranks have made their first transfers");
+}
+
+void Operator::State::require_ended() {
+  if (!ends_within(longest_wait(), [this] { watch->throw_if_failed(); })) {
+    give_up(communicator,
+            WaitExpired(fmt::format("rank {}: a run was enqueued but has not ended", plan.rank)));
+  }
+  watch->throw_if_failed();
+}
+
+std::vector<Message> Operator::State::streamed_messages() {
+  if (!overlaps(order)) return order->messages;
+  DividedMessages divided = divide_messages(plans, plan.rank);
+  by_kernel = std::move(divided.by_kernel);
+  return std::move(divided.streamed);
+}
+
+void Operator::State::make_kernel(const OperatorOptions& options) {
+  const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
+  GemmMemory gemm_memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
+                         .counters = std::vector<std::uint32_t*>(ranks),
+                         .shares = memory.workspace().shares()};
+  for (const Plan& each : plans) {
+    const auto rank = static_cast<std::size_t>(each.rank);
+    gemm_memory.counters[rank] = memory.counters(each.rank);
+    for (std::size_t role = 0; role < buffer_count; ++role) {
+      const auto each_role = static_cast<BufferRole>(role);
+      gemm_memory.buffers[rank][role] = {
+          memory.buffer(each.rank, each_role), each.buffers[role].rows, each.buffers[role].cols,
+          each.rank == plan.rank ? pitches[role] : workspace_pitch(each, each_role)};
+    }
+  }
+  const std::chrono::nanoseconds limit = longest_wait();
+  const GemmOptions gemm_options{.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
+                                 .long_wait = messages.long_wait(),
+                                 .messages = by_kernel,
+                                 .record_tiles = options.record_timeline,
+                                 .begins_early = has_no_messages(),
+                                 .b_is_constant = options.b_is_constant};
+  if (cublas) {
+    kernel = std::make_unique<TileExchange>(plan, gemm_memory, gemm_options);
+  } else {
+    kernel = make_gemm_kernel(plan, gemm_memory, gemm_options);
+  }
+}
+
+void Operator::State::warm_up() {
+  std::array<DeviceArray<std::byte>, buffer_count> callers;
+  for (const BufferRole role : callers_roles) {
+    const Buffer& shape = plan.buffer(role);
+    if (role == BufferRole::out && result != nullptr) continue;
+    callers[index(role)] =
+        DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * pitches[index(role)]) *
+                               static_cast<std::size_t>(size_of(plan.problem.data_type)));
+  }
+  const bool exchanges = any_rank_exchanges_by_nccl();
+  DeviceArray<std::uint16_t> words;
+  if (exchanges) words = DeviceArray<std::uint16_t>(2 * static_cast<std::size_t>(communicator.ranks()));
+  const CudaStream stream;
+  bind(callers[index(BufferRole::a)].data(), callers[index(BufferRole::b)].data(),
+       callers[index(BufferRole::out)].data());
+  if (cublas) {
+    const WholeGemm& gemm = *order->gemm;
+    cublas->choose_algorithm(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)], stream);
+  }
+  memory.workspace().meet();
+  const auto limit = communicator.options().wait_limit;
+  try {
+    if (routes) routes->gather(plan.problem.expert_rows[index(plan.rank)]);
+    if (exchanges) connect(words.data(), stream);
+    if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
+      messages.rehearse(buffers, stream);
+      if (!ends_within(limit, [this] { look_for_errors(); })) {
+        throw CommunicationError(
+            fmt::format("rank {} of {}: not all ranks have made their first transfers in time",
+                        communicator.rank(), communicator.ranks()));
+      }
+    }
+    run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)], callers[index(BufferRole::out)].data(),
+        stream);
+    if (!ends_within(limit, [this] { look_for_errors(); })) std::rethrow_exception(messages.report());
+  } catch (...) {
+    // What is enqueued may wait for what will not come, and freeing memory waits for it.
+    release();
+    abort_for(communicator, std::current_exception());
+    throw;
+  }
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+}
+
+void Operator::State::bind(const void* a, const void* b, void* out) {
+  require(result == nullptr || out == nullptr || out == result, "out", out,
+          "must be null or Operator::result(), where that is not null");
+  bind(BufferRole::a, a);
+  bind(BufferRole::b, b);
+  bind(BufferRole::out, result != nullptr ? result : out);
+}
+
+void Operator::State::bind(BufferRole role, const void* address) {
+  const Buffer& shape = plan.buffer(role);
+  void*& bound = buffers[index(role)];
+  if (shape.rows == 0 || shape.cols == 0) {
+    bound = nullptr;  // whatever the caller has there
+    return;
+  }
+  require(address != nullptr, name(role), "null", "must be GPU memory");
+  require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
+          address, "must be a multiple of 16 bytes");
+  require(role == BufferRole::out || !memory.workspace().contains(address), name(role), address,
+          "must not lie in the operator's workspace");
+  bound = const_cast<void*>(address);
+}
+
+void Operator::State::run(const void* a, const void* b, void* out, cudaStream_t stream) {
+  bind(a, b, out);
+  if (routes_are_new) await_routes(stream);
+  if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
+  messages.begin(stream);
+  try {
+    if (has_no_messages()) {
+      compute(stream);
+    } else {
+      overlaps(order) ? run_overlapped(stream) : run_in_order(stream);
+    }
+    messages.end(stream);
+  } catch (...) {
+    messages.abandon();
+    throw;
+  }
+  if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
+}
+
+void Operator::State::run_in_order(cudaStream_t stream) {
+  messages.flush(stream);  // that none is done: between GEMM and communication, writing this takes longer
+  messages.enqueue(0, order->messages_before, buffers, stream, nullptr);
+  if (kernel) messages.flush(stream);  // what its tiles wait for
+  compute(stream);
+  messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);
+}
+
+void Operator::State::run_overlapped(cudaStream_t stream) {
+  FLASHOVERLAP_CUDA(cudaEventRecord(forked, stream));
+  compute(stream);
+  FLASHOVERLAP_CUDA(cudaEventRecord(computed, stream));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(communication, forked));
+  messages.enqueue(0, messages.size(), buffers, communication, computed);
+  messages.join(communication);
+  FLASHOVERLAP_CUDA(cudaEventRecord(communicated, communication));
+  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, communicated));
+}
+
+void Operator::State::compute(cudaStream_t stream) {
+  if (cublas) {
+    const WholeGemm& gemm = *order->gemm;
+    cublas->launch(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)], stream);
+  }
+  if (kernel) {
+    for (const BufferRole role : callers_roles) kernel->rebind(role, buffers[index(role)]);
+    kernel->launch(stream);
+  }
+  if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
+}
+
+}  // namespace flashoverlap
