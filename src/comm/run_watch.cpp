@@ -4,10 +4,13 @@
 #include <system_error>
 #include <utility>
 
+#include "comm/bounded_wait.hpp"
+
 namespace flashoverlap {
 namespace {
 
 constexpr std::chrono::seconds most_at_once{2};  ///< for which one run is looked at all the time
+constexpr std::chrono::seconds longest_release{5};
 
 }  // namespace
 
@@ -47,7 +50,9 @@ WatchedRuns::~WatchedRuns() {
 }
 
 void WatchedRuns::throw_if_failed() const {
-  if (failed_) std::rethrow_exception(failure_);
+  if (!failed_) return;
+  holds_within(longest_release, [this] { return released_.load(); });
+  std::rethrow_exception(failure_);
 }
 
 void WatchedRuns::look() {
@@ -66,6 +71,7 @@ void WatchedRuns::look() {
   if (!failure_) return;
   failed_ = true;  // before the GPU is released, so that no run that ends then passes for a right one
   callbacks_.release();
+  released_ = true;
   // Others must be released meanwhile: what is given up may be queued after their transfers.
   try {
     giving_up_ = std::thread([this] { callbacks_.give_up(failure_); });

@@ -63,7 +63,8 @@ class WatchedRuns {
   WatchedRuns(const WatchedRuns&) = delete;
   WatchedRuns& operator=(const WatchedRuns&) = delete;
 
-  /// Throws what was given up for.
+  /// Throws what was given up for, once `release` has returned or has taken long: a caller who unwinds frees
+  /// memory, and the driver may let nobody else work while that waits for a GPU that is stuck.
   void throw_if_failed() const;
 
  private:
@@ -81,6 +82,7 @@ class WatchedRuns {
   Clock::time_point since_ = Clock::now();
   std::exception_ptr failure_;  // written once, before failed_
   std::atomic<bool> failed_ = false;
+  std::atomic<bool> released_ = false;
   std::thread giving_up_;
 };
 

@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string_view>
+#include <thread>
 
 #include "cuda/driver.hpp"
 
@@ -25,8 +27,7 @@ struct Driver {
   PFN_cuCtxEnablePeerAccess_v4000 enable_access =
       driver_function<PFN_cuCtxEnablePeerAccess_v4000>("cuCtxEnablePeerAccess", 4000);
   PFN_cuStreamCreate_v2000 create_stream = driver_function<PFN_cuStreamCreate_v2000>("cuStreamCreate", 2000);
-  PFN_cuStreamSynchronize_v2000 synchronize =
-      driver_function<PFN_cuStreamSynchronize_v2000>("cuStreamSynchronize", 2000);
+  PFN_cuStreamQuery_v2000 query = driver_function<PFN_cuStreamQuery_v2000>("cuStreamQuery", 2000);
   PFN_cuMemsetD32Async_v3020 set = driver_function<PFN_cuMemsetD32Async_v3020>("cuMemsetD32Async", 3020);
   PFN_cuMemcpyDtoHAsync_v3020 copy = driver_function<PFN_cuMemcpyDtoHAsync_v3020>("cuMemcpyDtoHAsync", 3020);
 };
@@ -78,12 +79,21 @@ SeparateContext::~SeparateContext() { driver().destroy(context_); }
 /// Within the context, until all of it is done.
 template <typename Work>
 void SeparateContext::run(const Work& work) const {
+  constexpr std::chrono::seconds longest{1};
   check("cuCtxPushCurrent", driver().push(context_));
   CUresult result = work();
-  const CUresult ended = driver().synchronize(stream_);
+  const auto is_over = [&] {
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) result = driver().query(stream_);
+    return result != CUDA_ERROR_NOT_READY;
+  };
+  const auto end = std::chrono::steady_clock::now() + longest;
+  while (!is_over() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
   CUcontext popped{};
   driver().pop(&popped);
-  check("work of a separate context", result != CUDA_SUCCESS ? result : ended);
+  if (result == CUDA_ERROR_NOT_READY)
+    throw WaitExpired(fmt::format("GPU {} does not answer a context of its own", device_));
+  check("work of a separate context", result);
 }
 
 void SeparateContext::reach(int device) {

@@ -28,9 +28,9 @@ class SeparateContext {
   SeparateContext& operator=(const SeparateContext&) = delete;
 
   /// One word after the other, of this GPU or of one that it addresses; returns when they are written. Throws
-  /// `CudaError`. Not by several threads at once, as `read`.
+  /// `CudaError`, or `WaitExpired` after a second. Not by several threads at once, as `read`.
   void write(std::span<const WordToWrite> words);
-  /// `bytes` of GPU memory into host memory. Throws `CudaError`.
+  /// `bytes` of GPU memory into host memory, which must live until it is over. Throws as `write`.
   void read(void* to, const void* from, std::size_t bytes);
 
  private:

@@ -36,8 +36,10 @@ struct Operator::State {
 
   /// Whether everything that is enqueued, which uses this memory, has ended in time.
   bool has_ended_within(std::chrono::milliseconds limit) {
-    return holds_within(limit, [this] {
-      return messages.query() != cudaErrorNotReady && cudaStreamQuery(communication) != cudaErrorNotReady;
+    const auto has_passed = [](cudaError_t status) { return status != cudaErrorNotReady; };
+    return holds_within(limit, [&] {
+      return has_passed(messages.query()) && has_passed(cudaStreamQuery(communication)) &&
+             has_passed(cudaStreamQuery(memory.workspace().side));
     });
   }
 

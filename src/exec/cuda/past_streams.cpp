@@ -9,7 +9,7 @@
 namespace flashoverlap {
 
 PastStreams::PastStreams(const CudaStream& stream, std::size_t most_bytes)
-    : stream_(stream), values_(most_bytes) {}
+    : stream_(stream), values_(most_bytes), apart_(most_bytes) {}
 
 template <typename Enqueue>
 bool PastStreams::passes(const Enqueue& enqueue) {
@@ -33,6 +33,8 @@ bool PastStreams::succeeds_apart(const Work& work) {
     if (!separate_) separate_ = std::make_unique<SeparateContext>();
     work(*separate_);
     return true;
+  } catch (const WaitExpired&) {
+    return false;
   } catch (const std::exception&) {
     separate_.reset();  // what has failed once may fail for ever
     return false;
@@ -55,11 +57,16 @@ bool PastStreams::read(void* to, const void* from, std::size_t bytes) noexcept {
   const auto enqueue = [&] {
     FLASHOVERLAP_CUDA(cudaMemcpyAsync(values_.values().data(), from, bytes, cudaMemcpyDeviceToHost, stream_));
   };
-  if (bytes > 0 && bytes <= values_.values().size() && passes(enqueue)) {
+  if (bytes == 0) return true;
+  if (bytes > apart_.size()) return false;
+  if (passes(enqueue)) {
     std::memcpy(to, values_.values().data(), bytes);
     return true;
   }
-  return bytes == 0 || succeeds_apart([&](SeparateContext& separate) { separate.read(to, from, bytes); });
+  const auto read = [&](SeparateContext& separate) { separate.read(apart_.data(), from, bytes); };
+  if (!succeeds_apart(read)) return false;
+  std::memcpy(to, apart_.data(), bytes);
+  return true;
 }
 
 }  // namespace flashoverlap

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "cuda/handles.hpp"
 #include "cuda/pinned_array.hpp"
@@ -13,7 +14,7 @@ namespace flashoverlap {
 
 /// Writes and reads GPU memory for a run that is given up, while streams may be stuck: by a stream if what it
 /// does passes soon, and otherwise in a context of its own, which is made then. Never waits for long. Of the
-/// GPU that is current when it is made; may be used by several threads.
+/// GPU that is current; may be used by several threads.
 class PastStreams {
  public:
   /// Reads at most `most_bytes`. The stream must outlive this.
@@ -35,7 +36,8 @@ class PastStreams {
   const CudaStream& stream_;
   CudaEvent done_;
   bool is_pending_ = false;
-  PinnedArray<std::byte> values_;
+  PinnedArray<std::byte> values_;  // what the stream has read
+  std::vector<std::byte> apart_;   // and the context
   std::unique_ptr<SeparateContext> separate_;
   std::mutex mutex_;
 };

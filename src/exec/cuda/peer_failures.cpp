@@ -3,9 +3,14 @@
 #include <algorithm>
 
 #include "comm/bounded_wait.hpp"
-#include "flashoverlap/error.hpp"
 
 namespace flashoverlap {
+
+std::optional<int> failed_rank(std::span<const std::uint32_t> words) {
+  const auto found = std::ranges::find_if(words, [](std::uint32_t word) { return word != 0; });
+  if (found == words.end()) return std::nullopt;
+  return static_cast<int>(found - words.begin());
+}
 
 PeerFailures::PeerFailures(const std::uint32_t* words, int ranks, const CudaStream& stream)
     : words_(words), stream_(stream), copy_(static_cast<std::size_t>(ranks)) {}
@@ -19,29 +24,20 @@ void PeerFailures::copy() {
 
 bool PeerFailures::is_copied() const { return is_over(cudaEventQuery(copied_), "cudaEventQuery"); }
 
-std::optional<int> PeerFailures::failed() const {
-  const auto words = copy_.values();
-  const auto found = std::ranges::find_if(words, [](std::uint32_t word) { return word != 0; });
-  if (found == words.end()) return std::nullopt;
-  return static_cast<int>(found - words.begin());
-}
-
 std::optional<int> PeerFailures::look() {
   const std::unique_lock held(mutex_, std::try_to_lock);
   if (!held || (is_copying_ && !is_copied())) return std::nullopt;
   const bool is_known = is_copying_;
-  const std::optional<int> rank = is_known ? failed() : std::nullopt;
+  const std::optional<int> rank = is_known ? failed_rank(copy_.values()) : std::nullopt;
   if (!rank) copy();
   return rank;
 }
 
-std::optional<int> PeerFailures::find(std::chrono::milliseconds limit) {
+PeerFailures::Found PeerFailures::find(std::chrono::milliseconds limit) {
   const std::scoped_lock held(mutex_);
   copy();  // after one that is under way
-  if (!holds_within(limit, [this] { return is_copied(); }))
-    throw WaitExpired(fmt::format("copying {} words to the host took more than {} ms", copy_.values().size(),
-                                  limit.count()));
-  return failed();
+  if (!holds_within(limit, [this] { return is_copied(); })) return {};
+  return {.is_known = true, .rank = failed_rank(copy_.values())};
 }
 
 }  // namespace flashoverlap

@@ -27,7 +27,7 @@ WorkspaceMemory::WorkspaceMemory(const WorkspaceBytes& bytes, const Communicator
       device_(size(bytes.device)),
       shares_(size(bytes.shares)),
       collective_(communicator.allocate(size(bytes.collective))),
-      past_streams_(side, size(bytes.counters)) {
+      past_streams_(side, std::max(size(bytes.counters), size(failure_bytes))) {
   registered_.emplace_back(communicator, collective_);
   shares_.set_bytes(0xFF);
   if (bytes.peer_written > 0) {
@@ -110,7 +110,18 @@ void WorkspaceMemory::look_at_peers() {
 }
 
 void WorkspaceMemory::check_peers() {
-  if (failures_) throw_if_failed(failures_->find(communicator_.options().wait_limit));
+  if (!failures_) return;
+  const auto limit = communicator_.options().wait_limit;
+  if (const PeerFailures::Found found = failures_->find(limit); found.is_known)
+    return throw_if_failed(found.rank);
+  std::array<std::uint32_t, max_ranks> words{};
+  const auto ranks = static_cast<std::size_t>(communicator_.ranks());
+  if (!past_streams_.read(words.data(), peer_written(communicator_.rank()), ranks * sizeof words[0])) {
+    give_up(communicator_,
+            WaitExpired(fmt::format("rank {} of {}: its GPU does not answer within {} ms",
+                                    communicator_.rank(), communicator_.ranks(), limit.count())));
+  }
+  throw_if_failed(failed_rank(words));
 }
 
 Workspace::Workspace(const WorkspaceBytes& bytes, const Communicator& communicator) {
