@@ -206,6 +206,7 @@ TEST(MetamorphicTest, WithoutCostsOfCommunicationTheGemmRemains) {
       for (auto& [ranks, curve] : curves) curve = {{{1, nothing}, {1e15, 2 * nothing}}};
     };
     for (auto& [kind, curves] : machine.collectives) make_free(curves);
+    machine.during_gemm.clear();
     make_free(machine.copy_engine);
     make_free(machine.store);
     machine.launch_microseconds = machine.signal_microseconds = nothing;
