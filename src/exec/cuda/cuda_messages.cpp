@@ -406,14 +406,14 @@ std::string CudaMessages::missing_for_tiles(const std::vector<std::uint32_t>& va
   return missing;
 }
 
-void CudaMessages::release() const noexcept {
+bool CudaMessages::release() const noexcept {
   try {
     std::vector<WordToWrite> words;
     for (std::size_t counter = 0; counter < plan_.counters.size(); ++counter)
       words.push_back({counters_ + counter, static_cast<std::uint32_t>(plan_.counters[counter].target)});
-    memory_.workspace().past_streams().write(words);
+    return memory_.workspace().past_streams().write(words);
   } catch (const std::bad_alloc&) {
-    // The watch comes again.
+    return false;
   }
 }
 

@@ -74,8 +74,8 @@ class CudaMessages {
   void check_waits() const;
   /// What the run that is under way waits for, as the error to throw. Reads the counters.
   std::exception_ptr report() const;
-  /// Lets every wait on the stream, and of tiles, pass.
-  void release() const noexcept;
+  /// Lets every wait on the stream, and of tiles, pass. False: they may not pass yet.
+  bool release() const noexcept;
 
   std::vector<MessageTimes> times(const std::function<double(cudaEvent_t)>& since_begin) const;
 

@@ -181,7 +181,7 @@ void Operator::State::warm_up() {
     if (!ends_within(limit, [this] { look_for_errors(); })) std::rethrow_exception(messages.report());
   } catch (...) {
     // What is enqueued may wait for what will not come, and freeing memory waits for it.
-    release();
+    holds_within(limit, [this] { return release(); });
     abort_for(communicator, std::current_exception());
     throw;
   }

@@ -124,10 +124,8 @@ struct Operator::State {
     if (kernel && tiles_wait(plan)) kernel->check_waits();
   }
 
-  /// Peers know it before anything wrong can reach them.
-  void release() const noexcept {
-    if (memory.workspace().tell_failure()) messages.release();
-  }
+  /// Peers know it before anything wrong can reach them. False: to be tried again.
+  bool release() const noexcept { return memory.workspace().tell_failure() && messages.release(); }
 
   std::vector<Plan> plans;
   const Plan& plan;
