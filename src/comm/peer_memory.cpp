@@ -7,10 +7,10 @@
 #include <fstream>
 #include <functional>
 #include <random>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "comm/bounded_wait.hpp"
 #include "comm/farewell.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
@@ -278,17 +278,15 @@ void PeerMemory::tell_all(std::uint32_t word) const {
 
 template <typename Predicate, typename Check>
 bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds, Check check) const {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
   std::vector<std::uint32_t> words(neighbours_.size());
-  for (;;) {
+  return holds_within(limit, [&] {
     FLASHOVERLAP_CUDA(cudaMemcpyAsync(words.data(), &header(communicator_.rank())->words,
                                       words.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream_));
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
-    if (std::ranges::all_of(words, holds)) return true;
-    check();
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+    const bool are_told = std::ranges::all_of(words, holds);
+    if (!are_told) check();
+    return are_told;
+  });
 }
 
 void PeerMemory::meet() {

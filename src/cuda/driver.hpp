@@ -3,6 +3,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include <string_view>
+
 #include "cuda/error.hpp"
 
 namespace flashoverlap {
@@ -18,6 +20,12 @@ Function driver_function(const char* function_name, unsigned version) {
   if (found != cudaDriverEntryPointSuccess)
     throw CudaError(fmt::format("{}: the driver does not have it", function_name));
   return reinterpret_cast<Function>(function);
+}
+
+/// Throws `CudaError` unless the call of the driver has succeeded.
+inline void check_driver(std::string_view function, CUresult result) {
+  if (result != CUDA_SUCCESS)
+    throw CudaError(fmt::format("{}: error {}", function, static_cast<int>(result)));
 }
 
 }  // namespace flashoverlap

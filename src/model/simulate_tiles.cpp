@@ -44,8 +44,9 @@ void record_store(RankProgress& rank, const Tile& tile, double bytes, double sta
 
 void Simulator::add_runs(RankProgress& rank) const {
   const Plan& plan = *rank.plan;
-  const std::int64_t first_shared = schedule_.share_k ? first_shared_tile(plan, present(workers(schedule_)))
-                                                      : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t first_shared = schedule_.share_k
+                                        ? first_shared_tile(product_count(plan), present(workers(schedule_)))
+                                        : std::numeric_limits<std::int64_t>::max();
   for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
     const Tile& tile = plan.tiles[i];
     const auto place = static_cast<std::int64_t>(i);

@@ -29,9 +29,9 @@ inline std::int64_t product_count(const Plan& plan) {
   return std::ranges::count(plan.tiles, false, &Tile::only_adds);
 }
 
-/// The first tile of the wave whose k this number of workers share, see `Schedule::share_k`.
-inline std::int64_t first_shared_tile(const Plan& plan, std::int64_t workers) {
-  return product_count(plan) / workers * workers;
+/// The first of this many tiles that is in the wave whose k the workers share, see `Schedule::share_k`.
+inline std::int64_t first_shared_tile(std::int64_t products, std::int64_t workers) {
+  return products / workers * workers;
 }
 
 /// Blocks of k rows of memory that B consists of: one for each expert, if its rows are contiguous.

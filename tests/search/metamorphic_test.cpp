@@ -61,10 +61,10 @@ bool stays_one_group(const Schedule& schedule, const Problem& more) {
 }
 
 /// More tiles take less of this: each is shared by fewer workers.
-double sharing_us(const Problem& problem, const Schedule& schedule) {
-  const std::int64_t tiles = entry_count(schedule, problem.m, problem.n) % workers(schedule);
-  if (!schedule.share_k || tiles == 0) return 0;
-  return sharing_microseconds(kernel_tile(schedule), problem.m, tiles, workers(schedule));
+double sharing_us(const Schedule& schedule, std::int64_t rows, std::int64_t tiles) {
+  const std::int64_t shared = tiles % workers(schedule);
+  if (!schedule.share_k || shared == 0) return 0;
+  return sharing_microseconds(kernel_tile(schedule), rows, shared, workers(schedule));
 }
 
 /// Where a GEMM waits for the memory, more waves each read a part of the operands, and the first slices are
@@ -117,7 +117,8 @@ TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
       Schedule whole = schedule;
       whole.waves_per_group = 1 << 20;
       const auto whole_us = [&](const Problem& each) {
-        return simulated_us(each, whole, machine) - sharing_us(each, whole);
+        return simulated_us(each, whole, machine) -
+               sharing_us(whole, each.m, entry_count(whole, each.m, each.n));
       };
       for (const Problem& each : {more[0], more[1]}) {
         if (!stays_one_group(whole, each)) continue;
@@ -181,13 +182,9 @@ double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& 
     const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
     const double waves =
         schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
-    const std::int64_t shared = schedule.share_k ? tiles % workers(schedule) : 0;
-    double us = waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves);
-    if (shared > 0) {
-      us += sharing_microseconds(kernel_tile(schedule), gemm_shape(problem, plan.rank).rows, shared,
-                                 workers(schedule));
-    }
-    slowest_us = std::max(slowest_us, us);
+    slowest_us =
+        std::max(slowest_us, waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves) +
+                                 sharing_us(schedule, gemm_shape(problem, plan.rank).rows, tiles));
   }
   return gemm_start_microseconds(machine, predicts_cublas(machine, problem, schedule)) + slowest_us;
 }

@@ -8,7 +8,7 @@
 
 #include "cuda/handles.hpp"
 #include "cuda/pinned_array.hpp"
-#include "cuda/separate_context.hpp"
+#include "exec/cuda/separate_context.hpp"
 
 namespace flashoverlap {
 

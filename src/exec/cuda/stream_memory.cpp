@@ -3,17 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <string_view>
 
 #include "cuda/driver.hpp"
 
 namespace flashoverlap {
 namespace {
-
-void check(std::string_view function, CUresult result) {
-  if (result != CUDA_SUCCESS)
-    throw CudaError(fmt::format("{}: error {}", function, static_cast<int>(result)));
-}
 
 /// Older drivers answer for the first form of the operations, newer ones only for those of 64 bits, which
 /// come with those of 32.
@@ -22,12 +16,12 @@ bool has_operations(int ordinal) {
   static const auto get_attribute =
       driver_function<PFN_cuDeviceGetAttribute_v2000>("cuDeviceGetAttribute", 2000);
   CUdevice device = 0;
-  check("cuDeviceGet", get_device(&device, ordinal));
+  check_driver("cuDeviceGet", get_device(&device, ordinal));
   return std::ranges::any_of(std::array{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
                                         CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS},
                              [&](CUdevice_attribute attribute) {
                                int value = 0;
-                               check("cuDeviceGetAttribute", get_attribute(&value, attribute, device));
+                               check_driver("cuDeviceGetAttribute", get_attribute(&value, attribute, device));
                                return value != 0;
                              });
 }
@@ -86,8 +80,8 @@ std::optional<Capture> capture_of(cudaStream_t stream) {
   const CUgraphNode* last = nullptr;
   const CUgraphEdgeData* edges = nullptr;
   std::size_t count = 0;
-  check("cuStreamGetCaptureInfo",
-        capture_info(stream, &status, &capture.id, &capture.graph, &last, &edges, &count));
+  check_driver("cuStreamGetCaptureInfo",
+               capture_info(stream, &status, &capture.id, &capture.graph, &last, &edges, &count));
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
   capture.last.assign(last, last + count);
   return capture;
@@ -96,7 +90,8 @@ std::optional<Capture> capture_of(cudaStream_t stream) {
 void continue_after(cudaStream_t stream, CUgraphNode node) {
   static const auto update = driver_function<PFN_cuStreamUpdateCaptureDependencies_v11030>(
       "cuStreamUpdateCaptureDependencies", 11030);
-  check("cuStreamUpdateCaptureDependencies", update(stream, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+  check_driver("cuStreamUpdateCaptureDependencies",
+               update(stream, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
 }
 
 void StreamMemoryBatch::wait_until_reached(const std::uint32_t* word, std::uint32_t target) {
@@ -125,8 +120,8 @@ void StreamMemoryBatch::enqueue(cudaStream_t stream) const {
       return;
     }
     std::vector<CUstreamBatchMemOpParams> operations = described(part);
-    check("cuStreamBatchMemOp",
-          batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0));
+    check_driver("cuStreamBatchMemOp",
+                 batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0));
   });
 }
 
@@ -146,11 +141,11 @@ void StreamMemoryBatch::enqueue_aside(cudaStream_t stream, LastAside& last) cons
     } else {
       std::vector<CUstreamBatchMemOpParams> operations = described(part);
       CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{};
-      check("cuCtxGetCurrent", current_context(&parameters.ctx));
+      check_driver("cuCtxGetCurrent", current_context(&parameters.ctx));
       parameters.count = static_cast<unsigned>(operations.size());
       parameters.paramArray = operations.data();
-      check("cuGraphAddBatchMemOpNode",
-            add_node(&last.node, capture->graph, dependencies.data(), dependencies.size(), &parameters));
+      check_driver("cuGraphAddBatchMemOpNode", add_node(&last.node, capture->graph, dependencies.data(),
+                                                        dependencies.size(), &parameters));
     }
     dependencies = {last.node};
   });

@@ -58,7 +58,7 @@ void take_part_of_columns(DeviceTile& entry, std::int64_t part, std::int64_t par
 
 SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::int64_t products) {
   const std::int64_t workers = flashoverlap::workers(plan.schedule);
-  const std::int64_t whole = products / workers * workers;
+  const std::int64_t whole = first_shared_tile(products, workers);
   const std::int64_t depth = plan.schedule.step_depth;
   const std::int64_t steps = divide_up(plan.problem.k, depth);
   const auto after_whole = tiles.begin() + whole;

@@ -83,7 +83,8 @@ std::vector<RaggedTile> ragged_tiles(const Plan& plan) {
   const std::int64_t products = product_count(plan);
   const std::int64_t entries = products - join(plan, products, ragged);
   // Where k is shared, sums are rounded in another order.
-  const std::int64_t shared = plan.schedule.share_k ? entries % workers(plan.schedule) : 0;
+  const std::int64_t shared =
+      plan.schedule.share_k ? entries - first_shared_tile(entries, workers(plan.schedule)) : 0;
   for (std::size_t place = 1; static_cast<std::int64_t>(place) < products - shared; ++place) {
     const bool joined = ragged[place].is_upper || ragged[place].upper != none;
     if (!joined && can_have(plan, place, entry_rows(plan.schedule)))

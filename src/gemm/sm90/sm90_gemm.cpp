@@ -40,7 +40,8 @@ Sm90Gemm::Sm90Gemm(const Plan& plan, const GemmMemory& memory, const GemmOptions
   FLASHOVERLAP_CUDA(
       cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
 
-  boxes_ = sm90::boxes_of(plan, sm90::ragged_tiles(plan), kernel.stored_rows);
+  ragged_ = sm90::ragged_tiles(plan);
+  boxes_ = sm90::boxes_of(plan, ragged_, kernel.stored_rows);
   static_cast<TileListArguments&>(arguments_) = lists_.arguments();
   sm90::resolve_matrices(plan, memory, boxes_, arguments_);
   destinations_ = DeviceArray<sm90::Destination>(sm90::resolve_destinations(boxes_, memory));
@@ -73,12 +74,12 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
 }
 
 void Sm90Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
-  ragged_ = sm90::ragged_tiles(plan);
   sm90::resolve_tiles(plan, ragged_, memory_, options_, boxes_, tiles, arguments_);
   blocks_ = launched_workers(plan) * cluster_rows_;
 }
 
 void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {
+  ragged_ = sm90::ragged_tiles(plan);
   resolve_tiles(plan, lists_.replacement(plan));
   lists_.replace(plan, stream);
 }

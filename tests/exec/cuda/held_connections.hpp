@@ -9,7 +9,7 @@
 
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
-#include "cuda/separate_context.hpp"
+#include "exec/cuda/separate_context.hpp"
 #include "exec/cuda/stream_memory.hpp"
 
 namespace flashoverlap::testing {

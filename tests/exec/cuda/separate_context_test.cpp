@@ -1,4 +1,4 @@
-#include "cuda/separate_context.hpp"
+#include "exec/cuda/separate_context.hpp"
 
 #include <gtest/gtest.h>
 

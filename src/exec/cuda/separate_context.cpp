@@ -1,12 +1,11 @@
-#include "cuda/separate_context.hpp"
+#include "exec/cuda/separate_context.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <chrono>
-#include <string_view>
-#include <thread>
 
+#include "comm/bounded_wait.hpp"
 #include "cuda/driver.hpp"
 
 namespace flashoverlap {
@@ -37,16 +36,11 @@ const Driver& driver() {
   return functions;
 }
 
-void check(std::string_view function, CUresult result) {
-  if (result != CUDA_SUCCESS)
-    throw CudaError(fmt::format("{}: error {}", function, static_cast<int>(result)));
-}
-
 /// The context that the CUDA runtime uses on a GPU, kept alive.
 class PrimaryContext {
  public:
   explicit PrimaryContext(CUdevice device) : device_(device) {
-    check("cuDevicePrimaryCtxRetain", driver().retain_primary(&context_, device));
+    check_driver("cuDevicePrimaryCtxRetain", driver().retain_primary(&context_, device));
   }
   ~PrimaryContext() { driver().release_primary(device_); }
   PrimaryContext(const PrimaryContext&) = delete;
@@ -65,13 +59,13 @@ CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(m
 SeparateContext::SeparateContext() {
   FLASHOVERLAP_CUDA(cudaGetDevice(&device_));
   CUdevice device = 0;
-  check("cuDeviceGet", driver().get_device(&device, device_));
-  check("cuCtxCreate", driver().create(&context_, 0, device));
+  check_driver("cuDeviceGet", driver().get_device(&device, device_));
+  check_driver("cuCtxCreate", driver().create(&context_, 0, device));
   const CUresult made = driver().create_stream(&stream_, CU_STREAM_NON_BLOCKING);
   CUcontext popped{};
   driver().pop(&popped);
   if (made != CUDA_SUCCESS) driver().destroy(context_);
-  check("cuStreamCreate", made);
+  check_driver("cuStreamCreate", made);
 }
 
 SeparateContext::~SeparateContext() { driver().destroy(context_); }
@@ -80,20 +74,17 @@ SeparateContext::~SeparateContext() { driver().destroy(context_); }
 template <typename Work>
 void SeparateContext::run(const Work& work) const {
   constexpr std::chrono::seconds longest{1};
-  check("cuCtxPushCurrent", driver().push(context_));
+  check_driver("cuCtxPushCurrent", driver().push(context_));
   CUresult result = work();
-  const auto is_over = [&] {
+  holds_within(longest, [&] {
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) result = driver().query(stream_);
     return result != CUDA_ERROR_NOT_READY;
-  };
-  const auto end = std::chrono::steady_clock::now() + longest;
-  while (!is_over() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  });
   CUcontext popped{};
   driver().pop(&popped);
   if (result == CUDA_ERROR_NOT_READY)
     throw WaitExpired(fmt::format("GPU {} does not answer a context of its own", device_));
-  check("work of a separate context", result);
+  check_driver("work of a separate context", result);
 }
 
 void SeparateContext::reach(int device) {
@@ -103,7 +94,7 @@ void SeparateContext::reach(int device) {
   int is_used_here = 0;
   // Memory of other processes is mapped, perhaps from a GPU that this one does not see.
   if (driver().get_device(&other, device) != CUDA_SUCCESS) return;
-  check("cuDevicePrimaryCtxGetState", driver().primary_state(other, &flags, &is_used_here));
+  check_driver("cuDevicePrimaryCtxGetState", driver().primary_state(other, &flags, &is_used_here));
   if (is_used_here == 0) return;
   const PrimaryContext primary(other);
   run([&] {
