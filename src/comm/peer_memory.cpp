@@ -26,17 +26,16 @@ struct PeerMemory::Record {
   cudaIpcMemHandle_t handle{};
   std::int32_t shareable = 0;  ///< whether there is a handle
   std::array<char, 20> bus{};  ///< the GPU's place in the host, as its number differs between processes
+  SharedWords::Name words{};   ///< rank 0 makes them; empty if the host does not give them
 };
 
-/// The beginning of every rank's allocation. What ranks exchange lies here too, as memory that is given out
-/// or taken back while another rank is in a collective may have to wait for that.
+/// The beginning of every rank's allocation: what ranks exchange through NCCL until they share words. Memory
+/// that is given out or taken back while another rank is in a collective may have to wait for that.
 struct PeerMemory::Header {
   Record own;
   std::array<Record, max_ranks> all;
   std::uint32_t own_obstacle;
   std::array<std::uint32_t, max_ranks> obstacles;
-  std::uint32_t own_word;
-  std::array<std::uint32_t, max_ranks> words;  ///< how many meetings each rank has come to, and `farewell`
 };
 
 namespace {
@@ -44,6 +43,7 @@ namespace {
 constexpr std::size_t alignment = 256;
 constexpr std::size_t block_bytes = 2 << 20;  // what CUDA IPC shares at a time
 constexpr std::uint32_t farewell = 1U << 31;  // a rank closes its mappings, and comes to no more meetings
+static_assert(2 * max_ranks <= SharedWords::count);
 
 std::size_t round_up(std::size_t bytes, std::size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
@@ -130,6 +130,8 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   Header* const shared = header(communicator.rank());
   Record own{.host = host_identity(), .process = process_identity(), .owner = &own_};
   FLASHOVERLAP_CUDA(cudaDeviceGetPCIBusId(own.bus.data(), own.bus.size(), communicator.device()));
+  std::string obstacle;
+  if (communicator.rank() == 0) obstacle = make_words(own);
   own.shareable = succeeded(cudaIpcGetMemHandle(&own.handle, own_->memory()));
   FLASHOVERLAP_CUDA(cudaMemsetAsync(shared, 0, round_up(sizeof(Header), alignment) + bytes, stream_));
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own, &own, sizeof own, cudaMemcpyHostToDevice, stream_));
@@ -141,7 +143,6 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
       cudaMemcpyAsync(records.data(), &shared->all, ranks * sizeof(Record), cudaMemcpyDeviceToHost, stream_));
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
 
-  std::string obstacle;
   const auto ask_all = [&](auto ask) {
     for (std::size_t rank = 0; rank < ranks && obstacle.empty(); ++rank) {
       if (rank != self) obstacle = ask(static_cast<int>(rank), records[rank]);
@@ -149,6 +150,7 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   };
   ask_all([&](int rank, const Record& theirs) { return find_obstacle(rank, own, theirs); });
   ask_all([&](int rank, const Record& theirs) { return open(rank, own, theirs); });
+  if (obstacle.empty()) obstacle = open_words(records[0]);
 
   // A rank that still opens memory may have to wait for GPUs that are busy with a collective. One that cannot
   // open all does not come here.
@@ -168,6 +170,7 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(obstacles.data(), &shared->obstacles, ranks * sizeof(std::uint32_t),
                                     cudaMemcpyDeviceToHost, stream_));
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+  if (words_) words_->forget_name();
   const auto hindered = std::ranges::find(obstacles, 1u) - obstacles.begin();
   if (hindered < std::ssize(obstacles)) {
     // Nobody frees what another process still maps.
@@ -190,16 +193,11 @@ PeerMemory::~PeerMemory() {
   if (std::ranges::none_of(mappings_, is_mapped)) return;
   // The others count this rank out before they can know that its mappings are closed, which take no time and
   // are not used any more.
-  try {
-    tell_all(meetings_ | farewell);
-    const auto is_farewell = [](std::uint32_t word) { return (word & farewell) != 0; };
-    if (!told_by_all(farewell_of(communicator_).limit(), is_farewell, [] {})) {
-      own_->abandon();
-      farewell_of(communicator_).note_missed(true);
-    }
-  } catch (const Error&) {
-    own_->abandon();  // the GPU does not answer any more
-  }
+  tell_meetings(meetings_ | farewell);
+  const auto is_farewell = [](std::uint32_t word) { return (word & farewell) != 0; };
+  if (told_by_all(farewell_of(communicator_).limit(), is_farewell, [] {})) return;
+  own_->abandon();
+  farewell_of(communicator_).note_missed(true);
 }
 
 PeerMemory::Header* PeerMemory::header(int rank) const {
@@ -263,27 +261,37 @@ void PeerMemory::await_gathered() const {
                "not all ranks have shared their memory");
 }
 
-void PeerMemory::come() { tell_all(++meetings_); }
-
-void PeerMemory::tell_all(std::uint32_t word) const {
-  const auto self = static_cast<std::size_t>(communicator_.rank());
-  std::uint32_t* const own = &header(communicator_.rank())->own_word;
-  FLASHOVERLAP_CUDA(cudaMemcpyAsync(own, &word, sizeof word, cudaMemcpyHostToDevice, stream_));
-  for (int rank = 0; rank < communicator_.ranks(); ++rank) {
-    FLASHOVERLAP_CUDA(
-        cudaMemcpyAsync(&header(rank)->words[self], own, sizeof word, cudaMemcpyDeviceToDevice, stream_));
+std::string PeerMemory::make_words(Record& own) {
+  try {
+    words_ = std::make_unique<SharedWords>();
+    own.words = words_->name();
+    return "";
+  } catch (const CommunicationError& error) {
+    return error.what();
   }
-  FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
+}
+
+std::string PeerMemory::open_words(const Record& maker) {
+  if (maker.words.front() == '\0') return "rank 0 cannot share memory of the host";
+  try {
+    if (!words_) words_ = std::make_unique<SharedWords>(maker.words);
+    return "";
+  } catch (const CommunicationError& error) {
+    return error.what();
+  }
+}
+
+void PeerMemory::come() noexcept { tell_meetings(++meetings_); }
+
+void PeerMemory::tell_meetings(std::uint32_t word) noexcept {
+  (*words_)[static_cast<std::size_t>(communicator_.rank())] = word;
 }
 
 template <typename Predicate, typename Check>
 bool PeerMemory::told_by_all(std::chrono::milliseconds limit, Predicate holds, Check check) const {
-  std::vector<std::uint32_t> words(neighbours_.size());
   return holds_within(limit, [&] {
-    FLASHOVERLAP_CUDA(cudaMemcpyAsync(words.data(), &header(communicator_.rank())->words,
-                                      words.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream_));
-    FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
-    const bool are_told = std::ranges::all_of(words, holds);
+    bool are_told = true;
+    for (std::size_t rank = 0; rank < neighbours_.size(); ++rank) are_told &= holds((*words_)[rank]);
     if (!are_told) check();
     return are_told;
   });
@@ -298,6 +306,18 @@ void PeerMemory::meet() {
   }
   give_up(communicator_, CommunicationError(fmt::format("rank {} of {}: not all ranks have come in time",
                                                         communicator_.rank(), communicator_.ranks())));
+}
+
+void PeerMemory::tell_failure() noexcept {
+  (*words_)[static_cast<std::size_t>(max_ranks + communicator_.rank())] = 1;
+}
+
+std::optional<int> PeerMemory::failed_peer() const noexcept {
+  for (int rank = 0; rank < communicator_.ranks(); ++rank) {
+    if (rank != communicator_.rank() && (*words_)[static_cast<std::size_t>(max_ranks + rank)] != 0)
+      return rank;
+  }
+  return std::nullopt;
 }
 
 }  // namespace flashoverlap

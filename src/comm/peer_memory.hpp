@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/shared_words.hpp"
 #include "cuda/handles.hpp"
 #include "flashoverlap/communicator.hpp"
 
@@ -35,6 +37,11 @@ class PeerMemory {
   /// communicator's limit, the communicator is aborted and `CommunicationError` thrown.
   void meet();
 
+  /// Tells every rank that this one has failed, for ever and at once, through memory of the host.
+  void tell_failure() noexcept;
+  /// Another rank that has told that, if there is one. Does not wait. Any thread may ask.
+  std::optional<int> failed_peer() const noexcept;
+
  private:
   struct Record;
   struct Header;
@@ -45,10 +52,13 @@ class PeerMemory {
   /// What keeps this rank from addressing the memory of another one; empty if nothing does.
   std::string find_obstacle(int rank, const Record& own, const Record& theirs) const;
   std::string open(int rank, const Record& own, const Record& theirs);
+  /// The words that all ranks share, by rank 0 and the others. What keeps this rank from it, or nothing.
+  std::string make_words(Record& own);
+  std::string open_words(const Record& maker);
   void await_gathered() const;
-  void come();
-  void tell_all(std::uint32_t word) const;
-  /// Whether what every rank has told this one satisfies `holds` in time; `check` may throw meanwhile.
+  void come() noexcept;
+  void tell_meetings(std::uint32_t word) noexcept;
+  /// Whether what every rank tells of its meetings satisfies `holds` in time; `check` may throw meanwhile.
   template <typename Predicate, typename Check>
   bool told_by_all(std::chrono::milliseconds limit, Predicate holds, Check check) const;
 
@@ -57,6 +67,7 @@ class PeerMemory {
   std::shared_ptr<Allocation> own_;
   std::vector<std::shared_ptr<Allocation>> neighbours_;  // [rank] in this process
   std::vector<std::unique_ptr<Mapping>> mappings_;       // [rank] in other processes
+  std::unique_ptr<SharedWords> words_;  // meetings of each rank, and `farewell`; then whether it has failed
   std::uint32_t meetings_ = 0;
 };
 

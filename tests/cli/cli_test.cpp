@@ -56,7 +56,7 @@ TEST_F(Cli, PlanPrintsASummary) {
   EXPECT_THAT(plan.out, HasSubstr("all_reduce"));
   EXPECT_THAT(plan.out, HasSubstr("predicted"));
   EXPECT_THAT(run("plan " + small + " --strategy store").out,
-              HasSubstr("workspace  23,552 bytes: 23,296 written by peers"));
+              HasSubstr("workspace  23,296 bytes: 23,040 written by peers"));
 
   const json as_json = json::parse(run("plan " + small + " --json").out);
   EXPECT_EQ(as_json["tiles"]["most"], 30);

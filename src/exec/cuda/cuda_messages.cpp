@@ -356,24 +356,27 @@ void CudaMessages::check_waits() const {
 }
 
 std::exception_ptr CudaMessages::report() const {
+  const std::uint32_t done = words_.read(done_word);
+  const bool has_message = done < messages_.size();
+  const std::string where =
+      has_message ? fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank, plan_.problem.ranks,
+                                done, name(messages_[done].kind), messages_[done].group)
+                  : fmt::format("rank {} of {}:", plan_.rank, plan_.problem.ranks);
   std::vector<std::uint32_t> values(plan_.counters.size());
   if (!memory_.workspace().past_streams().read(values.data(), counters_,
                                                values.size() * sizeof(std::uint32_t))) {
-    return std::make_exception_ptr(WaitExpired(
-        fmt::format("rank {} of {}: a run lasts too long, and its GPU does not say what it waits for",
-                    plan_.rank, plan_.problem.ranks)));
+    return std::make_exception_ptr(WaitExpired(fmt::format(
+        "{}{} lasts too long, and its counters cannot be read meanwhile", where,
+        has_message ? "" : " a run")));
   }
-  const std::uint32_t done = words_.read(done_word);
-  if (done >= messages_.size()) {
+  if (!has_message) {
     return std::make_exception_ptr(
-        WaitExpired(fmt::format("rank {} of {}: {}{}", plan_.rank, plan_.problem.ranks,
+        WaitExpired(fmt::format("{} {}{}", where,
                                 messages_.empty() ? "the kernel of a run has not ended"
                                                   : "all messages of a run are done but the run is not",
                                 missing_for_tiles(values))));
   }
   const Message& current = messages_[done];
-  const std::string where = fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank,
-                                        plan_.problem.ranks, done, name(current.kind), current.group);
   std::string counters;
   for (const Wait& wait : current.waits) {
     const std::uint32_t value = values[static_cast<std::size_t>(wait.counter)];

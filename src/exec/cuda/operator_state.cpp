@@ -53,8 +53,8 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
   watch.emplace(run_watch(communicator), communicator.options().wait_limit,
                 WatchedRuns::Callbacks{.running = [this] { return messages.running(); },
                                        .find_error =
-                                           [this, polls = 0]() mutable {
-                                             ++polls % 16 == 0 ? look_for_errors() : find_error();
+                                           [this] {
+                                             find_error();
                                              if (messages.waits_long())
                                                std::rethrow_exception(messages.report());
                                            },
@@ -170,7 +170,7 @@ void Operator::State::warm_up() {
     if (exchanges) connect(words.data(), stream);
     if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
       messages.rehearse(buffers, stream);
-      if (!ends_within(limit, [this] { look_for_errors(); })) {
+      if (!ends_within(limit, [this] { find_error(); })) {
         throw CommunicationError(
             fmt::format("rank {} of {}: not all ranks have made their first transfers in time",
                         communicator.rank(), communicator.ranks()));
@@ -178,7 +178,7 @@ void Operator::State::warm_up() {
     }
     run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)], callers[index(BufferRole::out)].data(),
         stream);
-    if (!ends_within(limit, [this] { look_for_errors(); })) std::rethrow_exception(messages.report());
+    if (!ends_within(limit, [this] { find_error(); })) std::rethrow_exception(messages.report());
   } catch (...) {
     // What is enqueued may wait for what will not come, and freeing memory waits for it.
     holds_within(limit, [this] { return release(); });

@@ -104,28 +104,25 @@ struct Operator::State {
 
   void compute(cudaStream_t stream);
 
-  /// Of this rank.
+  /// Of any rank, as far as this one knows.
   void find_error() const {
+    memory.workspace().throw_if_peer_failed();
     messages.check_waits();
     communicator.throw_if_failed();
     during_gemm.throw_if_failed();
   }
 
-  /// Of any rank, as far as is known without waiting.
-  void look_for_errors() const {
-    memory.workspace().look_at_peers();
-    find_error();
-  }
-
   /// Of runs that have ended.
   void check_results() const {
-    memory.workspace().check_peers();
     find_error();
     if (kernel && tiles_wait(plan)) kernel->check_waits();
   }
 
   /// Peers know it before anything wrong can reach them. False: to be tried again.
-  bool release() const noexcept { return memory.workspace().tell_failure() && messages.release(); }
+  bool release() const noexcept {
+    memory.workspace().tell_failure();
+    return messages.release();
+  }
 
   std::vector<Plan> plans;
   const Plan& plan;

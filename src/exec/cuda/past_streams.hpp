@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -12,34 +13,37 @@
 
 namespace flashoverlap {
 
-/// Writes and reads GPU memory for a run that is given up, while streams may be stuck: by a stream if what it
-/// does passes soon, and otherwise in a context of its own, which is made then. Never waits for long. Of the
-/// GPU that is current; may be used by several threads.
+/// Writes and reads GPU memory for a run that is given up, while streams may be stuck, and other threads in
+/// calls of CUDA that wait for them: by a stream if what it does passes soon, and otherwise in a context of
+/// its own, which is made then. Never waits for long. Of the GPU that is current; may be used by several
+/// threads.
 class PastStreams {
  public:
   /// Reads at most `most_bytes`. The stream must outlive this.
   PastStreams(const CudaStream& stream, std::size_t most_bytes);
+  /// Waits for a `read` that is still under way.
+  ~PastStreams() = default;
 
-  /// In this order, of this GPU or of peers. False: they may not all be written yet.
+  /// In this order. False: they may not all be written yet.
   bool write(std::span<const WordToWrite> words) noexcept;
-  /// Into host memory. False: the GPU does not answer.
+  /// Into host memory. False: the GPU does not answer, or another thread's call of CUDA holds that up.
   bool read(void* to, const void* from, std::size_t bytes) noexcept;
 
  private:
-  /// Whether what `enqueue` gives to the stream is done soon. Gives it nothing where something is pending.
+  /// Whether what `enqueue` gives to the stream is done soon.
   template <typename Enqueue>
-  bool passes(const Enqueue& enqueue);
-  /// Whether `work`, which gets the context, succeeds.
-  template <typename Work>
-  bool succeeds_apart(const Work& work);
+  bool passes(const Enqueue& enqueue) const;
+  /// Into `values_`. The context that it needed, if any.
+  std::unique_ptr<SeparateContext> read_values(const void* from, std::size_t bytes,
+                                               std::unique_ptr<SeparateContext> separate);
+  bool is_reading() const;
 
   const CudaStream& stream_;
-  CudaEvent done_;
-  bool is_pending_ = false;
-  PinnedArray<std::byte> values_;  // what the stream has read
-  std::vector<std::byte> apart_;   // and the context
+  PinnedArray<std::byte> pinned_;  // what the stream has read
+  std::vector<std::byte> values_;
   std::unique_ptr<SeparateContext> separate_;
   std::mutex mutex_;
+  std::future<std::unique_ptr<SeparateContext>> reading_;  // the last, so that it ends before the others do
 };
 
 }  // namespace flashoverlap

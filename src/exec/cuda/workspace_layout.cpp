@@ -39,7 +39,6 @@ bool uses_cublas(const Plan& plan) {
 }  // namespace
 
 WorkspaceLayout::WorkspaceLayout(std::span<const Plan> plans, bool own_result) : buffers(plans.size()) {
-  if (needs_peer_memory(plans)) bytes.peer_written = align(failure_bytes);
   for (const BufferRole role : operators_roles) {
     // A buffer that peers write on one rank may be that rank's own on another.
     for (const bool by_peers : {true, false}) {
@@ -60,6 +59,7 @@ WorkspaceLayout::WorkspaceLayout(std::span<const Plan> plans, bool own_result) :
       }
     }
   }
+  if (needs_peer_memory(plans)) bytes.peer_written = std::max(bytes.peer_written, align(1));  // for counters
   if (std::ranges::any_of(plans, uses_cublas))
     cublas = take(MemoryKind::device, bytes.device, cublas_workspace_bytes);
   for (const Plan& plan : plans)

@@ -32,7 +32,4 @@ struct WorkspaceLayout {
   WorkspaceBytes bytes{};                                ///< of this operator
 };
 
-/// Memory that peers write begins with a word for each rank, by which it tells that it has given up.
-inline constexpr std::int64_t failure_bytes = max_ranks * sizeof(std::uint32_t);
-
 }  // namespace flashoverlap

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "comm/give_up.hpp"
 #include "exec/cuda/workspace_layout.hpp"
@@ -27,13 +26,11 @@ WorkspaceMemory::WorkspaceMemory(const WorkspaceBytes& bytes, const Communicator
       device_(size(bytes.device)),
       shares_(size(bytes.shares)),
       collective_(communicator.allocate(size(bytes.collective))),
-      past_streams_(side, std::max(size(bytes.counters), size(failure_bytes))) {
+      past_streams_(side, size(bytes.counters)) {
   registered_.emplace_back(communicator, collective_);
   shares_.set_bytes(0xFF);
   if (bytes.peer_written > 0) {
     peers_ = std::make_unique<PeerMemory>(communicator, size(bytes.counters + bytes.peer_written));
-    failures_.emplace(reinterpret_cast<const std::uint32_t*>(peer_written(communicator.rank())),
-                      communicator.ranks(), side);
   } else {
     counters_ = DeviceArray<std::byte>(size(bytes.counters));
     counters_.set_bytes(0);
@@ -86,42 +83,16 @@ void WorkspaceMemory::meet() {
   if (peers_) peers_->meet();
 }
 
-bool WorkspaceMemory::tell_failure() noexcept {
-  if (!peers_ || has_told_failure_) return true;
-  std::array<WordToWrite, max_ranks> words;
-  std::size_t count = 0;
-  const int self = communicator_.rank();
-  for (int rank = 0; rank < communicator_.ranks(); ++rank) {
-    if (rank != self) words[count++] = {reinterpret_cast<std::uint32_t*>(peer_written(rank)) + self, 1};
-  }
-  if (past_streams_.write(std::span(words).first(count))) has_told_failure_ = true;
-  return has_told_failure_;
+void WorkspaceMemory::tell_failure() noexcept {
+  if (peers_) peers_->tell_failure();
 }
 
-void WorkspaceMemory::throw_if_failed(std::optional<int> peer) const {
+void WorkspaceMemory::throw_if_peer_failed() const {
+  const std::optional<int> peer = peers_ ? peers_->failed_peer() : std::nullopt;
   if (!peer) return;
   throw CommunicationError(
       fmt::format("rank {} of {}: rank {} has given up a run, so what it sent may be wrong",
                   communicator_.rank(), communicator_.ranks(), *peer));
-}
-
-void WorkspaceMemory::look_at_peers() {
-  if (failures_) throw_if_failed(failures_->look());
-}
-
-void WorkspaceMemory::check_peers() {
-  if (!failures_) return;
-  const auto limit = communicator_.options().wait_limit;
-  if (const PeerFailures::Found found = failures_->find(limit); found.is_known)
-    return throw_if_failed(found.rank);
-  std::array<std::uint32_t, max_ranks> words{};
-  const auto ranks = static_cast<std::size_t>(communicator_.ranks());
-  if (!past_streams_.read(words.data(), peer_written(communicator_.rank()), ranks * sizeof words[0])) {
-    give_up(communicator_,
-            WaitExpired(fmt::format("rank {} of {}: its GPU does not answer within {} ms",
-                                    communicator_.rank(), communicator_.ranks(), limit.count())));
-  }
-  throw_if_failed(failed_rank(words));
 }
 
 Workspace::Workspace(const WorkspaceBytes& bytes, const Communicator& communicator) {

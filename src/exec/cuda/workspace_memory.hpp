@@ -1,11 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,7 +12,6 @@
 #include "cuda/handles.hpp"
 #include "exec/cuda/graph_marks.hpp"
 #include "exec/cuda/past_streams.hpp"
-#include "exec/cuda/peer_failures.hpp"
 #include "exec/cuda/run_ahead.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/workspace_bytes.hpp"
@@ -52,12 +49,10 @@ class WorkspaceMemory {
   void meet();
 
   /// Tells every peer that this rank will not answer any more: from then on, what it writes and raises means
-  /// nothing. False: they may not all know it yet.
-  bool tell_failure() noexcept;
-  /// Throws `CommunicationError` naming a peer that has told its failure: `look_at_peers` as far as is known,
-  /// without waiting, and `check_peers` for certain, after a copy of a few bytes.
-  void look_at_peers();
-  void check_peers();
+  /// nothing.
+  void tell_failure() noexcept;
+  /// Throws `CommunicationError` naming a peer that has told its failure. Does not wait.
+  void throw_if_peer_failed() const;
 
   PastStreams& past_streams() { return past_streams_; }
   GraphMarks& graph_marks() { return graph_marks_; }
@@ -69,8 +64,6 @@ class WorkspaceMemory {
   const CudaStream side{StreamPriority::high};    ///< for what runs need not wait for
 
  private:
-  void throw_if_failed(std::optional<int> peer) const;
-
   const WorkspaceBytes bytes_;
   Communicator communicator_;
   DeviceArray<std::byte> device_;
@@ -83,8 +76,6 @@ class WorkspaceMemory {
   GraphMarks graph_marks_{communicator_};
   RunAhead run_ahead_;
   PastStreams past_streams_;
-  std::optional<PeerFailures> failures_;  // where there is peer memory
-  std::atomic<bool> has_told_failure_ = false;
 };
 
 }  // namespace flashoverlap

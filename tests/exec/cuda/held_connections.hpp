@@ -14,13 +14,15 @@
 
 namespace flashoverlap::testing {
 
-/// Streams of the current GPU that wait, more than it has connections, until this is destroyed.
+/// Streams of the current GPU, more than it has connections, that wait from `hold` until this is destroyed.
 class HeldConnections {
  public:
   HeldConnections() {
     word_.set_bytes(0);
     constexpr std::size_t more_than_connections = 40;
     while (streams_.size() < more_than_connections) streams_.push_back(std::make_unique<CudaStream>());
+  }
+  void hold() const {
     for (const auto& stream : streams_) {
       StreamMemoryBatch batch({.limit = std::chrono::minutes(1), .expired = nullptr});
       batch.wait_until_reached(word_.data(), 1);

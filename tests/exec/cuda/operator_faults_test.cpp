@@ -9,6 +9,7 @@
 
 #include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
+#include "exec/cuda/held_connections.hpp"
 #include "exec/cuda/operator_runs.hpp"
 #include "search/kernel_choice.hpp"
 
@@ -126,6 +127,47 @@ TEST(Operator, AnAbsentPeerGivesAnErrorInTimeThatNamesACounter) {
       }
     }
   }
+}
+
+/// A run of all ranks and one without rank 0, during which the others do what `meanwhile` does after what
+/// `before` has made.
+template <typename Before, typename Meanwhile>
+void expect_error_in_time(const Before& before, const Meanwhile& meanwhile) {
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
+  if (stream_means() != StreamMeans::operations) GTEST_SKIP() << "needs waits of the driver";
+  const std::vector<Plan> plans = plans_of({Operation::gemm_reduce_scatter, Strategy::copy}, ranks);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = on_ranks(ranks, 2s, [&](const Communicator& communicator) {
+    const CudaStream stream;
+    Operator op(plans, communicator);
+    Operands operands(op, 1);
+    run_right(op, operands, plans, communicator.rank(), stream);
+    const auto made = before();
+    if (communicator.rank() == 0) return std::this_thread::sleep_for(6s);
+    operands.run(op, stream);
+    meanwhile(made);
+    op.wait();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);
+  for (const auto& [rank, error] : without_rank_0(ranks, errors))
+    EXPECT_THAT(error, HasSubstr(fmt::format("rank {} of", rank)));
+}
+
+TEST(Operator, ALostRankGivesAnErrorInTimeWhileOtherStreamsHoldAllConnections) {
+  expect_error_in_time([] { return std::make_unique<testing::HeldConnections>(); },
+                       [](const auto& held) { held->hold(); });
+}
+
+TEST(Operator, ALostRankGivesAnErrorInTimeWhileTheProgramMakesStreamsAndMemory) {
+  expect_error_in_time([] { return 0; },
+                       [](int) {
+                         // The driver waits for the stuck run here, and lets no copy pass in any context.
+                         std::vector<std::unique_ptr<CudaStream>> streams;
+                         while (streams.size() < 40) streams.push_back(std::make_unique<CudaStream>());
+                         { const DeviceArray<std::byte> freed(64 << 20); }
+                         FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
+                       });
 }
 
 TEST(Operator, RunsFarAheadOfALostRankEndWithAnErrorInTime) {

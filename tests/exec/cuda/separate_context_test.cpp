@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "comm/bounded_wait.hpp"
@@ -40,6 +42,26 @@ TEST(SeparateContext, WritesAndReadsWhileStreamsHoldAllConnections) {
   separate.read(values.data(), words.data(), sizeof values);
   EXPECT_EQ(values[0], 7);
   EXPECT_EQ(values[1], 5);
+}
+
+TEST(SeparateContext, IsMadeAndWritesWhileAnotherThreadFreesMemoryAndWaitsForTheGpuWithThat) {
+  if (stream_means() != StreamMeans::operations) GTEST_SKIP() << "needs waits of the driver";
+  const DeviceArray<std::uint32_t> word(1);
+  word.set_bytes(0);
+  const CudaStream stream;
+  StreamMemoryBatch batch({.limit = std::chrono::seconds(1), .expired = nullptr});
+  batch.wait_until_reached(word.data(), 7);
+  batch.enqueue(stream);
+  auto freed = std::make_unique<DeviceArray<std::byte>>(64 << 20);
+  std::atomic<bool> is_freed = false;
+  std::jthread frees([&] {
+    freed.reset();
+    is_freed = true;
+  });
+  EXPECT_FALSE(holds_within(std::chrono::milliseconds(200), [&] { return is_freed.load(); }));
+  SeparateContext separate;
+  separate.write(std::array{WordToWrite{word.data(), 7}});
+  EXPECT_TRUE(holds_within(std::chrono::seconds(5), [&] { return is_freed.load(); }));
 }
 
 TEST(SeparateContext, LeavesTheCallersContextCurrent) {

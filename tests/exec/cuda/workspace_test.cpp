@@ -62,16 +62,17 @@ TEST(Workspace, PeersLearnOfAFailureWhileStreamsHoldAllConnections) {
   bytes.add(plans_of({Operation::gemm_reduce_scatter, Strategy::copy}, ranks));
   const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
     WorkspaceMemory memory(bytes, communicator);
-    memory.check_peers();
-    memory.look_at_peers();
+    memory.throw_if_peer_failed();
     memory.meet();
     if (communicator.rank() == 1) {
       const testing::HeldConnections held;
-      EXPECT_TRUE(memory.tell_failure());
+      held.hold();
+      memory.tell_failure();
+      memory.throw_if_peer_failed();  // itself is none
     } else {
       const auto is_known = [&] {
         try {
-          memory.look_at_peers();
+          memory.throw_if_peer_failed();
           return false;
         } catch (const CommunicationError& error) {
           EXPECT_THAT(error.what(), HasSubstr("rank 1 has given up"));
@@ -79,7 +80,6 @@ TEST(Workspace, PeersLearnOfAFailureWhileStreamsHoldAllConnections) {
         }
       };
       EXPECT_TRUE(holds_within(10s, is_known));
-      EXPECT_THROW(memory.check_peers(), CommunicationError);
     }
     memory.meet();
   });
