@@ -74,7 +74,9 @@ struct Machine {
   /// By their cap on multiprocessors: while a GEMM occupies all others. May lack kinds and be empty.
   std::map<int, Collectives> during_gemm{};
   CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
-  CurvesByRanks store{};        ///< the same by stores from multiprocessors
+  CurvesByRanks store{};        ///< the same by stores from `comm_multiprocessors`
+  /// What each of a few multiprocessors stores in memory of peers. 0: not known, then few are as fast as many.
+  double block_store_gigabytes_per_second = 0;
   bool operator==(const Machine&) const = default;
 
   /// For a world size r between two measured ones: between their times for the same matrix, in proportion to
@@ -102,7 +104,7 @@ std::vector<std::string> preset_names();
 Machine preset(std::string_view name);
 
 /// Raised whenever the format changes; other versions are refused.
-inline constexpr int machine_schema_version = 3;
+inline constexpr int machine_schema_version = 4;
 
 /// As JSON. Reading is as strict as for plans, and validates.
 std::string machine_to_json(const Machine& machine);

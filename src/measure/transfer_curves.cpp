@@ -285,6 +285,7 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
   machine.copy_engine.clear();
   machine.store.clear();
   machine.copy_slowdown = machine.store_slowdown = 1;
+  machine.block_store_gigabytes_per_second = 0;
   if (!machine.peer_access) return;
   {
     const NeighbourCopies copies(gpu, most);
@@ -306,6 +307,11 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
     const double copy_us = machine.copy_microseconds(ranks, static_cast<double>(bytes));
     add_point(machine.store[ranks], bytes, std::max(copy_us / 2, copy_us + longer_us / (ranks - 1)));
   }
+  constexpr int few_blocks = 2;  // which do not fill the link
+  constexpr std::int64_t large = 64 * mebibyte;
+  machine.block_store_gigabytes_per_second =
+      static_cast<double>((ranks - 1) * large) /
+      (few_blocks * 1e3 * gather_us(gpu, machine, Strategy::store, large, few_blocks));
 }
 
 void measure_signals(const GpuRank& gpu, Machine& machine) {

@@ -134,6 +134,12 @@ double stored_microseconds(const Machine& machine, int ranks, double bytes) {
   return bytes * machine.store_microseconds(ranks, large) / large;
 }
 
+double least_store_microseconds(const Schedule& schedule, const Machine& machine, double bytes) {
+  const double by_block = machine.block_store_gigabytes_per_second;
+  if (by_block == 0) return 0;
+  return bytes / (collective_multiprocessors(schedule, machine) * by_block * 1e3);
+}
+
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm) {
@@ -200,8 +206,9 @@ double transfer_microseconds(const Plan& plan, const Message& message, const Mac
     case MessageKind::store:
       if (message.peer == plan.rank) return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
       if (message.kind == MessageKind::copy) return machine.copy_microseconds(ranks, bytes);
-      return follows_at_once ? stored_microseconds(machine, ranks, bytes)
-                             : machine.store_microseconds(ranks, bytes);
+      return std::max(follows_at_once ? stored_microseconds(machine, ranks, bytes)
+                                      : machine.store_microseconds(ranks, bytes),
+                      least_store_microseconds(plan.schedule, machine, bytes));
     case MessageKind::exchange:
       // An all-to-all of a matrix moves all of it but the part that a rank keeps.
       return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,

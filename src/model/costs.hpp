@@ -43,6 +43,9 @@ int collective_multiprocessors(const Schedule& schedule, const Machine& machine)
 /// Multiprocessors that a GEMM of this many tile entries leaves to messages.
 int free_multiprocessors(const Schedule& schedule, const Machine& machine, std::int64_t entries);
 
+/// What stores of these bytes take at least by the multiprocessors that are left to them, if that is known.
+double least_store_microseconds(const Schedule& schedule, const Machine& machine, double bytes);
+
 /// The time that stores of these bytes to peers occupy a rank's link, besides their start.
 double stored_microseconds(const Machine& machine, int ranks, double bytes);
 

@@ -173,6 +173,8 @@ void validate(const Machine& machine) {
             "must hold curves exactly where peer_access is true");
     check_curves(field, *curves, 2);
   }
+  if (machine.block_store_gigabytes_per_second != 0)
+    check_positive("block_store_gigabytes_per_second", machine.block_store_gigabytes_per_second);
 }
 
 }  // namespace flashoverlap

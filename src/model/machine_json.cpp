@@ -51,6 +51,7 @@ void visit_keys(const auto& visit, Document& machine) {
   visit("during_gemm", machine.during_gemm);
   visit("copy_engine", machine.copy_engine);
   visit("store", machine.store);
+  visit("block_store_gigabytes_per_second", machine.block_store_gigabytes_per_second);
 }
 
 nlohmann::ordered_json to_json(const auto& field) { return field; }

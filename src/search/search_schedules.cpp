@@ -175,7 +175,11 @@ class Search {
     if (schedule.shots > 0) return machine_.store_microseconds(problem_.ranks, sent_bytes);
     switch (schedule.strategy) {
       case Strategy::copy: return machine_.copy_microseconds(problem_.ranks, sent_bytes);
-      case Strategy::store: return machine_.store_microseconds(problem_.ranks, sent_bytes);
+      case Strategy::store:
+        return std::max(machine_.store_microseconds(problem_.ranks, sent_bytes),
+                        communicates_first(problem_.operation)
+                            ? least_store_microseconds(schedule, machine_, sent_bytes)
+                            : 0);
       case Strategy::sequential:
       case Strategy::signal:
       case Strategy::p2p: break;

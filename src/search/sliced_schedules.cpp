@@ -5,9 +5,12 @@
 #include <set>
 
 #include "flashoverlap/planner.hpp"
+#include "model/costs.hpp"
+#include "model/gemm_time.hpp"
 #include "plan/grouping.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/prediction.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -28,6 +31,26 @@ std::vector<int> useful_counts(const Problem& problem, const Machine& machine, S
 bool has_few_waves(const Problem& problem, const Schedule& schedule) {
   constexpr int many_waves = 8;
   return wave_count(schedule, entry_count(schedule, problem.m, problem.n)) <= many_waves;
+}
+
+/// Where the GEMM has many waves, the two least that store what it waits for in its time, or else the greatest.
+std::vector<int> sufficient(const Problem& problem, const Machine& machine, std::vector<int> counts) {
+  constexpr std::ptrdiff_t few = 2;
+  const Schedule fastest =
+      kernel_schedule(machine, problem, Strategy::store, Layout::natural,
+                      machine.multiprocessors - counts.front(), counts.front());
+  if (std::ssize(counts) <= few || has_few_waves(problem, fastest)) return counts;
+  std::ranges::sort(counts);
+  const double gemm_us =
+      expected_microseconds(machine, {kernel_tile(fastest), fastest.share_k}, gemm_shape(problem, 0),
+                            problem.k, problem.b_layout, fastest.multiprocessors);
+  const auto is_enough = [&](int count) {
+    Schedule schedule = fastest;
+    schedule.comm_multiprocessors = count;
+    return least_store_microseconds(schedule, machine, most_sent_bytes(problem)) < gemm_us;
+  };
+  const auto first = std::min(std::ranges::find_if(counts, is_enough), counts.end() - few);
+  return {first, first + few};
 }
 
 /// Of what is grouped: a slice, or for `signal` the whole GEMM.
@@ -128,13 +151,8 @@ void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Sch
 std::vector<Schedule> sliced_schedules(const Problem& problem, const Machine& machine, Strategy strategy,
                                        const std::vector<int>& comm_multiprocessors) {
   std::vector<int> counts = useful_counts(problem, machine, strategy, comm_multiprocessors);
-  // With many waves a few multiprocessors have enough time.
-  constexpr std::size_t few_counts = 2;
-  if (communicates_first(problem.operation) && strategy == Strategy::store && counts.size() > few_counts &&
-      !has_few_waves(problem, kernels(problem, machine, strategy, counts.front()).front())) {
-    std::ranges::sort(counts);
-    counts.resize(few_counts);
-  }
+  if (communicates_first(problem.operation) && strategy == Strategy::store)
+    counts = sufficient(problem, machine, std::move(counts));
   std::vector<Schedule> schedules;
   for (const int count : counts) {
     for (Schedule schedule : kernels(problem, machine, strategy, count)) {

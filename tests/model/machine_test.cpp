@@ -255,6 +255,7 @@ TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
       {"/launch_microseconds", 0, "launch_microseconds"},
       {"/signal_microseconds", true, "signal_microseconds"},
       {"/memory_gigabytes_per_second", -1, "memory_gigabytes_per_second"},
+      {"/block_store_gigabytes_per_second", -1, "block_store_gigabytes_per_second"},
       {"/comm_multiprocessors", 0, "comm_multiprocessors"},
       {"/comm_multiprocessors", 108, "comm_multiprocessors"},
       {"/peer_access", 1, "peer_access"},
