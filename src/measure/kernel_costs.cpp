@@ -18,8 +18,12 @@ namespace {
 
 constexpr int repetitions = 7;
 /// What remains of the slowdown of a GPU that does nothing but multiply where other work comes between, as it
-/// does in a model and in benchmarks: of 340 runs on H200 and 130 on H100 (docs/log/tuning.md).
-constexpr double slowdown_among_others = 0.6;
+/// does in a model and in benchmarks: less of a short GEMM, as clocks follow the power within about this time
+/// (docs/log/tuning.md).
+double slowdown_among_others(double gemm_us) {
+  constexpr double following_us = 1000;
+  return gemm_us / (gemm_us + following_us);
+}
 
 /// A GEMM of this many whole waves of a kernel's tiles on all multiprocessors.
 Problem gemm_of(const Machine& machine, const KernelTile& tile, OperandLayout b_layout, std::int64_t k,
@@ -135,7 +139,7 @@ void measure_kernels(const GpuRank& gpu, Machine& machine) {
         gemm_us(gpu, machine, widest, OperandLayout::k_contiguous, depths[2], waves, Clocks::sustained) -
         machine.gemm_launch_microseconds;
     least_ratio = std::max(least_ratio, taken_us / full_us);
-    add_rising_point(machine.throttled, full_us, full_us * (1 + slowdown_among_others * (least_ratio - 1)));
+    add_rising_point(machine.throttled, full_us, full_us * (1 + slowdown_among_others(full_us) * (least_ratio - 1)));
   }
 }
 

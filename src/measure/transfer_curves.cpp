@@ -185,23 +185,28 @@ class MeasuredCollectives {
   CollectiveMemory destination_;
 };
 
-/// One rank's copies to its neighbour, as all ranks make them.
-class NeighbourCopies {
+/// One rank's copies to each of the others, in the order in which operators make them. Ranks that are not in
+/// step copy to the same one at times, which copies to one neighbour each would not show.
+class PeerCopies {
  public:
-  NeighbourCopies(const GpuRank& gpu, std::int64_t most_bytes)
+  PeerCopies(const GpuRank& gpu, std::int64_t most_bytes)
       : memory_(gpu.communicator(), static_cast<std::size_t>(2 * most_bytes)),
-        from_(memory_.of(gpu.rank())),
-        to_(memory_.of((gpu.rank() + 1) % gpu.ranks()) + most_bytes) {}
+        from_(memory_.of(gpu.rank())) {
+    for (int distance = 1; distance < gpu.ranks(); ++distance)
+      to_.push_back(memory_.of((gpu.rank() + distance) % gpu.ranks()) + most_bytes);
+  }
 
   void copy(std::int64_t bytes, cudaStream_t stream) const {
-    FLASHOVERLAP_CUDA(
-        cudaMemcpyAsync(to_, from_, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+    for (std::byte* const to : to_) {
+      FLASHOVERLAP_CUDA(
+          cudaMemcpyAsync(to, from_, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+    }
   }
 
  private:
   PeerMemory memory_;
   std::byte* from_;
-  std::byte* to_;
+  std::vector<std::byte*> to_;
 };
 
 /// Gathering this many bytes from every other rank, next to a GEMM of next to nothing.
@@ -288,13 +293,15 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
   machine.block_store_gigabytes_per_second = 0;
   if (!machine.peer_access) return;
   {
-    const NeighbourCopies copies(gpu, most);
+    const PeerCopies copies(gpu, most);
     gpu.barrier();
-    for (std::int64_t bytes = mebibyte / 16; bytes <= most; bytes *= 4)
-      add_point(machine.copy_engine[ranks], bytes, median_us(gpu, [&] { copies.copy(bytes, gpu.stream()); }));
+    for (std::int64_t bytes = mebibyte / 16; bytes <= most; bytes *= 4) {
+      const double us = median_us(gpu, [&] { copies.copy(bytes, gpu.stream()); });
+      add_point(machine.copy_engine[ranks], bytes, us / (ranks - 1));
+    }
     PartialGemm gemm(gpu, machine, machine.multiprocessors);
     machine.copy_slowdown = gemm.slowdown([&](cudaStream_t stream) {
-      const double once_us = machine.copy_microseconds(ranks, 64 * mebibyte);
+      const double once_us = (ranks - 1) * machine.copy_microseconds(ranks, 64 * mebibyte);
       for (double us = 0; us < gemm.sending_us(); us += once_us) copies.copy(64 * mebibyte, stream);
     });
     gpu.barrier();

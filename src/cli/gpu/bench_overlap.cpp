@@ -224,10 +224,9 @@ void save_fastest(const ShapeTimes& shape, const std::string& path) {
 
 /// Whether every result is right.
 bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
-  std::optional<Tuner> tuner;
-  if (bench.tuned) tuner.emplace(gpu.communicator());
-  const OverlapBenchmark benchmark{tuner ? tuner->machine() : current_machine(fabric()), methods_of(bench),
-                                   tried_comm_multiprocessors(bench), bench.repetitions};
+  Tuner tuner(gpu.communicator());  // which knows the machine, as it was measured here if it was
+  const OverlapBenchmark benchmark{tuner.machine(), methods_of(bench), tried_comm_multiprocessors(bench),
+                                   bench.repetitions};
   for (const int count : benchmark.comm_multiprocessors) {
     require(count < gpu.multiprocessors(), "--comm-multiprocessors", count,
             fmt::format("must leave some of the {} multiprocessors to the GEMM", gpu.multiprocessors()));
@@ -243,10 +242,10 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
   ShapeTimes last;
   for (const Problem& problem : bench.problems) {
     std::vector<Schedule> found;
-    if (tuner) found.push_back(tuner->tune(problem).schedule);
+    if (bench.tuned) found.push_back(tuner.tune(problem).schedule);
     last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem, found)
                                : measure_plans(gpu, bench.plans, bench.repetitions);
-    report.add(last, tuner.has_value(), /*print=*/gpu.is_first());
+    report.add(last, bench.tuned, /*print=*/gpu.is_first());
   }
   if (gpu.is_first()) {
     report.print_means();
