@@ -11,13 +11,14 @@ namespace {
 /// Columns of C whose tiles share counters.
 struct Strip {
   Range cols;
-  std::int32_t tiles;  ///< that a rank computes
+  std::int32_t tiles;  ///< of a rank that raise a counter
 };
 
-/// One column block each, or several where there would be too many counters.
-std::vector<Strip> strips_of(const Schedule& schedule, const Shape& gemm) {
+/// One column block each, or several where there would be too many counters; `parts` parts of the rows have
+/// tiles of their own.
+std::vector<Strip> strips_of(const Schedule& schedule, const Shape& gemm, std::int64_t parts) {
   constexpr std::int64_t most = 256;
-  const std::int64_t row_blocks = divide_up(gemm.rows, entry_rows(schedule));
+  const std::int64_t row_blocks = divide_up(gemm.rows / parts, entry_rows(schedule));
   const std::int64_t column_blocks = divide_up(gemm.cols, schedule.tile_cols);
   std::vector<Strip> strips;
   for (const Range cols : share_out(gemm.cols, schedule.tile_cols, std::min(most, column_blocks))) {
@@ -40,7 +41,8 @@ class ReduceShots {
         adds_(builder.schedule().layout != Layout::partial),
         rows_(static_cast<std::int32_t>(builder.gemm().rows)),
         kept_rows_(scatters_ ? rows_ / builder.ranks() : rows_),
-        strips_(strips_of(builder.schedule(), builder.gemm())) {}
+        cuts_at_ranks_(scatters_ && sums_after_gemm(builder.schedule())),
+        strips_(strips_of(builder.schedule(), builder.gemm(), cuts_at_ranks_ ? builder.ranks() : 1)) {}
 
   void plan() {
     builder_.plan().buffer(BufferRole::out).peer_written = has_second_;
@@ -58,8 +60,9 @@ class ReduceShots {
     add_counters();
     builder_.give_credits([](std::int32_t) { return true; });
     const std::int32_t gate = builder_.add_gate(builder_.targets());
-    if (scatters_) map_rows();
-    for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip) compute(strip, gate);
+    if (scatters_ && !cuts_at_ranks_) map_rows();
+    for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip)
+      cuts_at_ranks_ ? send_parts(strip, gate) : compute(strip, gate);
     for (std::int32_t strip = 0; strip < std::ssize(strips_); ++strip) {
       if (adds_ && (!has_second_ || summing_rank(strip) == rank_)) add_up(strip);
     }
@@ -112,6 +115,21 @@ class ReduceShots {
     builder_.add_tiles({area});
   }
 
+  /// A tile for each rank: those of other ranks first, so that their way there begins early.
+  void send_parts(std::int32_t strip, std::int32_t gate) {
+    for (std::int32_t distance = 1; distance <= builder_.ranks(); ++distance) {
+      const std::int32_t peer = (rank_ + distance) % builder_.ranks();
+      Tile area = builder_.area({peer * kept_rows_, kept_rows_}, at(strips_, strip).cols);
+      area.buffer = arrives_in();
+      area.rank = peer;
+      area.store_row = rank_ * kept_rows_;
+      area.store_wait = gate;
+      area.raise = {peer, first_arrival_ + strip};
+      area.group = strip;
+      builder_.add_tiles({area});
+    }
+  }
+
   void add_up(std::int32_t strip) {
     Tile area = builder_.area({scatters_ ? rank_ * kept_rows_ : 0, kept_rows_}, at(strips_, strip).cols);
     area.only_adds = true;
@@ -133,6 +151,7 @@ class ReduceShots {
   bool adds_;
   std::int32_t rows_;
   std::int32_t kept_rows_;  ///< by each rank
+  bool cuts_at_ranks_;      ///< no tile has rows of two ranks, as the whole GEMM is done by then
   std::vector<Strip> strips_;
   std::int32_t first_arrival_ = 0;
   std::int32_t first_sum_ = 0;
