@@ -75,7 +75,8 @@ struct Machine {
   std::map<int, Collectives> during_gemm{};
   CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
   CurvesByRanks store{};        ///< the same by stores from `comm_multiprocessors`
-  /// What each of a few multiprocessors stores in memory of peers. 0: not known, then few are as fast as many.
+  /// What each of a few multiprocessors stores in memory of peers. 0: not known, then few are as fast as
+  /// many.
   double block_store_gigabytes_per_second = 0;
   bool operator==(const Machine&) const = default;
 

@@ -139,7 +139,8 @@ void measure_kernels(const GpuRank& gpu, Machine& machine) {
         gemm_us(gpu, machine, widest, OperandLayout::k_contiguous, depths[2], waves, Clocks::sustained) -
         machine.gemm_launch_microseconds;
     least_ratio = std::max(least_ratio, taken_us / full_us);
-    add_rising_point(machine.throttled, full_us, full_us * (1 + slowdown_among_others(full_us) * (least_ratio - 1)));
+    add_rising_point(machine.throttled, full_us,
+                     full_us * (1 + slowdown_among_others(full_us) * (least_ratio - 1)));
   }
 }
 

@@ -190,8 +190,7 @@ class MeasuredCollectives {
 class PeerCopies {
  public:
   PeerCopies(const GpuRank& gpu, std::int64_t most_bytes)
-      : memory_(gpu.communicator(), static_cast<std::size_t>(2 * most_bytes)),
-        from_(memory_.of(gpu.rank())) {
+      : memory_(gpu.communicator(), static_cast<std::size_t>(2 * most_bytes)), from_(memory_.of(gpu.rank())) {
     for (int distance = 1; distance < gpu.ranks(); ++distance)
       to_.push_back(memory_.of((gpu.rank() + distance) % gpu.ranks()) + most_bytes);
   }

@@ -33,12 +33,12 @@ bool has_few_waves(const Problem& problem, const Schedule& schedule) {
   return wave_count(schedule, entry_count(schedule, problem.m, problem.n)) <= many_waves;
 }
 
-/// Where the GEMM has many waves, the two least that store what it waits for in its time, or else the greatest.
+/// Where the GEMM has many waves, the two least that store what it waits for in its time, or else the
+/// greatest.
 std::vector<int> sufficient(const Problem& problem, const Machine& machine, std::vector<int> counts) {
   constexpr std::ptrdiff_t few = 2;
-  const Schedule fastest =
-      kernel_schedule(machine, problem, Strategy::store, Layout::natural,
-                      machine.multiprocessors - counts.front(), counts.front());
+  const Schedule fastest = kernel_schedule(machine, problem, Strategy::store, Layout::natural,
+                                           machine.multiprocessors - counts.front(), counts.front());
   if (std::ssize(counts) <= few || has_few_waves(problem, fastest)) return counts;
   std::ranges::sort(counts);
   const double gemm_us =

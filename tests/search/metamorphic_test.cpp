@@ -78,8 +78,8 @@ double sooner_us(const Problem& problem, const Schedule& schedule, const Machine
   return waits ? wave_us : 0;
 }
 
-/// A GEMM of one wave takes longer for it than one of several for each of theirs, and one may be left when the
-/// last transfer ends.
+/// A GEMM of one wave takes longer for it than one of several for each of theirs, and one may be left when
+/// the last transfer ends.
 double lone_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const auto wave_us = [&](bool lone) {
     return wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, lone);

@@ -365,9 +365,9 @@ std::exception_ptr CudaMessages::report() const {
   std::vector<std::uint32_t> values(plan_.counters.size());
   if (!memory_.workspace().past_streams().read(values.data(), counters_,
                                                values.size() * sizeof(std::uint32_t))) {
-    return std::make_exception_ptr(WaitExpired(fmt::format(
-        "{}{} lasts too long, and its counters cannot be read meanwhile", where,
-        has_message ? "" : " a run")));
+    return std::make_exception_ptr(
+        WaitExpired(fmt::format("{}{} lasts too long, and its counters cannot be read meanwhile", where,
+                                has_message ? "" : " a run")));
   }
   if (!has_message) {
     return std::make_exception_ptr(
