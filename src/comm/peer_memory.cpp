@@ -41,7 +41,7 @@ struct PeerMemory::Header {
 namespace {
 
 constexpr std::size_t alignment = 256;
-constexpr std::size_t block_bytes = 2 << 20;  // what CUDA IPC shares at a time
+constexpr std::size_t block_bytes = std::size_t{2} << 20;  // what CUDA IPC shares at a time
 constexpr std::uint32_t farewell = 1U << 31;  // a rank closes its mappings, and comes to no more meetings
 static_assert(2 * max_ranks <= SharedWords::count);
 
