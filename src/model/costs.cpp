@@ -18,6 +18,21 @@ double bytes_between_ranks(const Plan& plan, std::span<const Part> parts) {
   return bytes;
 }
 
+/// Of a copy within the GPU, which reads and writes.
+double copied_microseconds(const Machine& machine, double bytes) {
+  return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
+}
+
+/// Parts that an exchange leaves on their rank are copied after it.
+double kept_microseconds(const Plan& plan, const Message& message, const Machine& machine) {
+  double us = 0;
+  for (const Part& part : message.sends) {
+    if (part.peer == plan.rank && part.region.rows > 0)
+      us += machine.launch_microseconds + copied_microseconds(machine, bytes_of(plan, part.region));
+  }
+  return us;
+}
+
 /// Multiprocessors come in pairs that share their way to the L2 cache. Few blocks are spread over all pairs.
 bool are_unpaired(const Machine& machine, int multiprocessors) {
   return 2 * multiprocessors <= machine.multiprocessors;
@@ -204,14 +219,15 @@ double transfer_microseconds(const Plan& plan, const Message& message, const Mac
   switch (message.kind) {
     case MessageKind::copy:
     case MessageKind::store:
-      if (message.peer == plan.rank) return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
+      if (message.peer == plan.rank) return copied_microseconds(machine, bytes);
       if (message.kind == MessageKind::copy) return machine.copy_microseconds(ranks, bytes);
       return std::max(follows_at_once ? stored_microseconds(machine, ranks, bytes)
                                       : machine.store_microseconds(ranks, bytes),
                       least_store_microseconds(plan.schedule, machine, bytes));
     case MessageKind::exchange:
       // An all-to-all of a matrix moves all of it but the part that a rank keeps.
-      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
+      return kept_microseconds(plan, message, machine) +
+             capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
                                             bytes * ranks / (ranks - 1), during_gemm);
     default:
       return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes,
