@@ -30,7 +30,8 @@ struct GemmMemory {
 };
 
 struct GemmOptions {
-  bool raise_counters = true;  ///< off only to measure what raising costs
+  /// Whether tiles wait for counters and raise them. Not where the order of a stream says it all.
+  bool counts = true;
   std::uint64_t wait_limit_ns = 10'000'000'000;
   /// A word of the host's memory, set (not to 0) when a wait has lasted half the limit; or null.
   std::uint32_t* long_wait = nullptr;

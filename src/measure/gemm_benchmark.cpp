@@ -62,7 +62,7 @@ std::vector<Operands> random_operands(const Problem& problem, const Shape& c) {
 }
 
 SetLaunch kernel_variant(const Plan& plan, std::vector<Operands>& operands, std::uint32_t* counters,
-                         std::byte* shares, bool raise_counters) {
+                         std::byte* shares, bool counts) {
   auto kernels = std::make_shared<std::vector<std::unique_ptr<GemmKernel>>>();
   for (Operands& set : operands) {
     GemmMemory memory{.buffers = {{}}, .counters = {counters}, .shares = shares};
@@ -73,8 +73,8 @@ SetLaunch kernel_variant(const Plan& plan, std::vector<Operands>& operands, std:
     bind(BufferRole::a, set.a.data());
     bind(BufferRole::b, set.b.data());
     bind(BufferRole::out, set.c.data());
-    kernels->push_back(make_gemm_kernel(
-        plan, memory, {.raise_counters = raise_counters, .begins_early = true, .b_is_constant = true}));
+    kernels->push_back(
+        make_gemm_kernel(plan, memory, {.counts = counts, .begins_early = true, .b_is_constant = true}));
   }
   return [kernels](std::size_t set, cudaStream_t stream) { (*kernels)[set]->launch(stream); };
 }
@@ -113,9 +113,9 @@ GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
     });
     return variants.size() - 1;
   };
-  const auto add_kernel = [&](const KernelChoice& kernel, int multiprocessors, bool raise_counters) {
+  const auto add_kernel = [&](const KernelChoice& kernel, int multiprocessors, bool counts) {
     const Plan plan = single_rank_plan(problem, machine, kernel, multiprocessors);
-    variants.push_back(kernel_variant(plan, operands, counters.data(), shares.data(), raise_counters));
+    variants.push_back(kernel_variant(plan, operands, counters.data(), shares.data(), counts));
     return variants.size() - 1;
   };
   const std::size_t reference = add([&](const void* a, const void* b, void* product, cudaStream_t on) {

@@ -41,7 +41,7 @@ LoneGemm::LoneGemm(const Plan& plan, cudaStream_t stream)
   describe(BufferRole::b, nullptr);
   describe(BufferRole::gathered, gathered_.data());
   describe(BufferRole::out, result_.data());
-  gemm_ = make_gemm_kernel(alone, memory, {.raise_counters = false});
+  gemm_ = make_gemm_kernel(alone, memory, {.counts = false});
 }
 
 void LoneGemm::launch(const GpuOperands& operands, cudaStream_t stream) {

@@ -45,8 +45,8 @@ class Chain {
     describe(BufferRole::a, first_.data());
     describe(BufferRole::b, b_.data());
     describe(BufferRole::out, results_[0].data());
-    return make_gemm_kernel(
-        plan, memory, {.raise_counters = false, .begins_early = begins_early, .b_is_constant = begins_early});
+    return make_gemm_kernel(plan, memory,
+                            {.counts = false, .begins_early = begins_early, .b_is_constant = begins_early});
   }
 
   void launch(GemmKernel& kernel, int link, cudaStream_t stream) {

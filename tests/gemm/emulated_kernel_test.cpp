@@ -281,7 +281,7 @@ TEST_P(EmulatedKernel, ACounterIsRaisedWhenItsTileIsVisible) {
     run(*gemm);
     EXPECT_EQ(raised, plan.tiles.size() * static_cast<std::size_t>(instance.tile().cluster_rows));
     expect_raises(plan, ranks, 0);
-    run(*instance.gemm(plan, ranks, seed, {.raise_counters = false}));
+    run(*instance.gemm(plan, ranks, seed, {.counts = false}));
     expect_raises(plan, ranks, 0);
   }
 }

@@ -119,7 +119,7 @@ RunTimes Operator::timeline() const {
   RunTimes times{.gemm_done_us = since_begin(*state_->gemm_done), .done_us = since_begin(*state_->ended)};
   // Messages that only signal may be left out, or done by the kernel.
   const std::vector<MessageTimes> streamed = state_->messages.times(since_begin);
-  const bool without_signals = state_->cublas.has_value();
+  const bool without_signals = state_->order.has_value();
   auto next = streamed.begin();
   for (const Message& message : state_->plan.messages) {
     const bool is_left_out =

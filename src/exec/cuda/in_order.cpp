@@ -27,6 +27,15 @@ bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
   });
 }
 
+/// Whether no other rank learns of its tiles and messages by counters.
+bool counts_for_itself(const Plan& plan) {
+  const auto is_own = [&](const Raise& raise) { return raise.rank == none || raise.rank == plan.rank; };
+  return std::ranges::all_of(plan.tiles, is_own, &Tile::raise) &&
+         std::ranges::all_of(plan.messages, [&](const Message& message) {
+           return std::ranges::all_of(message.raises, is_own);
+         });
+}
+
 /// What the tiles multiply in natural order, and where the result is whole: where all of them are stored, or
 /// in `staging` if sums follow.
 std::optional<WholeGemm> whole_gemm(const Plan& plan, bool sums_follow) {
@@ -76,10 +85,8 @@ std::optional<InOrder> in_order(const Plan& plan) {
     return message.after_tiles || waits_for_tiles(plan, message);
   });
   const std::span<const Message> before(plan.messages.begin(), after);
-  if (!tiles_can_follow(plan, before)) return std::nullopt;
-  const std::optional<WholeGemm> gemm = whole_gemm(plan, /*sums_follow=*/false);
-  if (!gemm) return InOrder{.messages_before = before.size(), .messages = plan.messages};
-  InOrder order{.gemm = gemm};
+  if (!tiles_can_follow(plan, before) || !counts_for_itself(plan)) return std::nullopt;
+  InOrder order{.gemm = whole_gemm(plan, /*sums_follow=*/false)};
   for (std::size_t index = 0; index < plan.messages.size(); ++index) {
     const Message& message = plan.messages[index];
     if (message.kind == MessageKind::signal) continue;

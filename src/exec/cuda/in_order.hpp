@@ -21,8 +21,7 @@ struct InOrder {
   std::optional<WholeGemm> gemm;  ///< what the tiles compute together, if cuBLASLt can do it as well
   /// The tiles store what `gemm` has left in `staging`, and add: the messages run concurrently with that.
   bool tiles_follow = false;
-  /// The plan's. With `gemm`, without waits and raises: nothing counts tiles, and nothing needs to. None
-  /// where `tiles_follow`.
+  /// The plan's, without waits and raises: nothing counts, and nothing needs to. None where `tiles_follow`.
   std::vector<Message> messages;
 };
 

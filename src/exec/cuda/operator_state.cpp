@@ -131,7 +131,8 @@ void Operator::State::make_kernel(const OperatorOptions& options) {
     }
   }
   const std::chrono::nanoseconds limit = longest_wait();
-  const GemmOptions gemm_options{.wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
+  const GemmOptions gemm_options{.counts = overlaps(order),
+                                 .wait_limit_ns = static_cast<std::uint64_t>(limit.count()),
                                  .long_wait = messages.long_wait(),
                                  .messages = by_kernel,
                                  .record_tiles = options.record_timeline,
@@ -233,7 +234,6 @@ void Operator::State::run(const void* a, const void* b, void* out, cudaStream_t 
 void Operator::State::run_in_order(cudaStream_t stream) {
   messages.flush(stream);  // that none is done: between GEMM and communication, writing this takes longer
   messages.enqueue(0, order->messages_before, buffers, stream, nullptr);
-  if (kernel) messages.flush(stream);  // what its tiles wait for
   compute(stream);
   messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);
 }

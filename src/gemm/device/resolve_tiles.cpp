@@ -80,7 +80,7 @@ Destination resolve_destination(const DeviceMatrix& matrix) {
 TileResolver::TileResolver(const Plan& plan, const GemmMemory& memory, const GemmOptions& options)
     : plan_(plan),
       memory_(memory),
-      raises_(options.raise_counters),
+      counts_(options.counts),
       depth_(part_depth(plan)),
       own_counters_(memory.counters[to_index(plan.rank)]) {
   for (const BufferRole role : destination_roles)
@@ -88,13 +88,13 @@ TileResolver::TileResolver(const Plan& plan, const GemmMemory& memory, const Gem
 }
 
 CounterWait TileResolver::wait(std::int32_t counter) const {
-  if (counter == none) return {};
+  if (!counts_ || counter == none) return {};
   return {own_counters_ + counter, static_cast<std::uint32_t>(plan_.counters[to_index(counter)].target)};
 }
 
 void TileResolver::resolve(const Tile& tile, DeviceTile& resolved) const {
   const bool everywhere = tile.rank == every_rank;
-  const bool raises = raises_ && tile.raise.rank != none;
+  const bool raises = counts_ && tile.raise.rank != none;
   const bool raises_all = tile.raise.rank == every_rank;
   const std::int32_t raised = raises_all ? plan_.rank : tile.raise.rank;
   const RowsOfB b = rows_of_b(plan_.problem, tile);

@@ -36,7 +36,7 @@ class TileResolver {
 
   const Plan& plan_;
   const GemmMemory& memory_;
-  bool raises_;
+  bool counts_;
   std::int32_t depth_;
   const std::uint32_t* own_counters_;
   std::array<std::int32_t, buffer_count> first_destinations_{};  // of rank 0, by role

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "exec/cuda/in_order.hpp"
+#include "flashoverlap/planner.hpp"
+#include "support/random_problems.hpp"
 #include "support/small_plans.hpp"
 
 namespace flashoverlap {
@@ -192,13 +194,52 @@ TEST(InOrder, OneRankHasNoSumsThatFollow) {
   EXPECT_FALSE(order->tiles_follow);
 }
 
-TEST(InOrder, KeepsWaitsAndRaisesWhereTheKernelComputes) {
-  const auto plans = plans_of(all_to_all_gemm, sequential, 4, Exchange::heads);
-  const auto order = in_order(plans[1]);
-  ASSERT_TRUE(order);
-  EXPECT_FALSE(order->gemm);
-  EXPECT_EQ(order->messages_before, 1u);
-  EXPECT_EQ(order->messages, plans[1].messages);
+TEST(InOrder, CountsNothingWhereTheKernelComputesEither) {
+  const auto gathered = in_order(plans_of(all_to_all_gemm, sequential, 4, Exchange::heads)[1]);
+  ASSERT_TRUE(gathered);
+  EXPECT_FALSE(gathered->gemm);
+  EXPECT_EQ(gathered->messages_before, 1u);
+  const auto sent = in_order(plans_of(gemm_all_to_all, sequential, 4)[1]);
+  ASSERT_TRUE(sent);
+  EXPECT_FALSE(sent->gemm);
+  EXPECT_EQ(sent->messages_before, 0u);
+  for (const auto& order : {gathered, sent}) {
+    ASSERT_EQ(order->messages.size(), 1u);
+    EXPECT_EQ(order->messages[0].kind, MessageKind::exchange);
+    EXPECT_TRUE(order->messages[0].waits.empty());
+    EXPECT_TRUE(order->messages[0].raises.empty());
+  }
+}
+
+/// Whatever runs in order counts nothing, and so must the kernel wait for nothing that is not done before it.
+TEST(InOrder, IsForAllSequentialPlansInNaturalOrder) {
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(seed);
+  testing::RandomCases cases(seed);
+  int sequential_cases = 0;
+  while (sequential_cases < 200) {
+    const testing::Case drawn = cases.next();
+    if (drawn.schedule.strategy != sequential || drawn.schedule.shots > 0) continue;
+    ++sequential_cases;
+    for (const Plan& plan : make_plans(drawn.problem, drawn.schedule)) {
+      const auto order = in_order(plan);
+      ASSERT_TRUE(order) << describe(drawn);
+      for (const Message& message : order->messages) {
+        EXPECT_NE(message.kind, MessageKind::signal);
+        EXPECT_TRUE(message.waits.empty() && message.raises.empty()) << describe(drawn);
+      }
+    }
+  }
+}
+
+TEST(InOrder, IsNotForPlansThatRaiseCountersOfPeers) {
+  const Plan plan = plans_of(gemm_all_to_all, sequential, 4)[1];
+  Plan by_tile = plan;
+  by_tile.tiles.back().raise.rank = 0;
+  EXPECT_FALSE(in_order(by_tile));
+  Plan by_message = plan;
+  by_message.messages.back().raises.push_back({2, 0});
+  EXPECT_FALSE(in_order(by_message));
 }
 
 }  // namespace
