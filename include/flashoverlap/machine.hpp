@@ -66,15 +66,16 @@ struct Machine {
   double signal_microseconds = 0;          ///< from the last raise to the start of what waited for it
   double memory_gigabytes_per_second = 0;  ///< read and written together by a copy within one GPU
   /// Multiprocessors that collectives, exchanges and copy blocks occupy at full speed. With a lower cap
-  /// collectives and exchanges are slower in proportion, unless `during_gemm` says by how much. Where the
-  /// GEMM leaves fewer, they cannot run concurrently with it.
+  /// collectives and exchanges are slower in proportion, unless `during_gemm` says by how much, and stores as
+  /// `block_store_gigabytes_per_second` says. Where the GEMM leaves fewer, they cannot run concurrently with
+  /// it.
   int comm_multiprocessors = 0;
   bool peer_access = false;   ///< `copy` and `store` need it
   Collectives collectives{};  ///< of all four kinds, with the GPUs to themselves
   /// By their cap on multiprocessors: while a GEMM occupies all others. May lack kinds and be empty.
   std::map<int, Collectives> during_gemm{};
   CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
-  CurvesByRanks store{};        ///< the same by stores from `comm_multiprocessors`
+  CurvesByRanks store{};        ///< the same by stores from as many multiprocessors as fill the link
   /// What each of a few multiprocessors stores in memory of peers. 0: not known, then few are as fast as
   /// many.
   double block_store_gigabytes_per_second = 0;

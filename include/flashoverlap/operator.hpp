@@ -135,8 +135,8 @@ class Operator {
   void route(std::span<const std::int32_t> expert_rows);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or
-  /// `CommunicationError` for a lost rank. Does not wait. Results that peers write are right only once `wait`
-  /// has returned: it also asks whether a peer has given up.
+  /// `CommunicationError` for a lost rank. Does not wait. Results are right only once `wait` has returned:
+  /// until then a run may be given up, here or by a peer.
   void throw_if_failed() const;
 
   /// Waits until every run enqueued so far has ended, at most twice the communicator's `wait_limit`: a run

@@ -14,6 +14,7 @@
 #include "comm/nccl_error.hpp"
 #include "comm/nccl_memory.hpp"
 #include "comm/process_environment.hpp"
+#include "cuda/on_device.hpp"
 #include "flashoverlap/communicator.hpp"
 
 namespace flashoverlap {
@@ -200,12 +201,7 @@ std::shared_ptr<RunWatch> run_watch(const Communicator& communicator) {
   const std::lock_guard held(state.family);
   std::shared_ptr<RunWatch> watch = state.watch.lock();
   if (watch) return watch;
-  watch = std::make_shared<RunWatch>([device = state.end.device] {
-    cudaSetDevice(device);
-    // What the thread does on the GPU must not break a capture that another one has under way.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    cudaThreadExchangeStreamCaptureMode(&mode);
-  });
+  watch = std::make_shared<RunWatch>([device = state.end.device] { use_in_background(device); });
   state.watch = watch;
   return watch;
 }

@@ -53,7 +53,10 @@ void SharedWords::map(int flags) {
   const File file(name_.data(), flags);
   is_named_ = (flags & O_CREAT) != 0;
   // Unlike ftruncate this fails here, and not at the first store, where the host's memory is used up.
-  const int error = is_named_ ? posix_fallocate(file, 0, size_in_bytes) : 0;
+  int error = 0;
+  do {
+    error = is_named_ ? posix_fallocate(file, 0, size_in_bytes) : 0;
+  } while (error == EINTR);
   void* const memory =
       error == 0 ? mmap(nullptr, size_in_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   if (memory == MAP_FAILED) {

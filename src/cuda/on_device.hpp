@@ -19,4 +19,12 @@ class OnDevice {
   int before_ = 0;
 };
 
+/// For a thread that works on a GPU while others use it: what it does must not break a capture that one of
+/// them has under way.
+inline void use_in_background(int device) {
+  cudaSetDevice(device);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
 }  // namespace flashoverlap

@@ -30,7 +30,7 @@ struct GemmMemory {
 };
 
 struct GemmOptions {
-  /// Whether tiles wait for counters and raise them. Not where the order of a stream says it all.
+  /// Whether tiles wait for counters and raise them. Off where the order of the stream implies every wait.
   bool counts = true;
   std::uint64_t wait_limit_ns = 10'000'000'000;
   /// A word of the host's memory, set (not to 0) when a wait has lasted half the limit; or null.

@@ -5,6 +5,7 @@
 
 #include "model/gemm_time.hpp"
 #include "plan/grouping.hpp"
+#include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
@@ -151,8 +152,10 @@ double stored_microseconds(const Machine& machine, int ranks, double bytes) {
 
 double least_store_microseconds(const Schedule& schedule, const Machine& machine, double bytes) {
   const double by_block = machine.block_store_gigabytes_per_second;
-  if (by_block == 0) return 0;
-  return bytes / (collective_multiprocessors(schedule, machine) * by_block * 1e3);
+  if (by_block == 0 || schedule.shots > 0) return 0;  // the blocks of the GEMM make a shot
+  const int blocks =
+      schedule.comm_multiprocessors > 0 ? schedule.comm_multiprocessors : default_store_multiprocessors;
+  return bytes / (blocks * by_block * 1e3);
 }
 
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
@@ -215,6 +218,14 @@ double transfer_microseconds(const Plan& plan, const Message& message, const Mac
                              bool during_gemm, bool follows_at_once) {
   const double bytes = transferred_bytes(plan, message);
   const int ranks = plan.problem.ranks;
+  if (message.kind == MessageKind::exchange) {
+    const double kept_us = kept_microseconds(plan, message, machine);
+    // An all-to-all of a matrix moves all of it but the part that a rank keeps.
+    return bytes == 0
+               ? kept_us
+               : kept_us + capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
+                                                          bytes * ranks / (ranks - 1), during_gemm);
+  }
   if (bytes == 0) return 0;
   switch (message.kind) {
     case MessageKind::copy:
@@ -224,11 +235,6 @@ double transfer_microseconds(const Plan& plan, const Message& message, const Mac
       return std::max(follows_at_once ? stored_microseconds(machine, ranks, bytes)
                                       : machine.store_microseconds(ranks, bytes),
                       least_store_microseconds(plan.schedule, machine, bytes));
-    case MessageKind::exchange:
-      // An all-to-all of a matrix moves all of it but the part that a rank keeps.
-      return kept_microseconds(plan, message, machine) +
-             capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
-                                            bytes * ranks / (ranks - 1), during_gemm);
     default:
       return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes,
                                             during_gemm);

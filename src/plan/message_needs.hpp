@@ -20,6 +20,9 @@ bool raised_in_order(std::span<const Plan> plans, std::int32_t rank, const Raise
 /// Whether a message's transfer runs on multiprocessors: by NCCL, by stores, or as a copy within the GPU.
 bool transfers_by_multiprocessors(const Plan& plan, const Message& message);
 
+/// That store to peers, where the schedule does not say how many.
+inline constexpr int default_store_multiprocessors = 8;
+
 /// What a message uses multiprocessors for.
 enum class MultiprocessorUse : std::uint8_t {
   nothing,    ///< stream operations and copy engines do it all

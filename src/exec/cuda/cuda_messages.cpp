@@ -27,9 +27,9 @@ bool are_transfers_only(const std::vector<Message>& messages) {
 
 CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages,
                            const Communicator& alone, const Communicator& during_gemm,
-                           const PlanMemory& memory, const RowPitches& pitches, bool record_times)
+                           const PlanMemory& memory, const RowPitches& pitches, const MessageOptions& options)
     : plan_(plans[static_cast<std::size_t>(alone.rank())]),
-      record_times_(record_times),
+      options_(options),
       messages_(std::move(messages)),
       alone_(alone),
       during_gemm_(during_gemm),
@@ -59,7 +59,7 @@ void CudaMessages::note_plan() {
     });
   }
   times_.clear();
-  for (std::size_t index = 0; record_times_ && index < messages_.size(); ++index)
+  for (std::size_t index = 0; options_.record_times && index < messages_.size(); ++index)
     times_.push_back(shares_times(index) ? times_.back() : std::make_shared<Times>());
 }
 
@@ -362,7 +362,7 @@ std::exception_ptr CudaMessages::report() const {
       has_message ? fmt::format("rank {} of {}: message {} ({} of group {})", plan_.rank, plan_.problem.ranks,
                                 done, name(messages_[done].kind), messages_[done].group)
                   : fmt::format("rank {} of {}:", plan_.rank, plan_.problem.ranks);
-  std::vector<std::uint32_t> values(plan_.counters.size());
+  std::vector<std::uint32_t> values(options_.counts ? plan_.counters.size() : 0);
   if (!memory_.workspace().past_streams().read(values.data(), counters_,
                                                values.size() * sizeof(std::uint32_t))) {
     return std::make_exception_ptr(
@@ -396,6 +396,7 @@ std::exception_ptr CudaMessages::report() const {
 /// "; tiles wait for counter 5 (arrival, group 0), which is 1 of 2": the first that they wait for.
 std::string CudaMessages::missing_for_tiles(const std::vector<std::uint32_t>& values) const {
   std::string missing;
+  if (!options_.counts) return missing;
   for (const Tile& tile : plan_.tiles) {
     for_each_awaited(plan_, tile, [&](std::int32_t counter) {
       const std::uint32_t value = values[static_cast<std::size_t>(counter)];
@@ -410,6 +411,7 @@ std::string CudaMessages::missing_for_tiles(const std::vector<std::uint32_t>& va
 }
 
 bool CudaMessages::release() const noexcept {
+  if (!options_.counts) return true;
   try {
     std::vector<WordToWrite> words;
     for (std::size_t counter = 0; counter < plan_.counters.size(); ++counter)

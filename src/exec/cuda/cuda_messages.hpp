@@ -21,6 +21,11 @@
 
 namespace flashoverlap {
 
+struct MessageOptions {
+  bool counts = true;  ///< whether tiles and messages wait for counters; see `InOrder`
+  bool record_times = false;
+};
+
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
 /// Stores that follow each other are one kernel (`StoreRun`).
 /// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
@@ -36,7 +41,7 @@ class CudaMessages {
   /// unless `during_gemm` is fast enough (`is_fast_enough`). Loads kernels.
   CudaMessages(const std::vector<Plan>& plans, std::vector<Message> messages, const Communicator& alone,
                const Communicator& during_gemm, const PlanMemory& memory, const RowPitches& pitches,
-               bool record_times);
+               const MessageOptions& options);
 
   std::size_t size() const noexcept { return messages_.size(); }
 
@@ -124,7 +129,7 @@ class CudaMessages {
   std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
 
   const Plan& plan_;
-  const bool record_times_;
+  const MessageOptions options_;
   std::vector<Message> messages_;
   const Communicator& alone_;
   const Communicator& during_gemm_;

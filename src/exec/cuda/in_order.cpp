@@ -27,13 +27,21 @@ bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
   });
 }
 
-/// Whether no other rank learns of its tiles and messages by counters.
+/// Whether its counters are raised by itself alone, and it raises no others.
 bool counts_for_itself(const Plan& plan) {
-  const auto is_own = [&](const Raise& raise) { return raise.rank == none || raise.rank == plan.rank; };
-  return std::ranges::all_of(plan.tiles, is_own, &Tile::raise) &&
-         std::ranges::all_of(plan.messages, [&](const Message& message) {
-           return std::ranges::all_of(message.raises, is_own);
-         });
+  std::vector<std::int64_t> missing;
+  for (const Counter& counter : plan.counters) missing.push_back(counter.target);
+  bool is_own = true;
+  const auto note = [&](const Raise& raise, std::int64_t times) {
+    if (raise.rank == none) return;
+    is_own &= raise.rank == plan.rank;
+    if (is_own) missing[static_cast<std::size_t>(raise.counter)] -= times;
+  };
+  for (const Tile& tile : plan.tiles) note(tile.raise, plan.schedule.cluster_rows);
+  for (const Message& message : plan.messages) {
+    for (const Raise& raise : message.raises) note(raise, 1);
+  }
+  return is_own && std::ranges::all_of(missing, [](std::int64_t raises) { return raises == 0; });
 }
 
 /// What the tiles multiply in natural order, and where the result is whole: where all of them are stored, or

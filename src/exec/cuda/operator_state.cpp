@@ -28,7 +28,7 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
       order(in_order(plan)),
       memory(plans, all_ranks, during_gemm, options),
       messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
-               options.record_timeline) {
+               {.counts = overlaps(order), .record_times = options.record_timeline}) {
   for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
     buffers[index(role)] = memory.buffer(plan.rank, role);
   result = memory.buffer(plan.rank, BufferRole::out);
@@ -55,10 +55,9 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
                                        .find_error =
                                            [this] {
                                              find_error();
-                                             if (messages.waits_long())
-                                               std::rethrow_exception(messages.report());
+                                             if (messages.waits_long()) std::rethrow_exception(fail());
                                            },
-                                       .expired = [this] { return messages.report(); },
+                                       .expired = [this] { return fail(); },
                                        .give_up = [this](const auto& why) { abort_for(communicator, why); },
                                        .release = [this] { release(); }});
 }

@@ -118,6 +118,12 @@ struct Operator::State {
     if (kernel && tiles_wait(plan)) kernel->check_waits();
   }
 
+  /// What the run that is under way waits for. Peers are told before that is looked for, which takes time.
+  std::exception_ptr fail() const {
+    memory.workspace().tell_failure();
+    return messages.report();
+  }
+
   /// Peers know it before anything wrong can reach them. False: to be tried again.
   bool release() const noexcept {
     memory.workspace().tell_failure();

@@ -10,8 +10,7 @@
 namespace flashoverlap {
 
 /// How far the host enqueues runs ahead of the GPU: about 16, and fewer of many messages. CUDA takes about a
-/// thousand launches; then the next one waits, and holds what the driver needs for almost every other call of
-/// the process, so that nobody could release a GPU that is stuck.
+/// thousand launches; then the next one waits, and some calls of other threads with it (docs/failures.md).
 class RunAhead {
  public:
   /// Before a run of `messages` messages is enqueued, by one thread at a time. Where the GPU is at work on

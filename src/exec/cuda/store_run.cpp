@@ -6,14 +6,11 @@
 
 #include "cuda/error.hpp"
 #include "exec/cuda/plan_needs.hpp"
+#include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
-namespace {
-
-constexpr int default_blocks = 8;
-
-}  // namespace
+namespace {}  // namespace
 
 /// What the kernel works off, made message by message after what `list` has.
 class StoreRun::Rectangles {
@@ -84,7 +81,8 @@ StoreRun::StoreRun(const Plan& plan, const std::vector<Message>& messages, std::
                    const std::vector<std::vector<ResolvedRaise>>& raises, const PlanMemory& memory,
                    const RowPitches& pitches, std::chrono::nanoseconds wait_limit, std::uint32_t* expired,
                    std::vector<StoredRectangle>& rectangles)
-    : blocks_(plan.schedule.comm_multiprocessors > 0 ? plan.schedule.comm_multiprocessors : default_blocks),
+    : blocks_(plan.schedule.comm_multiprocessors > 0 ? plan.schedule.comm_multiprocessors
+                                                     : default_store_multiprocessors),
       first_rectangle_(rectangles.size()) {
   Rectangles own(plan, memory, pitches, rectangles);
   std::size_t next = first;

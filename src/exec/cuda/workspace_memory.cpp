@@ -26,7 +26,7 @@ WorkspaceMemory::WorkspaceMemory(const WorkspaceBytes& bytes, const Communicator
       device_(size(bytes.device)),
       shares_(size(bytes.shares)),
       collective_(communicator.allocate(size(bytes.collective))),
-      past_streams_(side, size(bytes.counters)) {
+      past_streams_(size(bytes.counters)) {
   registered_.emplace_back(communicator, collective_);
   shares_.set_bytes(0xFF);
   if (bytes.peer_written > 0) {

@@ -25,7 +25,7 @@ Destination resolve_destination(const DeviceMatrix& matrix);
 /// Makes entries. New routes have thousands made on the host, so what tiles have in common is found once.
 class TileResolver {
  public:
-  /// All three must outlive this.
+  /// Plan and memory must outlive this.
   TileResolver(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
 
   /// Without anything that is left to the TMA. `tile` is one of the plan's.
