@@ -6,7 +6,6 @@
 #include <array>
 #include <fstream>
 #include <functional>
-#include <random>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "comm/farewell.hpp"
 #include "comm/give_up.hpp"
 #include "comm/process_environment.hpp"
+#include "comm/random_word.hpp"
 #include "cuda/on_device.hpp"
 
 namespace flashoverlap {
@@ -64,16 +64,24 @@ std::uint64_t host_identity() {
 }
 
 std::uint64_t process_identity() {
-  static const std::uint64_t identity = [] {
-    std::random_device random;
-    return std::uint64_t{random()} << 32 | random();
-  }();
+  static const std::uint64_t identity = random_word();
   return identity;
 }
 
 bool succeeded(cudaError_t status) {
   if (status != cudaSuccess) cudaGetLastError();  // or the next launch would be blamed for it
   return status == cudaSuccess;
+}
+
+/// What keeps `share` from sharing words; empty if nothing does.
+template <typename Share>
+std::string obstacle_to(const Share& share) {
+  try {
+    share();
+    return "";
+  } catch (const CommunicationError& error) {
+    return error.what();
+  }
 }
 
 /// Whether a rank has, by its word.
@@ -131,7 +139,12 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   Record own{.host = host_identity(), .process = process_identity(), .owner = &own_};
   FLASHOVERLAP_CUDA(cudaDeviceGetPCIBusId(own.bus.data(), own.bus.size(), communicator.device()));
   std::string obstacle;
-  if (communicator.rank() == 0) obstacle = make_words(own);
+  if (communicator.rank() == 0) {
+    obstacle = obstacle_to([&] {
+      words_ = std::make_unique<SharedWords>();
+      own.words = words_->name();
+    });
+  }
   own.shareable = succeeded(cudaIpcGetMemHandle(&own.handle, own_->memory()));
   FLASHOVERLAP_CUDA(cudaMemsetAsync(shared, 0, round_up(sizeof(Header), alignment) + bytes, stream_));
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own, &own, sizeof own, cudaMemcpyHostToDevice, stream_));
@@ -150,7 +163,11 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   };
   ask_all([&](int rank, const Record& theirs) { return find_obstacle(rank, own, theirs); });
   ask_all([&](int rank, const Record& theirs) { return open(rank, own, theirs); });
-  if (obstacle.empty()) obstacle = open_words(records[0]);
+  if (obstacle.empty() && !words_) {
+    const SharedWords::Name& name = records[0].words;
+    obstacle = name.front() == '\0' ? "rank 0 cannot share memory of the host"
+                                    : obstacle_to([&] { words_ = std::make_unique<SharedWords>(name); });
+  }
 
   // A rank that still opens memory may have to wait for GPUs that are busy with a collective. One that cannot
   // open all does not come here.
@@ -259,26 +276,6 @@ std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) 
 void PeerMemory::await_gathered() const {
   await_stream(stream_, communicator_, communicator_.options().wait_limit,
                "not all ranks have shared their memory");
-}
-
-std::string PeerMemory::make_words(Record& own) {
-  try {
-    words_ = std::make_unique<SharedWords>();
-    own.words = words_->name();
-    return "";
-  } catch (const CommunicationError& error) {
-    return error.what();
-  }
-}
-
-std::string PeerMemory::open_words(const Record& maker) {
-  if (maker.words.front() == '\0') return "rank 0 cannot share memory of the host";
-  try {
-    if (!words_) words_ = std::make_unique<SharedWords>(maker.words);
-    return "";
-  } catch (const CommunicationError& error) {
-    return error.what();
-  }
 }
 
 void PeerMemory::come() noexcept { tell_meetings(++meetings_); }

@@ -52,9 +52,6 @@ class PeerMemory {
   /// What keeps this rank from addressing the memory of another one; empty if nothing does.
   std::string find_obstacle(int rank, const Record& own, const Record& theirs) const;
   std::string open(int rank, const Record& own, const Record& theirs);
-  /// The words that all ranks share, by rank 0 and the others. What keeps this rank from it, or nothing.
-  std::string make_words(Record& own);
-  std::string open_words(const Record& maker);
   void await_gathered() const;
   void come() noexcept;
   void tell_meetings(std::uint32_t word) noexcept;

@@ -7,9 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <string_view>
 
+#include "comm/random_word.hpp"
 #include "flashoverlap/error.hpp"
 
 namespace flashoverlap {
@@ -41,9 +41,8 @@ class File {
 }  // namespace
 
 SharedWords::SharedWords() {
-  std::random_device random;
-  const auto part = [&] { return std::uint64_t{random()} << 32 | random(); };
-  fmt::format_to_n(name_.data(), name_.size() - 1, "/flashoverlap-{:016x}{:016x}", part(), part());
+  fmt::format_to_n(name_.data(), name_.size() - 1, "/flashoverlap-{:016x}{:016x}", random_word(),
+                   random_word());
   map(O_RDWR | O_CREAT | O_EXCL);
 }
 

@@ -51,7 +51,8 @@ bool is_kernel_alone(const Problem& problem, const Schedule& schedule) {
          !is_by_cublas(problem, schedule);
 }
 
-/// See `expected_microseconds`. Each part of C is rounded up to whole tiles.
+}  // namespace
+
 double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
   const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
     return parts * divide_up(divide_up(extent, parts), block) * block;
@@ -63,8 +64,6 @@ double expected_gemm_us(const Machine& machine, const Problem& problem, const Sc
   return expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, {rows, cols}, problem.k,
                                problem.b_layout, schedule.multiprocessors);
 }
-
-}  // namespace
 
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelChoice& kernel,
                          int multiprocessors) {

@@ -28,6 +28,9 @@ std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& ge
 KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,
                            int multiprocessors);
 
+/// `expected_microseconds` of the rank with the most rows. Each part of C is rounded up to whole tiles.
+double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule);
+
 /// The fewest of `multiprocessors` that take as many waves as all. The others could only idle at the end, and
 /// waves of a power of two tiles hold whole bands of row blocks, which share what they read from L2. All of
 /// them where they share k.

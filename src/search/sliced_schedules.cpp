@@ -6,7 +6,6 @@
 
 #include "flashoverlap/planner.hpp"
 #include "model/costs.hpp"
-#include "model/gemm_time.hpp"
 #include "plan/grouping.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/prediction.hpp"
@@ -41,12 +40,7 @@ std::vector<int> sufficient(const Problem& problem, const Machine& machine, std:
                                            machine.multiprocessors - counts.front(), counts.front());
   if (std::ssize(counts) <= few || has_few_waves(problem, fastest)) return counts;
   std::ranges::sort(counts);
-  double gemm_us = 0;
-  for (int rank = 0; rank < problem.ranks; ++rank) {
-    gemm_us = std::max(gemm_us, expected_microseconds(machine, {kernel_tile(fastest), fastest.share_k},
-                                                      gemm_shape(problem, rank), problem.k, problem.b_layout,
-                                                      fastest.multiprocessors));
-  }
+  const double gemm_us = expected_gemm_us(machine, problem, fastest);
   const auto is_enough = [&](int count) {
     Schedule schedule = fastest;
     schedule.comm_multiprocessors = count;

@@ -21,7 +21,6 @@
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/tuner.hpp"
-#include "measure/current_gpu.hpp"
 #include "measure/gpu_record.hpp"
 #include "measure/host_comparison.hpp"
 #include "measure/overlap_benchmark.hpp"

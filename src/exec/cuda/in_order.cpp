@@ -9,15 +9,21 @@
 namespace flashoverlap {
 namespace {
 
-/// Whether everything that tiles wait for is raised by this rank's first messages.
-bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
-  std::vector<std::int32_t> missing;
+/// What this rank's counters lack after its messages.
+std::vector<std::int64_t> missing_after(const Plan& plan, std::span<const Message> messages) {
+  std::vector<std::int64_t> missing;
   for (const Counter& counter : plan.counters) missing.push_back(counter.target);
   for (const Message& message : messages) {
     for (const Raise& raise : message.raises) {
       if (raise.rank == plan.rank) --missing[static_cast<std::size_t>(raise.counter)];
     }
   }
+  return missing;
+}
+
+/// Whether everything that tiles wait for is raised by this rank's first messages.
+bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
+  const std::vector<std::int64_t> missing = missing_after(plan, messages);
   return std::ranges::all_of(plan.tiles, [&](const Tile& tile) {
     bool all_raised = true;
     for_each_awaited(plan, tile, [&](std::int32_t counter) {
@@ -29,19 +35,17 @@ bool tiles_can_follow(const Plan& plan, std::span<const Message> messages) {
 
 /// Whether its counters are raised by itself alone, and it raises no others.
 bool counts_for_itself(const Plan& plan) {
-  std::vector<std::int64_t> missing;
-  for (const Counter& counter : plan.counters) missing.push_back(counter.target);
-  bool is_own = true;
-  const auto note = [&](const Raise& raise, std::int64_t times) {
-    if (raise.rank == none) return;
-    is_own &= raise.rank == plan.rank;
-    if (is_own) missing[static_cast<std::size_t>(raise.counter)] -= times;
-  };
-  for (const Tile& tile : plan.tiles) note(tile.raise, plan.schedule.cluster_rows);
+  const auto is_own = [&](const Raise& raise) { return raise.rank == plan.rank; };
   for (const Message& message : plan.messages) {
-    for (const Raise& raise : message.raises) note(raise, 1);
+    if (!std::ranges::all_of(message.raises, is_own)) return false;
   }
-  return is_own && std::ranges::all_of(missing, [](std::int64_t raises) { return raises == 0; });
+  std::vector<std::int64_t> missing = missing_after(plan, plan.messages);
+  for (const Tile& tile : plan.tiles) {
+    if (tile.raise.rank == none) continue;
+    if (!is_own(tile.raise)) return false;
+    missing[static_cast<std::size_t>(tile.raise.counter)] -= plan.schedule.cluster_rows;
+  }
+  return std::ranges::all_of(missing, [](std::int64_t raises) { return raises == 0; });
 }
 
 /// What the tiles multiply in natural order, and where the result is whole: where all of them are stored, or

@@ -10,8 +10,6 @@
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap {
-namespace {}  // namespace
-
 /// What the kernel works off, made message by message after what `list` has.
 class StoreRun::Rectangles {
  public:
