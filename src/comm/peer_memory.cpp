@@ -41,9 +41,9 @@ struct PeerMemory::Header {
 namespace {
 
 constexpr std::size_t alignment = 256;
-constexpr std::size_t block_bytes = std::size_t{2} << 20;  // what CUDA IPC shares at a time
+constexpr std::size_t block_bytes = 2 << 20;  // what CUDA IPC shares at a time
 constexpr std::uint32_t farewell = 1U << 31;  // a rank closes its mappings, and comes to no more meetings
-static_assert(2 * max_ranks <= SharedWords::count);
+static_assert(std::size_t{2} * max_ranks <= SharedWords::count);
 
 std::size_t round_up(std::size_t bytes, std::size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
