@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "plan/planners/planners.hpp"
 #include "plan/strategies.hpp"
@@ -156,6 +159,10 @@ class GatherGroups {
 
 /// Tail-free: after the own slice, one group of every slice, then the next group, in the order in which they
 /// arrive. In rounds, a group's rows are sent in parts of k: one part to all ranks, then the next part.
+///
+/// Copies of whole rows go rank by rank instead. A rank that lags meets another one's copies at their target,
+/// where each has half of its rate. With a group for each rank in turn that goes on at every turn; with all
+/// groups for one rank first it ends when that rank has them.
 class GatherSlices {
  public:
   explicit GatherSlices(PlanBuilder& builder)
@@ -163,7 +170,8 @@ class GatherSlices {
         rank_(builder.rank()),
         slices_(builder),
         pushes_(pushes_to_peers(builder.schedule().strategy)),
-        parts_(parts_of_k()) {
+        parts_(parts_of_k()),
+        rank_by_rank_(builder.schedule().strategy == Strategy::copy && parts_.size() == 1) {
     for (std::int32_t source = 0; source < builder.ranks(); ++source) {
       std::vector<std::vector<Range>>& groups = groups_.emplace_back();
       for (std::int32_t target = 0; target < builder.ranks(); ++target) {
@@ -180,15 +188,26 @@ class GatherSlices {
     add_arrivals();
     if (pushes_) builder_.give_credits([&](std::int32_t peer) { return !groups(peer, rank_).empty(); });
     slices_.compute_own();
-    std::int32_t next_group = slices_.between(rank_, rank_).to.count > 0 ? 1 : 0;
-    for (std::size_t group = 0; group < most_groups(); ++group) {
-      for (const std::int32_t source : builder_.sources()) compute_from(source, group, next_group);
-      pushes_ ? push(group) : exchange(group);
+    next_own_group_ = slices_.between(rank_, rank_).to.count > 0 ? 1 : 0;
+    std::vector<int> distances(static_cast<std::size_t>(builder_.ranks() - 1));
+    std::iota(distances.begin(), distances.end(), 1);
+    if (rank_by_rank_) {
+      for (const int& distance : distances) {
+        for (std::size_t group = 0; group < most_groups(); ++group) plan_group(group, {&distance, 1});
+      }
+    } else {
+      for (std::size_t group = 0; group < most_groups(); ++group) plan_group(group, distances);
     }
     builder_.reset_counters();
   }
 
  private:
+  /// A group of the slices from and for the ranks at these distances.
+  void plan_group(std::size_t group, std::span<const int> distances) {
+    for (const int distance : distances) compute_from(builder_.neighbour(-distance), group);
+    pushes_ ? push(group, distances) : exchange(group, distances);
+  }
+
   std::vector<Range> parts_of_k() const {
     const auto k = static_cast<std::int32_t>(builder_.problem().k);
     const Schedule& schedule = builder_.schedule();
@@ -232,22 +251,22 @@ class GatherSlices {
     }
   }
 
-  void compute_from(std::int32_t source, std::size_t index, std::int32_t& next_group) {
+  void compute_from(std::int32_t source, std::size_t index) {
     if (index >= groups(source, rank_).size()) return;
     const Region gathered = slices_.received(source, groups(source, rank_)[index]).region;
     Tile part = slices_.area({gathered.row, gathered.rows}, BufferRole::gathered, gathered.row);
     part.start_wait = arrival(source, rank_, index);
-    part.group = next_group++;
+    part.group = next_own_group_++;
     builder_.add_tiles({part});
   }
 
-  /// Sends one group of every slice. The first message takes all credits, so that the others wait for nothing
-  /// and follow it without a gap.
-  void push(std::size_t index) {
-    std::vector<std::int32_t> targets = builder_.targets();
-    std::erase_if(targets, [&](std::int32_t target) { return groups(rank_, target).empty(); });
+  /// The first message takes all credits, so that the others wait for nothing and follow it without a gap.
+  void push(std::size_t index, std::span<const int> distances) {
+    std::vector<std::int32_t> receivers = builder_.targets();
+    std::erase_if(receivers, [&](std::int32_t target) { return groups(rank_, target).empty(); });
     std::vector<Message> messages;
-    for (const std::int32_t target : targets) {
+    for (const int distance : distances) {
+      const std::int32_t target = builder_.neighbour(distance);
       if (index >= groups(rank_, target).size()) continue;
       const Range rows = groups(rank_, target)[index];
       messages.push_back(
@@ -265,7 +284,7 @@ class GatherSlices {
           message.col = columns.first;
           message.cols = columns.count;
         }
-        message.waits = builder_.take_credits(targets);
+        message.waits = builder_.take_credits(receivers);
         builder_.add_message(message);
         ++message.raises.front().counter;  // that of the next part
       }
@@ -273,8 +292,8 @@ class GatherSlices {
   }
 
   // Sends to the rank `distance` places after this one and receives from the rank as many places before it.
-  void exchange(std::size_t index) {
-    for (int distance = 1; distance < builder_.ranks(); ++distance) {
+  void exchange(std::size_t index, std::span<const int> distances) {
+    for (const int distance : distances) {
       const std::int32_t target = builder_.neighbour(distance);
       const std::int32_t source = builder_.neighbour(-distance);
       Message message{.kind = MessageKind::exchange};
@@ -295,7 +314,9 @@ class GatherSlices {
   Slices slices_;
   bool pushes_;  // to peers; otherwise by exchanges
   std::vector<Range> parts_;
+  bool rank_by_rank_;
   std::vector<std::vector<std::vector<Range>>> groups_;  // [source][target]
+  std::int32_t next_own_group_ = 0;
   std::int32_t next_message_group_ = 1;  // the receiver's number of it: its own slice is group 0
 };
 
