@@ -3,9 +3,7 @@
 ///
 /// A plan is two lists. The *tile list* is the rank's GEMM: workers (thread blocks, or threads on the host)
 /// take tiles in list order; any number of workers is correct. The *message list* is the rank's communication
-/// stream: messages run one after the other. The exception is a `copy` to a peer: it starts in its turn, and
-/// then runs on a second stream, after the copies to peers before it and concurrently with the messages after
-/// it. Tiles and messages synchronise through counters only.
+/// stream: messages run one after the other. Tiles and messages synchronise through counters only.
 ///
 /// All rows, columns and counts are in elements of the matrix, never in bytes.
 #pragma once

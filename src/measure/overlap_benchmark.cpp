@@ -176,15 +176,14 @@ void add_run(Simulation& measured, const Plan& plan, const std::vector<double>& 
         {plan.rank, Lane::gemm, group, fmt::format("group {}", group), next[1], next[2]});
   }
   if (numbers[2] == 0) measured.timeline.push_back({plan.rank, Lane::gemm, none, "GEMM", 0, numbers[0]});
-  std::array<double, 2> free_us{};  // of the message list, and of the copies that run concurrently with it
+  double free_us = 0;
   for (const Message& message : plan.messages) {
     const double signalled_us = *next++;
     const double done_us = *next++;
     if (message.kind == MessageKind::signal) continue;
-    double& free = free_us[runs_concurrently(plan, message) ? 1 : 0];
     measured.timeline.push_back({plan.rank, Lane::communication, message.group,
-                                 std::string(name(message.kind)), std::max(free, signalled_us), done_us});
-    free = done_us;
+                                 std::string(name(message.kind)), std::max(free_us, signalled_us), done_us});
+    free_us = done_us;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "model/costs.hpp"
 #include "plan/grouping.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 
@@ -57,14 +58,6 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
   return std::max(computed_us, read_us) +
          (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);
-}
-
-bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
-  const bool is_received_in_rows =
-      communicates_first(problem.operation) && problem.exchange == Exchange::rows;
-  if (problem.ranks > 1 && is_all_to_all(problem.operation) && !is_received_in_rows) return false;
-  return schedule.strategy == Strategy::sequential && schedule.layout != Layout::tiled &&
-         problem.experts == 1 && problem.capacity == 0 && !gathers_along_k(problem);
 }
 
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule) {

@@ -36,12 +36,8 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
 double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                           std::int64_t k, OperandLayout b_layout, int multiprocessors);
 
-/// Whether cuBLASLt multiplies, whatever the tiles of the schedule: not where rows or columns of the result
-/// go to places of their own, or where k lies in parts.
-bool is_by_cublas(const Problem& problem, const Schedule& schedule);
-
-/// Whether `cublas_microseconds` is what the GEMM is predicted to take then. A machine whose kernels were not
-/// measured is predicted by the schedule's tile.
+/// Whether `cublas_microseconds` is what the GEMM is predicted to take: where cuBLASLt multiplies. A machine
+/// whose kernels were not measured is predicted by the schedule's tile.
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule);
 
 /// What a GEMM takes besides its waves. In CUDA graphs cuBLASLt's kernels take less of it than ours.

@@ -96,7 +96,7 @@ struct RankProgress {
   std::size_t tiles_done = 0;
   std::size_t next_message = 0;
   bool message_waits_for_tiles = false;
-  double link_free_us = 0;   ///< when the outgoing link is free for tiles stored on peers and for copies
+  double link_free_us = 0;   ///< when the outgoing link is free for tiles stored on peers
   double copies_end_us = 0;  ///< of copies to peers that have begun, and so on
   double stores_end_us = 0;
   double collectives_end_us = 0;

@@ -95,7 +95,6 @@ void Simulator::meet_partners(RankProgress& rank, double time_us) {
 
 void Simulator::transfer(RankProgress& rank, double time_us) {
   const Message& message = rank.message();
-  const bool own_stream = runs_concurrently(*rank.plan, message);
   if (writes_to_peer(*rank.plan, message)) require_peer_access();
   double end_us = time_us;
   const bool follows = follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
@@ -104,20 +103,16 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
   if (duration_us > 0) {
     const double launched_us = messages_by_kernel_ ? std::max(time_us, machine_.gemm_launch_microseconds)
                                                    : time_us + (follows ? 0 : machine_.launch_microseconds);
-    double start_us = launched_us;
-    if (own_stream) start_us = std::max(start_us, rank.link_free_us);
-    end_us = start_us + duration_us;
-    if (own_stream) rank.link_free_us = end_us;
+    end_us = launched_us + duration_us;
     note_sending(rank, message, end_us);
     rank.transfers.push_back({.rank = rank.plan->rank,
                               .lane = Lane::communication,
                               .group = message.group,
                               .label = label(*rank.plan, message),
-                              .start_us = start_us,
+                              .start_us = launched_us,
                               .end_us = end_us});
   }
   push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
-  if (own_stream) pass_message(rank, time_us);
 }
 
 bool Simulator::has_gpus_to_itself(const RankProgress& rank) const {
@@ -132,7 +127,7 @@ void Simulator::finish_message(RankProgress& rank, const SimulationEvent& event)
   const Message& message = rank.plan->messages[static_cast<std::size_t>(event.index)];
   for (const Raise& each : message.raises) raise(each, 1, event.time_us);
   rank.end_us = event.time_us;
-  if (!runs_concurrently(*rank.plan, message)) pass_message(rank, event.time_us);
+  pass_message(rank, event.time_us);
 }
 
 void Simulator::pass_message(RankProgress& rank, double time_us) {

@@ -17,13 +17,10 @@ bool needs_nccl(std::span<const Plan> plans) {
 }
 
 bool raised_in_order(std::span<const Plan> plans, std::int32_t rank, const Raise& raise) {
-  const Plan& plan = at(plans, rank);
   const Plan& owner = at(plans, raise.rank);
-  std::ptrdiff_t in_order = 0;
-  std::ptrdiff_t concurrently = 0;
-  for (const Message& message : plan.messages)
-    (runs_concurrently(plan, message) ? concurrently : in_order) += std::ranges::count(message.raises, raise);
-  return std::max(in_order, concurrently) == at(owner.counters, raise.counter).target;
+  std::ptrdiff_t raised = 0;
+  for (const Message& message : at(plans, rank).messages) raised += std::ranges::count(message.raises, raise);
+  return raised == at(owner.counters, raise.counter).target;
 }
 
 bool transfers_by_multiprocessors(const Plan& plan, const Message& message) {

@@ -95,8 +95,7 @@ inline bool waits_for_tiles(const Plan& plan, const Message& message) {
   });
 }
 
-/// Whether a message runs on the second stream, concurrently with the messages after it: a copy to a peer.
-inline bool runs_concurrently(const Plan& plan, const Message& message) {
+inline bool copies_to_peer(const Plan& plan, const Message& message) {
   return message.kind == MessageKind::copy && message.peer != plan.rank;
 }
 
@@ -106,7 +105,7 @@ inline bool runs_concurrently(const Plan& plan, const Message& message) {
 inline bool follows_at_once(const Plan& plan, const std::vector<Message>& messages, std::size_t index) {
   const Message& message = messages[index];
   const auto is_pushed = [&](const Message& each) {
-    return each.kind == MessageKind::store || runs_concurrently(plan, each);
+    return each.kind == MessageKind::store || copies_to_peer(plan, each);
   };
   return index > 0 && message.waits.empty() && !message.after_tiles && is_pushed(message) &&
          is_pushed(messages[index - 1]) && messages[index - 1].kind == message.kind;

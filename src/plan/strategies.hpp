@@ -1,5 +1,6 @@
 #pragma once
 
+#include "flashoverlap/problem.hpp"
 #include "flashoverlap/schedule.hpp"
 
 /// What strategies have in common.
@@ -22,6 +23,16 @@ inline bool pushes_to_peers(Strategy strategy) {
 /// Whether the sums of `Schedule::shots` begin when the whole GEMM is done, which cuBLASLt may do then.
 inline bool sums_after_gemm(const Schedule& schedule) {
   return schedule.strategy == Strategy::sequential && schedule.shots > 0;
+}
+
+/// Whether cuBLASLt multiplies, whatever the tiles of the schedule: not where rows or columns of the result
+/// go to places of their own, or where k lies in parts.
+inline bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
+  const bool in_order = problem.exchange == Exchange::rows &&
+                        (communicates_first(problem.operation) || problem.destinations.empty());
+  if (problem.ranks > 1 && is_all_to_all(problem.operation) && !in_order) return false;
+  return schedule.strategy == Strategy::sequential && schedule.layout != Layout::tiled &&
+         problem.experts == 1 && problem.capacity == 0 && !gathers_along_k(problem);
 }
 
 /// Whether the schedule is what users compare with: cuBLASLt, and one call of NCCL.

@@ -6,6 +6,7 @@
 #include "model/costs.hpp"
 #include "plan/expert_parts.hpp"
 #include "plan/grouping.hpp"
+#include "plan/strategies.hpp"
 
 namespace flashoverlap {
 namespace {

@@ -85,15 +85,13 @@ TEST(SimulatePlannedTest, ObeysTheLawsOfTimeOnRandomProblems) {
     EXPECT_GE(simulation.gemm_us, simulate(gemm_alone, each.machine).gemm_us - 1e-6);
 
     std::map<std::pair<int, Lane>, double> free_us;
-    std::map<int, double> copies_end_us;
     std::map<int, double> tiles_end_us;
     for (const Interval& interval : simulation.timeline) {
       EXPECT_LE(interval.start_us, interval.end_us);
       EXPECT_LE(interval.end_us, simulation.latency_us);
       if (interval.lane == Lane::communication) {
-        double& free = interval.label.starts_with("copy to rank") ? copies_end_us[interval.rank]
-                       : interval.label.starts_with("tiles to")   ? tiles_end_us[interval.rank]
-                                                                  : free_us[{interval.rank, interval.lane}];
+        double& free = interval.label.starts_with("tiles to") ? tiles_end_us[interval.rank]
+                                                              : free_us[{interval.rank, interval.lane}];
         EXPECT_GE(interval.start_us, free) << "transfers of one rank overlap";
         free = interval.end_us;
       } else {

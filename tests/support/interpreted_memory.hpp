@@ -57,8 +57,7 @@ class InterpretedMemory {
         : plan(its_plan),
           counters(plan.counters.size(), {0, EventSet(events), nobody}),
           known(events),
-          tiles(events),
-          copies(events) {
+          tiles(events) {
       for (std::size_t role = 0; role < buffer_count; ++role)
         memory[role].resize(static_cast<std::size_t>(plan.buffers[role].rows * plan.buffers[role].cols));
     }
@@ -68,14 +67,10 @@ class InterpretedMemory {
     int run = 0;
     std::array<std::vector<Element>, buffer_count> memory;
     std::vector<CounterState> counters;
-    EventSet known;   // to the message stream
-    EventSet tiles;   // to all tiles that are done, and they themselves
-    EventSet copies;  // to all copies to peers that have moved their data, and they themselves
+    EventSet known;  // to the message stream
+    EventSet tiles;  // to all tiles that are done, and they themselves
     std::size_t next_tile = 0;
     std::size_t tiles_done = 0;
-    std::size_t copies_begun = 0;
-    std::size_t copies_moved = 0;
-    std::size_t copies_done = 0;
     std::size_t collectives_called = 0;  // in all runs
   };
 

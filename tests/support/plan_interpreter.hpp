@@ -1,5 +1,5 @@
 // What plan.hpp says that plans do, followed literally: an interpreter that shares nothing with the validator
-// or the executors. Every rank's message stream, workers, copies and transfers take turns at random. A write
+// or the executors. Every rank's message stream, workers and transfers take turns at random. A write
 // is made in two steps, and is visible to those only who have learned of it.
 #pragma once
 
@@ -91,19 +91,14 @@ class PlanInterpreter : private InterpretedMemory {
           co_yield until_reached(rank, wait.counter);
           rank.known.merge(known_by(rank, wait.counter));
         }
-        const bool concurrent = message.kind == MessageKind::copy && message.peer != rank.id();
         bool done = false;
         EventSet learned = rank.known;  // changes until the message is done
-        interleaving_.add(concurrent ? copy_to_peer(rank, index, rank.known, rank.copies_begun++)
-                                     : move_and_raise(rank, index, rank.known, learned, done));
-        if (concurrent) continue;
+        interleaving_.add(move_and_raise(rank, index, rank.known, learned, done));
         co_yield [&done] { return done; };
         rank.known = learned;
       }
       co_yield tiles_done(rank);
-      co_yield [&rank] { return rank.copies_done == rank.copies_begun; };
       rank.known.merge(rank.tiles);
-      rank.known.merge(rank.copies);
       read_result(rank);
     }
   }
@@ -121,8 +116,8 @@ class PlanInterpreter : private InterpretedMemory {
       settle({rank.id(), role, 0, buffer.rows, 0, buffer.cols}, problem.operand(rank.id(), role));
     }
     rank.known.add(begin.event);
-    rank.tiles = rank.copies = rank.known;
-    rank.next_tile = rank.tiles_done = rank.copies_begun = rank.copies_moved = rank.copies_done = 0;
+    rank.tiles = rank.known;
+    rank.next_tile = rank.tiles_done = 0;
   }
 
   /// By the caller, after the run.
@@ -190,32 +185,6 @@ class PlanInterpreter : private InterpretedMemory {
       raise(each, {actor.event, learned});
     }
     done = true;
-  }
-
-  /// After the copies to peers before it; the messages after it do not wait.
-  Task copy_to_peer(Rank& rank, std::size_t index, EventSet known, std::size_t number) {
-    const Message& message = rank.plan.messages[index];
-    co_yield [&rank, number] { return rank.copies_moved == number; };
-    rank.copies.merge(known);
-    const Actor actor{message_event(rank, index), rank.copies};
-    const auto [from, to] = moved_areas(rank, message);
-    const std::vector<double> values = read(from, actor);
-    co_yield turn;
-    tear(to, actor);
-    co_yield turn;
-    settle(to, values);
-    rank.copies.add(actor.event);
-    ++rank.copies_moved;
-    co_yield [&rank, number] { return rank.copies_done == number; };
-    for (const Wait& wait : shuffled(message.waits)) {
-      co_yield turn;
-      if (wait.reset) reset(rank, wait.counter, actor);
-    }
-    for (const Raise& each : shuffled(message.raises)) {
-      co_yield turn;
-      raise(each, actor);
-    }
-    ++rank.copies_done;
   }
 
   std::pair<Area, Area> moved_areas(const Rank& rank, const Message& message) {

@@ -43,10 +43,6 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
                              [&](const Raise& raise) { return raised_in_order(plans, plan_.rank, raise); })),
       pending_({after_the_watch(alone_.options().wait_limit), words_.device(expired_word)}) {
   stored_ = StoreMemory(gather_stores(), static_cast<std::size_t>(route_room(plan_).stores));
-  if (plan_.problem.capacity > 0 || std::ranges::any_of(messages_, [&](const Message& message) {
-        return runs_concurrently(plan_, message);
-      }))
-    concurrent_copies_ = std::make_unique<ConcurrentCopies>();
   note_plan();
   FLASHOVERLAP_CUDA(load_message_kernels());
 }
@@ -89,10 +85,6 @@ std::vector<StoredRectangle> CudaMessages::gather_stores() {
 
 void CudaMessages::begin(cudaStream_t stream) {
   pending_.clear();
-  if (concurrent_copies_) {
-    concurrent_copies_->unraised.clear();  // of a run that could not be enqueued to its end
-    concurrent_copies_->forked = false;
-  }
   if (notes_done_) note_done(0);
   if (!is_captured(stream)) {
     memory_.workspace().run_ahead().await(stream, messages_.size(),
@@ -126,8 +118,7 @@ void CudaMessages::enqueue(std::size_t first, std::size_t last, const Buffers& o
       enqueue_stores(index, stores->second, own, stream);
       index += stores->second.messages();
     } else {
-      runs_concurrently(plan_, message) ? enqueue_copy(index, own, stream)
-                                        : enqueue_in_stream(index, own, stream);
+      enqueue_in_stream(index, own, stream);
       ++index;
     }
   }
@@ -145,24 +136,23 @@ void CudaMessages::enqueue_stores(std::size_t first, const StoreRun& stores, con
   record(first, &Times::done, stream);
 }
 
-void CudaMessages::enqueue_copy(std::size_t index, const Buffers& own, cudaStream_t stream) {
-  const bool at_once = follows_at_once(plan_, messages_, index);
-  add_waits(messages_[index]);
-  if (!at_once) flush(stream);
-  record(index, &Times::signalled, stream);
-  if (!at_once) fork_copies(stream);
-  copy_concurrently(index, own);
-}
-
-// What follows a message waits for the next one's counters in the same call: nothing but that wait lies
-// between a signal and its transfer.
+/// What follows a message waits for the next one's counters in the same call: nothing but that wait lies
+/// between a signal and its transfer. Copies raise on this stream too: on another one, a CUDA graph would
+/// make most raises after the last copy only.
 void CudaMessages::enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream) {
   add_waits(messages_[index]);
-  if (messages_[index].kind != MessageKind::signal || !times_.empty()) flush(stream);
+  if ((messages_[index].kind != MessageKind::signal && !shares_raises(index)) || !times_.empty())
+    flush(stream);
   record(index, &Times::signalled, stream);
   transfer(index, own, stream);
   record(index, &Times::done, stream);
   reset_and_raise(index, pending_, stream);
+}
+
+/// Copies of the same part to several ranks raise together.
+bool CudaMessages::shares_raises(std::size_t index) const {
+  return messages_[index].kind == MessageKind::copy && follows_at_once(plan_, messages_, index) &&
+         move_the_same_part(messages_[index - 1], messages_[index]);
 }
 
 /// Stores that are one kernel.
@@ -172,31 +162,6 @@ bool CudaMessages::shares_times(std::size_t index) const {
 
 void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const {
   if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord((*times_[index]).*event, stream));
-}
-
-/// Copies begin after what the stream has done so far.
-void CudaMessages::fork_copies(cudaStream_t stream) const {
-  FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->begun, stream));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(memory_.workspace().copies, concurrent_copies_->begun));
-  concurrent_copies_->forked = true;
-}
-
-/// The raises of copies that move the same part to several ranks come together.
-void CudaMessages::copy_concurrently(std::size_t index, const Buffers& own) {
-  transfer(index, own, memory_.workspace().copies);
-  record(index, &Times::done, memory_.workspace().copies);
-  concurrent_copies_->unraised.push_back(index);
-  const std::size_t next = index + 1;
-  if (next < messages_.size() && follows_at_once(plan_, messages_, next) &&
-      move_the_same_part(messages_[index], messages_[next])) {
-    return;
-  }
-  FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->copied, memory_.workspace().copies));
-  FLASHOVERLAP_CUDA(cudaStreamWaitEvent(memory_.workspace().raises, concurrent_copies_->copied));
-  StreamMemoryBatch raises;
-  for (const std::size_t copied : std::exchange(concurrent_copies_->unraised, {}))
-    reset_and_raise(copied, raises, memory_.workspace().raises);
-  raises.enqueue(memory_.workspace().raises);
 }
 
 void CudaMessages::add_waits(const Message& message) {
@@ -254,10 +219,6 @@ void CudaMessages::flush_aside(cudaStream_t stream) {
 void CudaMessages::join(cudaStream_t stream) {
   note_done(messages_.size());
   flush(stream);
-  if (concurrent_copies_ && concurrent_copies_->forked) {
-    FLASHOVERLAP_CUDA(cudaEventRecord(concurrent_copies_->raised, memory_.workspace().raises));
-    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, concurrent_copies_->raised));
-  }
 }
 
 void CudaMessages::end(cudaStream_t stream) {

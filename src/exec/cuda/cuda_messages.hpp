@@ -97,25 +97,14 @@ class CudaMessages {
     CudaEvent done{cudaEventDefault};
   };
 
-  /// What copies to peers go on with.
-  struct ConcurrentCopies {
-    CudaEvent begun;  ///< by the message stream: all that comes before a copy
-    CudaEvent copied;
-    CudaEvent raised;
-    std::vector<std::size_t> unraised;  ///< copies that are enqueued, but not their raises
-    bool forked = false;                ///< routes may leave a run without copies
-  };
-
   std::vector<StoredRectangle> gather_stores();
   void note_plan();
   const Communicator& communicator_for(std::size_t index) const;
   void enqueue_stores(std::size_t first, const StoreRun& stores, const Buffers& own, cudaStream_t stream);
-  void enqueue_copy(std::size_t index, const Buffers& own, cudaStream_t stream);
   void enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream);
   void add_waits(const Message& message);
   void transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const;
-  void fork_copies(cudaStream_t stream) const;
-  void copy_concurrently(std::size_t index, const Buffers& own);
+  bool shares_raises(std::size_t index) const;
   bool shares_times(std::size_t index) const;
   void copy(const Message& message, const Buffers& own, cudaStream_t stream) const;
   void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
@@ -149,7 +138,6 @@ class CudaMessages {
   std::uint32_t captured_runs_ = 0;
   bool notes_done_ = false;  ///< a run whose only message follows the GEMM writes nothing down
   std::vector<std::shared_ptr<Times>> times_;
-  std::unique_ptr<ConcurrentCopies> concurrent_copies_;  // null where nothing is copied to peers
 };
 
 }  // namespace flashoverlap

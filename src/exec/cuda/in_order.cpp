@@ -88,7 +88,7 @@ std::optional<InOrder> followed_gemm(const Plan& plan) {
 
 std::optional<InOrder> in_order(const Plan& plan) {
   const auto meets_peers = [&](const Message& message) {
-    return runs_concurrently(plan, message) || message.kind == MessageKind::store;
+    return copies_to_peer(plan, message) || message.kind == MessageKind::store;
   };
   if (plan.schedule.strategy != Strategy::sequential || std::ranges::any_of(plan.messages, meets_peers))
     return std::nullopt;

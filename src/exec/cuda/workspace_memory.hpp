@@ -59,9 +59,7 @@ class WorkspaceMemory {
   RunAhead& run_ahead() { return run_ahead_; }
 
   const CudaStream communication{StreamPriority::high};
-  const CudaStream copies{StreamPriority::high};  ///< copies to peers
-  const CudaStream raises{StreamPriority::high};  ///< what they raise
-  const CudaStream side{StreamPriority::high};    ///< for what runs need not wait for
+  const CudaStream side{StreamPriority::high};  ///< for what runs need not wait for
 
  private:
   const WorkspaceBytes bytes_;

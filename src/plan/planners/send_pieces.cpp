@@ -7,14 +7,16 @@ namespace flashoverlap {
 namespace {
 
 /// Each rank sends one rectangle of C to each other rank: a column block, or a run of rows that are sorted by
-/// destination. It stores its own rectangle in the result directly.
+/// destination. It stores its own rectangle in the result directly, unless cuBLASLt computes C as a whole:
+/// then the exchange moves it too.
 class SendPieces {
  public:
   explicit SendPieces(PlanBuilder& builder)
       : builder_(builder),
         rank_(builder.rank()),
         strategy_(builder.schedule().strategy),
-        heads_(builder.problem().exchange == Exchange::heads) {}
+        heads_(builder.problem().exchange == Exchange::heads),
+        stages_all_(is_by_cublas(builder.problem(), builder.schedule())) {}
 
   void plan() {
     const bool pushes = pushes_to_peers(strategy_);
@@ -112,16 +114,17 @@ class SendPieces {
         if (index < at(sent, target).size()) {
           const Range rows = at(sent, target)[index];
           const Piece ours = piece(rank_, target);
-          const Region stored = target == rank_ ? received(ours, rows) : staged(ours, rows);
+          const bool is_sent = target != rank_ || stages_all_;
+          const Region stored = is_sent ? staged(ours, rows) : received(ours, rows);
           Tile& tiles = areas.emplace_back(area(ours, rows, stored));
           tiles.group = group;
-          if (target != rank_) {
+          if (is_sent) {
             tiles.raise = {rank_, done};
             message.sends.push_back({target, stored});
           }
         }
         const std::int32_t source = builder_.neighbour(-distance % builder_.ranks());
-        if (source != rank_ && index < at(arriving, source).size())
+        if ((source != rank_ || stages_all_) && index < at(arriving, source).size())
           message.receives.push_back({source, received(piece(source, rank_), at(arriving, source)[index])});
       }
       if (!areas.empty()) builder_.add_tiles(areas);
@@ -208,6 +211,7 @@ class SendPieces {
   std::int32_t rank_;
   Strategy strategy_;
   bool heads_;
+  bool stages_all_;
   std::int32_t arrivals_ = none;  // the first of every target's counters
   std::int32_t next_group_ = 0;
 };

@@ -30,8 +30,7 @@ class AbstractRun {
         collectives_begun_(matching.collectives.size(), 0) {
     counters_.resize(numbers_.count());
     for (const Plan& plan : plans) {
-      Rank& rank = ranks_.emplace_back(
-          Rank{.stream = nothing_, .start = nothing_, .copies = nothing_, .tiles = nothing_});
+      Rank& rank = ranks_.emplace_back(Rank{.stream = nothing_, .start = nothing_, .tiles = nothing_});
       rank.stream.learn_begun(plan.rank);
       rank.tiles.learn_begun(plan.rank);
       rank.tiles.learn_all_tiles(plan.rank);
@@ -71,7 +70,7 @@ class AbstractRun {
       }
       if (!messages_done(plan.rank)) {
         findings.add(Violation::deadlock, "{} waits forever: {}",
-                     describe(message_event(plan, static_cast<std::int32_t>(rank.next_message)), plans_),
+                     describe(message_event(plan.rank, static_cast<std::int32_t>(rank.next_message)), plans_),
                      obstacle(plan, rank));
       }
     }
@@ -82,7 +81,6 @@ class AbstractRun {
     for (const Rank& rank : ranks_) {
       ends.push_back(rank.stream);
       ends.back().merge(rank.tiles);
-      ends.back().merge(rank.copies);
     }
     memory_.check_end(ends);
     credits_.check_resets(
@@ -118,7 +116,6 @@ class AbstractRun {
     std::size_t open_transfers = 0;
     Knowledge stream;  // after the last message, or of the one that has begun
     Knowledge start;   // the stream's, when the exchange that has begun did
-    Knowledge copies;  // after the last copy to a peer
     Knowledge tiles;   // of all tiles
     std::map<std::pair<std::int32_t, std::int32_t>, TileKnowledge>
         tile_knowledge{};  // by start_wait, store_wait
@@ -251,7 +248,7 @@ class AbstractRun {
     for (const std::int32_t tile : target.waiting_tiles) {
       if (is_known(tile_event(rank, tile), mine.stream, plans_, numbers_)) continue;
       findings_.add(Violation::race, "{} resets {}, for which tile {} may still be waiting",
-                    describe(message_event(plan_of(rank), target.reset_by), plans_),
+                    describe(message_event(rank, target.reset_by), plans_),
                     describe_counter(plan_of(rank), counter), tile);
       return;
     }
@@ -261,22 +258,15 @@ class AbstractRun {
     switch (message.kind) {
       case MessageKind::signal: complete(rank); break;
       case MessageKind::copy:
-      case MessageKind::store: copy(rank, message); break;
+      case MessageKind::store:
+        memory_.run_copy(rank, static_cast<std::int32_t>(state(rank).next_message), state(rank).stream);
+        complete(rank);
+        break;
       case MessageKind::exchange: begin_exchange(rank); break;
       case MessageKind::all_reduce:
       case MessageKind::reduce_scatter:
       case MessageKind::all_gather: begin_collective(rank); break;
     }
-  }
-
-  // A concurrent copy knows what its stream knows, but the stream does not learn when the copy ends.
-  void copy(std::int32_t rank, const Message& message) {
-    Rank& mine = state(rank);
-    const bool concurrent = runs_concurrently(plan_of(rank), message);
-    if (concurrent) mine.copies.merge(mine.stream);
-    Knowledge& knowledge = concurrent ? mine.copies : mine.stream;
-    memory_.run_copy(rank, static_cast<std::int32_t>(mine.next_message), knowledge);
-    complete(rank, knowledge);
   }
 
   // A transfer happens as soon as both sides have begun; a message is over when all its transfers are. Only
@@ -323,14 +313,11 @@ class AbstractRun {
     }
   }
 
-  void complete(std::int32_t rank) { complete(rank, state(rank).stream); }
-
-  void complete(std::int32_t rank, Knowledge& knowledge) {
+  void complete(std::int32_t rank) {
     Rank& mine = state(rank);
     const Message& message = plan_of(rank).messages[mine.next_message];
-    knowledge.learn_message(rank, runs_concurrently(plan_of(rank), message),
-                            static_cast<std::int32_t>(mine.next_message));
-    for (const Raise& raised : message.raises) raise_by_message(rank, raised, knowledge);
+    mine.stream.learn_message(rank, static_cast<std::int32_t>(mine.next_message));
+    for (const Raise& raised : message.raises) raise_by_message(rank, raised, mine.stream);
     mine.begun = false;
     ++mine.next_message;
   }

@@ -38,8 +38,7 @@ class Credits {
   void check_resets(std::span<const Knowledge> ends, const ResetBy& reset_by) const {
     for (const auto& [raiser, owner, counter] : early_) {
       const Knowledge& end = at(ends, raiser);
-      if (is_known(message_event(at(plans_, owner), reset_by(owner, counter)), end, plans_, counters_))
-        continue;
+      if (is_known(message_event(owner, reset_by(owner, counter)), end, plans_, counters_)) continue;
       findings_.add(Violation::credit,
                     "rank {} may raise rank {}'s {} in the next run before it is reset in this one", raiser,
                     owner, describe_counter(at(plans_, owner), counter));

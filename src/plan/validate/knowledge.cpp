@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "plan/at.hpp"
-#include "plan/message_rules.hpp"
 
 namespace flashoverlap {
 
@@ -13,14 +12,12 @@ Event tile_event(std::int32_t rank, std::int32_t index) {
   return {.index = index, .rank = static_cast<std::int16_t>(rank), .is_tile = true};
 }
 
-Event message_event(const Plan& plan, std::int32_t index) {
-  return {.index = index,
-          .rank = static_cast<std::int16_t>(plan.rank),
-          .concurrent = runs_concurrently(plan, at(plan.messages, index))};
+Event message_event(std::int32_t rank, std::int32_t index) {
+  return {.index = index, .rank = static_cast<std::int16_t>(rank)};
 }
 
 Knowledge::Knowledge(std::size_t ranks, std::size_t counters)
-    : messages_(2 * ranks, -1), counters_((counters + 63) / 64, 0) {}
+    : messages_(ranks, -1), counters_((counters + 63) / 64, 0) {}
 
 void Knowledge::merge(const Knowledge& other) {
   for (std::size_t place = 0; place < messages_.size(); ++place)
@@ -29,8 +26,8 @@ void Knowledge::merge(const Knowledge& other) {
   all_tiles_ |= other.all_tiles_;
 }
 
-void Knowledge::learn(std::int32_t rank, bool concurrent, std::int32_t steps) {
-  std::int32_t& known = messages_[place(rank, concurrent)];
+void Knowledge::learn(std::int32_t rank, std::int32_t steps) {
+  std::int32_t& known = messages_[static_cast<std::size_t>(rank)];
   known = std::max(known, steps);
 }
 

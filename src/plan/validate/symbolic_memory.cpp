@@ -279,16 +279,15 @@ void SymbolicMemory::move(const Area& from, const Access& reader, const Area& to
 
 void SymbolicMemory::run_copy(std::int32_t rank, std::int32_t index, const Knowledge& knowledge) {
   const Message& copy = message(rank, index);
-  const Access access{message_event(plan_of(rank), index), knowledge};
+  const Access access{message_event(rank, index), knowledge};
   move(area(rank, copy.source, copy), access, area(copy.peer, copy.destination, copy), access);
 }
 
 void SymbolicMemory::run_transfer(const Transfer& transfer, const Knowledge& source,
                                   const Knowledge& target) {
   move(area(transfer.source, transfer.from()),
-       {message_event(plan_of(transfer.source), transfer.send_message), source},
-       area(transfer.target, transfer.to()),
-       {message_event(plan_of(transfer.target), transfer.receive_message), target});
+       {message_event(transfer.source, transfer.send_message), source}, area(transfer.target, transfer.to()),
+       {message_event(transfer.target, transfer.receive_message), target});
 }
 
 SymbolicMemory::Value SymbolicMemory::sum(std::span<const Value> values, const Event& collective) {
@@ -313,7 +312,7 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
   const MessageKind kind = message(0, members[0]).kind;
   std::vector<std::vector<Value>> sources(plans_.size());
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
-    const Access access{message_event(plan_of(rank), at(members, rank)), at(starts, rank)};
+    const Access access{message_event(rank, at(members, rank)), at(starts, rank)};
     for_each_cell(area(rank, message(rank, at(members, rank)).source), [&](Cell& cell, const Area& place) {
       read(cell, place, access, kind != MessageKind::all_reduce);
       at(sources, rank).push_back(cell.value);
@@ -328,14 +327,14 @@ void SymbolicMemory::run_collective(std::span<const std::int32_t> members, std::
     std::vector<Value> summands(sources.size());
     for (std::size_t position = 0; position < sources[0].size(); ++position) {
       std::ranges::transform(sources, summands.begin(), [&](const auto& source) { return source[position]; });
-      result.push_back(sum(summands, message_event(plan_of(0), members[0])));
+      result.push_back(sum(summands, message_event(0, members[0])));
     }
   }
 
   auto next = result.begin();  // reduce_scatter continues where the rank before ended
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     if (kind != MessageKind::reduce_scatter) next = result.begin();
-    const Event receiver = message_event(plan_of(rank), at(members, rank));
+    const Event receiver = message_event(rank, at(members, rank));
     const Message& mine = message(rank, receiver.index);
     const auto receive = [&](const Region& region, const Knowledge& knowledge) {
       for_each_cell(area(rank, region), [&](Cell& cell, const Area& place) {

@@ -46,7 +46,7 @@ bool TileCounters::is_reached(std::int32_t rank, std::int32_t counter, const Kno
 bool is_known(const Event& event, const Knowledge& knowledge, std::span<const Plan> plans,
               const TileCounters& counters) {
   if (event.rank == none) return true;
-  if (!event.is_tile) return knowledge.message_done(event.rank, event.concurrent, event.index);
+  if (!event.is_tile) return knowledge.message_done(event.rank, event.index);
   if (knowledge.all_tiles_done(event.rank)) return true;
   const Plan& plan = at(plans, event.rank);
   bool known = false;

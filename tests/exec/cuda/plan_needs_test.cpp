@@ -6,6 +6,7 @@
 
 #include "exec/cuda/in_order.hpp"
 #include "flashoverlap/planner.hpp"
+#include "plan/strategies.hpp"
 #include "support/random_problems.hpp"
 #include "support/small_plans.hpp"
 
@@ -199,7 +200,7 @@ TEST(InOrder, CountsNothingWhereTheKernelComputesEither) {
   ASSERT_TRUE(gathered);
   EXPECT_FALSE(gathered->gemm);
   EXPECT_EQ(gathered->messages_before, 1u);
-  const auto sent = in_order(plans_of(gemm_all_to_all, sequential, 4)[1]);
+  const auto sent = in_order(plans_of(gemm_all_to_all, sequential, 4, Exchange::heads)[1]);
   ASSERT_TRUE(sent);
   EXPECT_FALSE(sent->gemm);
   EXPECT_EQ(sent->messages_before, 0u);
@@ -209,6 +210,17 @@ TEST(InOrder, CountsNothingWhereTheKernelComputesEither) {
     EXPECT_TRUE(order->messages[0].waits.empty());
     EXPECT_TRUE(order->messages[0].raises.empty());
   }
+}
+
+TEST(InOrder, RowsThatAreSentInEqualPartsAreOneGemm) {
+  const std::vector<Plan> plans = plans_of(gemm_all_to_all, sequential, 4);
+  for (const Plan& plan : plans) {
+    const auto order = in_order(plan);
+    ASSERT_TRUE(order && order->gemm);
+    EXPECT_EQ(order->gemm->c, BufferRole::staging);
+    EXPECT_EQ(order->messages.at(0).sends.size(), 4u) << "its own part too";
+  }
+  EXPECT_TRUE(is_by_cublas(plans[0].problem, plans[0].schedule));
 }
 
 /// Whatever runs in order counts nothing, and so must the kernel wait for nothing that is not done before it.
