@@ -104,11 +104,16 @@ void Simulator::handle(const SimulationEvent& event) {
 }
 
 double Simulator::released_us(const RankProgress& rank, std::int32_t counter, Step waiting) const {
+  // Until streams have exchanged them, besides the signal: fitted to 27 AllGathers on 4 H100 and H200.
+  constexpr double credits_us = 18;
   const double reached_us = rank.counters[static_cast<std::size_t>(counter)].reached_us;
-  const bool from_peers = rank.plan->counters[static_cast<std::size_t>(counter)].role == CounterRole::arrival;
-  if (messages_by_kernel_ && waiting == Step::message && !from_peers) return reached_us;
-  if (schedule_.strategy != Strategy::sequential || sums_after_gemm_)
-    return reached_us + machine_.signal_microseconds;
+  const CounterRole role = rank.plan->counters[static_cast<std::size_t>(counter)].role;
+  const bool by_kernel = messages_by_kernel_ && waiting == Step::message;
+  if (by_kernel && role != CounterRole::arrival) return reached_us;
+  if (schedule_.strategy != Strategy::sequential || sums_after_gemm_) {
+    const bool between_streams = role == CounterRole::credit && waiting == Step::message;
+    return reached_us + machine_.signal_microseconds + (between_streams ? credits_us : 0);
+  }
   return waiting == Step::message ? reached_us : reached_us + gemm_start_us_;
 }
 

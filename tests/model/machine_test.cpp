@@ -110,7 +110,7 @@ TEST(CopyTest, LiesBetweenTheMeasuredWorldSizesOrTakesTheTimeOfTheLast) {
   EXPECT_EQ(machine.copy_microseconds(16, 16 * mib), 103.6);
   EXPECT_EQ(machine.copy_microseconds(2, 16 * mib), 46.2);
   EXPECT_EQ(machine.store_microseconds(2, 8 * mib), 20.6);
-  EXPECT_DOUBLE_EQ(machine.copy_microseconds(6, 16 * mib), 67.1 + (103.6 - 67.1) * 2 / 3);
+  EXPECT_DOUBLE_EQ(machine.copy_microseconds(6, 16 * mib), 49.8 + (103.6 - 49.8) * 2 / 3);
 }
 
 // Presets
