@@ -145,7 +145,8 @@ class Operator {
   /// with their stream first. Throws `CudaError` if the GPU has failed.
   void wait() const;
 
-  /// Of the last run, which must have ended; needs `OperatorOptions::record_timeline`.
+  /// Of the last run, or the last launch of a graph that has captured runs, which must have ended; needs
+  /// `OperatorOptions::record_timeline`.
   RunTimes timeline() const;
 
  private:

@@ -169,8 +169,7 @@ struct Part {
 /// The resets come after *all* of the message's waits and before its first raise, at any time between:
 /// before, during or after the transfer. So a message may wait twice for a counter that it resets, any of its
 /// waits may prove that the tiles no longer wait for it, and whoever learns that the message is done knows
-/// that the counter is zero. Nothing else may be concluded: as long as a copy to a peer runs, the messages
-/// after it may find its counters at their targets or at zero.
+/// that the counter is zero. Nothing else may be concluded.
 struct Message {
   MessageKind kind = MessageKind::signal;
   bool after_tiles = false;   ///< also wait until every tile of this rank is done

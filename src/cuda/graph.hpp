@@ -12,6 +12,12 @@ inline bool is_captured(cudaStream_t stream) {
   return capture != cudaStreamCaptureStatusNone;
 }
 
+/// Also into a graph, whose launches record it then.
+inline void record_always(cudaEvent_t event, cudaStream_t stream) {
+  FLASHOVERLAP_CUDA(cudaEventRecordWithFlags(
+      event, stream, is_captured(stream) ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
+
 /// What a stream was told to do, to be done again and again.
 class CudaGraph {
  public:

@@ -1,11 +1,11 @@
 #include "measure/overlap_benchmark.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
 
+#include "cuda/graph.hpp"
 #include "exec/cuda/in_order.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
@@ -16,7 +16,6 @@
 #include "measure/lone_gemm.hpp"
 #include "measure/trials.hpp"
 #include "plan/grouping.hpp"
-#include "plan/message_rules.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -192,9 +191,13 @@ void add_run(Simulation& measured, const Plan& plan, const std::vector<double>& 
 Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans) {
   const std::vector<GpuOperands> operands = rotated_operands(gpu, plans.front().problem);
   BoundOperator bound(gpu, plans, Use::benchmark, /*record_timeline=*/true);
-  constexpr std::size_t until_clocks_settle = 100;  // the last of them is drawn
-  for (std::size_t run = 0; run < until_clocks_settle; ++run)
-    gpu.elapsed_us([&] { bound.run(operands[run % operands.size()]); });
+  constexpr std::size_t runs = 4;  // the last of them is drawn
+  const CudaGraph graph(gpu.stream(), [&] {
+    for (std::size_t run = 0; run < runs; ++run) bound.run(operands[run % operands.size()]);
+  });
+  constexpr int until_clocks_settle = 25;
+  for (int launch = 0; launch < until_clocks_settle; ++launch)
+    gpu.elapsed_us([&] { graph.launch(gpu.stream()); });
   std::vector<double> own = numbers_of(bound.plan(), bound.timeline());
   own.resize(static_cast<std::size_t>(gpu.maximum(static_cast<double>(own.size()))));  // others have more
   Simulation measured;

@@ -59,7 +59,7 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
 /// Measures plans in the same way.
 ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions);
 
-/// One run of the plans as it happened, on all ranks.
+/// One run of the plans as it happened, on all ranks: of a CUDA graph, as they are measured.
 Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans);
 
 }  // namespace flashoverlap

@@ -185,7 +185,7 @@ class MeasuredCollectives {
   CollectiveMemory destination_;
 };
 
-/// One rank's copies to each of the others, in the order in which operators make them. Ranks that are not in
+/// One rank's copies to each of the others, one after the other. Ranks that are not in
 /// step copy to the same one at times, which copies to one neighbour each would not show.
 class PeerCopies {
  public:

@@ -13,9 +13,6 @@ namespace {
 /// Stores of what a kernel loads and adds up, against those of a GEMM: fitted to 24 AllReduces in two shots
 /// of 8 to 540 MB on 2 and 4 H200.
 constexpr double loaded_first = 1.15;
-/// Tiles that go to several peers at the same time, against stores to one after the other: fitted to 56
-/// ReduceScatters, AllReduces and all-to-alls on 4 H100 and H200.
-constexpr double to_several_peers = 1.25;
 
 /// The rank whose memory a tile is stored in, `none` where there can be several.
 std::int32_t only_peer(const Tile& tile) {
@@ -151,8 +148,8 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
   if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
     require_peer_access();
     const int ranks = rank.plan->problem.ranks;
-    const double slower = sums_after_gemm_ ? loaded_first : ranks > 2 ? to_several_peers : 1;
-    const double link_us = slower * stored_microseconds(machine_, ranks, bytes);
+    const double link_us = sums_after_gemm_ ? loaded_first * stored_microseconds(machine_, ranks, bytes)
+                                            : tiles_stored_microseconds(machine_, ranks, bytes);
     const double start_us = std::max(rank.link_free_us, stored.time_us);
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;

@@ -4,7 +4,6 @@
 
 #include "plan/at.hpp"
 #include "plan/matching.hpp"
-#include "plan/message_rules.hpp"
 
 namespace flashoverlap {
 

@@ -100,8 +100,8 @@ inline bool copies_to_peer(const Plan& plan, const Message& message) {
 }
 
 /// Whether message `index` of a plan's list (or of a list made from it) is a store, or a copy to a peer, that
-/// waits for nothing and follows another one of its kind: it is issued with that one, and stores run in one
-/// kernel.
+/// waits for nothing and follows another one of its kind: stores run in one kernel, and copies may raise
+/// together.
 inline bool follows_at_once(const Plan& plan, const std::vector<Message>& messages, std::size_t index) {
   const Message& message = messages[index];
   const auto is_pushed = [&](const Message& each) {

@@ -28,8 +28,9 @@ inline bool sums_after_gemm(const Schedule& schedule) {
 /// Whether cuBLASLt multiplies, whatever the tiles of the schedule: not where rows or columns of the result
 /// go to places of their own, or where k lies in parts.
 inline bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
-  const bool in_order = problem.exchange == Exchange::rows &&
-                        (communicates_first(problem.operation) || problem.destinations.empty());
+  const bool in_equal_parts = problem.destinations.empty() && problem.expert_rows.empty();
+  const bool in_order =
+      problem.exchange == Exchange::rows && (communicates_first(problem.operation) || in_equal_parts);
   if (problem.ranks > 1 && is_all_to_all(problem.operation) && !in_order) return false;
   return schedule.strategy == Strategy::sequential && schedule.layout != Layout::tiled &&
          problem.experts == 1 && problem.capacity == 0 && !gathers_along_k(problem);

@@ -138,10 +138,10 @@ TEST(SimulateMessagesTest, PartsThatARankSendsToItselfAreCopiedAfterAnExchange) 
   EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 1 + 20 + machine.launch_microseconds + 2 * 90);
 }
 
-TEST(SimulateMessagesTest, CopiesToPeersRunOneAfterAnotherWithoutAPause) {
+TEST(SimulateMessagesTest, CopiesToPeersRunOneAfterAnotherAndRaiseBetween) {
   auto plans = plans_of(3, 0);
   plans[0].messages = {copy(1, 1), copy(2, 2)};
-  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 20);
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 2 + 20);
 }
 
 // A store of one row of 10 bytes takes 5 µs and 2 a byte.

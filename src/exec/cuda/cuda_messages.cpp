@@ -141,15 +141,15 @@ void CudaMessages::enqueue_stores(std::size_t first, const StoreRun& stores, con
 /// make most raises after the last copy only.
 void CudaMessages::enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream) {
   add_waits(messages_[index]);
-  if ((messages_[index].kind != MessageKind::signal && !shares_raises(index)) || !times_.empty())
-    flush(stream);
+  const bool only_signals = messages_[index].kind == MessageKind::signal && times_.empty();
+  if (!only_signals && !shares_raises(index)) flush(stream);
   record(index, &Times::signalled, stream);
   transfer(index, own, stream);
   record(index, &Times::done, stream);
   reset_and_raise(index, pending_, stream);
 }
 
-/// Copies of the same part to several ranks raise together.
+/// Copies of the same part to several ranks raise together, unless that takes kernels.
 bool CudaMessages::shares_raises(std::size_t index) const {
   return messages_[index].kind == MessageKind::copy && follows_at_once(plan_, messages_, index) &&
          move_the_same_part(messages_[index - 1], messages_[index]);
@@ -161,7 +161,7 @@ bool CudaMessages::shares_times(std::size_t index) const {
 }
 
 void CudaMessages::record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const {
-  if (!times_.empty()) FLASHOVERLAP_CUDA(cudaEventRecord((*times_[index]).*event, stream));
+  if (!times_.empty()) record_always((*times_[index]).*event, stream);
 }
 
 void CudaMessages::add_waits(const Message& message) {

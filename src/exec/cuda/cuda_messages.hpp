@@ -27,11 +27,9 @@ struct MessageOptions {
 };
 
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
-/// Stores that follow each other are one kernel (`StoreRun`).
-/// Copies to peers are forked from it where their wait is over, and their raises from them, so that the next
-/// copy waits for neither; all is joined at the end. Words of host memory say which captured run the stream
-/// is at, how many of a run's messages are done, or have passed their waits if they are such copies, and
-/// whether a kernel waits for long or has waited in vain. A captured run without messages is not written
+/// Stores that follow each other are one kernel (`StoreRun`). Words of host memory say which captured run the
+/// stream is at, how many of a run's messages are done, and whether a kernel waits for long or has waited in
+/// vain. A captured run without messages is not written
 /// down, as that would take the GPU 2 to 5 µs: its kernel tells of long waits itself. Captured runs whose
 /// messages are nothing but transfers by NCCL share what tells of them (`GraphMarks`).
 class CudaMessages {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda/graph.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/exchange/tile_exchange.hpp"
 
@@ -214,7 +215,7 @@ void Operator::State::bind(BufferRole role, const void* address) {
 void Operator::State::run(const void* a, const void* b, void* out, cudaStream_t stream) {
   bind(a, b, out);
   if (routes_are_new) await_routes(stream);
-  if (begun) FLASHOVERLAP_CUDA(cudaEventRecord(*begun, stream));
+  if (begun) record_always(*begun, stream);
   messages.begin(stream);
   try {
     if (has_no_messages()) {
@@ -227,7 +228,7 @@ void Operator::State::run(const void* a, const void* b, void* out, cudaStream_t 
     messages.abandon();
     throw;
   }
-  if (ended) FLASHOVERLAP_CUDA(cudaEventRecord(*ended, stream));
+  if (ended) record_always(*ended, stream);
 }
 
 void Operator::State::run_in_order(cudaStream_t stream) {
@@ -257,7 +258,7 @@ void Operator::State::compute(cudaStream_t stream) {
     for (const BufferRole role : callers_roles) kernel->rebind(role, buffers[index(role)]);
     kernel->launch(stream);
   }
-  if (gemm_done) FLASHOVERLAP_CUDA(cudaEventRecord(*gemm_done, stream));
+  if (gemm_done) record_always(*gemm_done, stream);
 }
 
 }  // namespace flashoverlap

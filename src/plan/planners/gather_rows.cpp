@@ -260,7 +260,7 @@ class GatherSlices {
     builder_.add_tiles({part});
   }
 
-  /// The first message takes all credits, so that the others wait for nothing and follow it without a gap.
+  /// The first message takes all credits, so that the others wait for nothing.
   void push(std::size_t index, std::span<const int> distances) {
     std::vector<std::int32_t> receivers = builder_.targets();
     std::erase_if(receivers, [&](std::int32_t target) { return groups(rank_, target).empty(); });

@@ -16,7 +16,7 @@ class SendPieces {
         rank_(builder.rank()),
         strategy_(builder.schedule().strategy),
         heads_(builder.problem().exchange == Exchange::heads),
-        stages_all_(is_by_cublas(builder.problem(), builder.schedule())) {}
+        stages_all_(builder.ranks() > 1 && is_by_cublas(builder.problem(), builder.schedule())) {}
 
   void plan() {
     const bool pushes = pushes_to_peers(strategy_);

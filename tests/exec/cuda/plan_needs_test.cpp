@@ -221,6 +221,9 @@ TEST(InOrder, RowsThatAreSentInEqualPartsAreOneGemm) {
     EXPECT_EQ(order->messages.at(0).sends.size(), 4u) << "its own part too";
   }
   EXPECT_TRUE(is_by_cublas(plans[0].problem, plans[0].schedule));
+
+  const Plan alone = plans_of(gemm_all_to_all, sequential, 1)[0];
+  EXPECT_TRUE(alone.messages.empty()) << "one rank sends nothing, to itself neither";
 }
 
 /// Whatever runs in order counts nothing, and so must the kernel wait for nothing that is not done before it.
