@@ -78,14 +78,15 @@ double sooner_us(const Problem& problem, const Schedule& schedule, const Machine
   return waits ? wave_us : 0;
 }
 
-/// Tiles that begin while their rank sends are slower. What is sent at another time can slow one wave more.
+/// Tiles that begin while their rank sends are slower. What is sent at another time can slow one wave more at
+/// either end.
 double slowed_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const Shape gemm = gemm_shape(problem, 0);
   if (gemm.rows == 0) return 0;
   const auto waves = static_cast<double>(wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols)));
   const double slowdown =
       std::max({machine.copy_slowdown, machine.store_slowdown, machine.collective_slowdown});
-  return (slowdown - 1) * tile_entry_microseconds(problem, 0, schedule, machine, waves);
+  return 2 * (slowdown - 1) * tile_entry_microseconds(problem, 0, schedule, machine, waves);
 }
 
 /// A GEMM of one wave takes longer for it than one of several for each of theirs, and one may be left when

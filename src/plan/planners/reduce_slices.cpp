@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "plan/planners/planners.hpp"
 #include "plan/strategies.hpp"
@@ -244,14 +245,35 @@ class ReduceSlices {
   }
 
   // One group of every owner, then the next group: only the last of the own groups waits for what is sent
-  // last.
+  // last. That an own group has arrived is waited for after the next group: peers have sent it by then, so
+  // the wait holds up nothing.
   void send_round(std::size_t round) {
-    for (std::size_t group = 0; group < layout_.most_groups(round); ++group) {
+    const std::size_t groups = layout_.most_groups(round);
+    for (std::size_t group = 0; group < groups; ++group) {
       for (int distance = 1; distance < builder_.ranks(); ++distance) {
         pushes_ ? send_partials(round, group, builder_.neighbour(distance))
                 : exchange_partials(round, group, distance);
       }
+      if (group > 0) await_partials(round, group - 1);
     }
+    if (groups > 0) await_partials(round, groups - 1);
+  }
+
+  /// Determines the counter that is reached when an own group's partial results have come from all peers.
+  void await_partials(std::size_t round, std::size_t index) {
+    const Owned& own = layout_.owned(round, rank_);
+    if (index >= own.groups.size() || builder_.ranks() == 1) return;
+    const std::int32_t first = layout_.first_arrival(own, index);
+    if (layout_.arrivals() == 1) {
+      arrived_.push_back(first);
+      return;
+    }
+    const auto group = static_cast<std::int32_t>(arrived_.size());
+    arrived_.push_back(builder_.add_counter(CounterRole::arrival, group));
+    Message message{.kind = MessageKind::signal, .group = group, .raises = {{rank_, arrived_.back()}}};
+    for (std::int32_t arrival = first; arrival < first + layout_.arrivals(); ++arrival)
+      message.waits.push_back({arrival, true});
+    builder_.add_message(std::move(message));
   }
 
   // Sends to the rank `distance` places after this one and receives from the rank as many places before it.
@@ -287,25 +309,13 @@ class ReduceSlices {
         if (!gather_) area.store_row = own.local_row + own.groups[group].first;
         if (builder_.ranks() > 1) {
           area.addend_row = own.local_row + own.groups[group].first;
-          area.store_wait = arrived_from_all(own, group, area.group);
+          area.store_wait = at(arrived_, reduced_++);
         }
         if (gather_) message.waits = {{builder_.add_counter(CounterRole::tiles, area.group), true}};
         pass_on(area, message);
       }
       if (gather_ && !pushes_) receive_reduced(round, group, std::move(message));
     }
-  }
-
-  /// The counter that is reached when a group's partial results have arrived from all peers.
-  std::int32_t arrived_from_all(const Owned& own, std::size_t index, std::int32_t group) {
-    const std::int32_t first = layout_.first_arrival(own, index);
-    if (layout_.arrivals() == 1) return first;
-    const std::int32_t all = builder_.add_counter(CounterRole::arrival, group);
-    Message message{.kind = MessageKind::signal, .group = group, .raises = {{rank_, all}}};
-    for (std::int32_t arrival = first; arrival < first + layout_.arrivals(); ++arrival)
-      message.waits.push_back({arrival, true});
-    builder_.add_message(std::move(message));
-    return all;
   }
 
   /// Appends the tiles of `area`, this rank's rows of the sum; with `gather_`, also what sends them to all
@@ -361,6 +371,8 @@ class ReduceSlices {
   SliceLayout layout_;
   std::vector<std::int32_t> gates_;  // [peer], strategy store
   std::int32_t next_arrival_group_ = 0;
+  std::vector<std::int32_t> arrived_;  // [own group, of all rounds] the counter that its tiles wait for
+  std::int32_t reduced_ = 0;           // own groups whose tiles are planned
   std::int32_t next_group_ = 0;
 };
 
