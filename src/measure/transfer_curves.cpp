@@ -185,8 +185,8 @@ class MeasuredCollectives {
   CollectiveMemory destination_;
 };
 
-/// One rank's copies to each of the others, one after the other. Ranks that are not in
-/// step copy to the same one at times, which copies to one neighbour each would not show.
+/// One rank's copies to each of the others, one after the other. Ranks that are not in step copy to the same
+/// one at times, which copies to one neighbour each would not show.
 class PeerCopies {
  public:
   PeerCopies(const GpuRank& gpu, std::int64_t most_bytes)

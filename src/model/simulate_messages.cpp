@@ -18,13 +18,11 @@ std::string label(const Plan& plan, const Message& message) {
   return fmt::format("{}{} {}", name(message.kind), target, readable_bytes(transferred_bytes(plan, message)));
 }
 
-/// Between the message before, or its own waits, and the transfer of a message in a stream.
-double pause_before(const Plan& plan, std::size_t index, const Machine& machine) {
-  constexpr double raises_us = 2;  // of a copy: 12 copies to three peers took 329 us instead of 306 on 4 H100
-  if (!follows_at_once(plan, plan.messages, index)) return machine.launch_microseconds;
-  const Message& message = plan.messages[index];
-  const bool is_copied = message.kind == MessageKind::copy;
-  return is_copied && !move_the_same_part(plan.messages[index - 1], message) ? raises_us : 0;
+/// Between two copies or stores that follow each other: a copy raises, stores are one kernel.
+double pause_before(const Plan& plan, std::size_t index) {
+  constexpr double raises_us = 2;  // 12 copies to three peers took 329 us instead of 306 on 4 H100
+  const bool is_copied = plan.messages[index].kind == MessageKind::copy;
+  return is_copied && !shares_raises(plan, plan.messages, index) ? raises_us : 0;
 }
 
 void note_sending(RankProgress& rank, const Message& message, double end_us) {
@@ -110,9 +108,10 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
   const double duration_us =
       transfer_microseconds(*rank.plan, message, machine_, !has_gpus_to_itself(rank), follows);
   if (duration_us > 0) {
-    const double launched_us = messages_by_kernel_
-                                   ? std::max(time_us, machine_.gemm_launch_microseconds)
-                                   : time_us + pause_before(*rank.plan, rank.next_message, machine_);
+    const double pause_us =
+        follows ? pause_before(*rank.plan, rank.next_message) : machine_.launch_microseconds;
+    const double launched_us =
+        messages_by_kernel_ ? std::max(time_us, machine_.gemm_launch_microseconds) : time_us + pause_us;
     end_us = launched_us + duration_us;
     note_sending(rank, message, end_us);
     rank.transfers.push_back({.rank = rank.plan->rank,

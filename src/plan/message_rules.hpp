@@ -118,6 +118,12 @@ inline bool move_the_same_part(const Message& one, const Message& other) {
          one.cols == other.cols;
 }
 
+/// Whether a copy follows another one of the same part: what both raise comes after the last of them.
+inline bool shares_raises(const Plan& plan, const std::vector<Message>& messages, std::size_t index) {
+  return messages[index].kind == MessageKind::copy && follows_at_once(plan, messages, index) &&
+         move_the_same_part(messages[index - 1], messages[index]);
+}
+
 /// The number of groups of a plan's tiles and messages.
 inline std::int64_t group_count(const Plan& plan) {
   std::int32_t last = none;

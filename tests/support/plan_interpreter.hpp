@@ -1,6 +1,6 @@
 // What plan.hpp says that plans do, followed literally: an interpreter that shares nothing with the validator
-// or the executors. Every rank's message stream, workers and transfers take turns at random. A write
-// is made in two steps, and is visible to those only who have learned of it.
+// or the executors. Every rank's message stream, workers and transfers take turns at random. A write is made
+// in two steps, and is visible to those only who have learned of it.
 #pragma once
 
 #include <algorithm>

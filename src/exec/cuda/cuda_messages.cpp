@@ -128,7 +128,7 @@ void CudaMessages::enqueue_stores(std::size_t first, const StoreRun& stores, con
                                   cudaStream_t stream) {
   if (!stores.waits()) {
     add_waits(messages_[first]);
-    reset_awaited(messages_[first], pending_);
+    reset_awaited(messages_[first]);
   }
   flush(stream);
   record(first, &Times::signalled, stream);
@@ -142,17 +142,11 @@ void CudaMessages::enqueue_stores(std::size_t first, const StoreRun& stores, con
 void CudaMessages::enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream) {
   add_waits(messages_[index]);
   const bool only_signals = messages_[index].kind == MessageKind::signal && times_.empty();
-  if (!only_signals && !shares_raises(index)) flush(stream);
+  if (!only_signals && !shares_raises(plan_, messages_, index)) flush(stream);
   record(index, &Times::signalled, stream);
   transfer(index, own, stream);
   record(index, &Times::done, stream);
-  reset_and_raise(index, pending_, stream);
-}
-
-/// Copies of the same part to several ranks raise together, unless that takes kernels.
-bool CudaMessages::shares_raises(std::size_t index) const {
-  return messages_[index].kind == MessageKind::copy && follows_at_once(plan_, messages_, index) &&
-         move_the_same_part(messages_[index - 1], messages_[index]);
+  reset_and_raise(index, stream);
 }
 
 /// Stores that are one kernel.
@@ -172,26 +166,25 @@ void CudaMessages::add_waits(const Message& message) {
 }
 
 /// Before the message's raises: whoever sees them may raise these counters again.
-void CudaMessages::reset_awaited(const Message& message, StreamMemoryBatch& batch) const {
+void CudaMessages::reset_awaited(const Message& message) {
   for (const Wait& wait : message.waits) {
-    if (wait.reset) batch.write(counters_ + wait.counter, 0);
+    if (wait.reset) pending_.write(counters_ + wait.counter, 0);
   }
 }
 
-/// Writes stay in `batch`; raises that take a kernel are enqueued after it.
-void CudaMessages::reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const {
-  reset_awaited(messages_[index], batch);
+/// Writes stay pending; raises that take a kernel are enqueued after them.
+void CudaMessages::reset_and_raise(std::size_t index, cudaStream_t stream) {
+  reset_awaited(messages_[index]);
   std::vector<std::uint32_t*> shared;
   for (const ResolvedRaise& raise : raises_[index]) {
     if (raise.written) {
-      batch.write(raise.counter, *raise.written);
+      pending_.write(raise.counter, *raise.written);
     } else {
       shared.push_back(raise.counter);
     }
   }
   if (shared.empty()) return;
-  batch.enqueue(stream);
-  batch.clear();
+  flush(stream);
   for (std::size_t first = 0; first < shared.size(); first += most_raises) {
     RaisedCounters raised{};
     raised.count = static_cast<int>(std::min<std::size_t>(most_raises, shared.size() - first));

@@ -102,12 +102,11 @@ class CudaMessages {
   void enqueue_in_stream(std::size_t index, const Buffers& own, cudaStream_t stream);
   void add_waits(const Message& message);
   void transfer(std::size_t index, const Buffers& own, cudaStream_t stream) const;
-  bool shares_raises(std::size_t index) const;
   bool shares_times(std::size_t index) const;
   void copy(const Message& message, const Buffers& own, cudaStream_t stream) const;
   void record(std::size_t index, CudaEvent Times::*event, cudaStream_t stream) const;
-  void reset_awaited(const Message& message, StreamMemoryBatch& batch) const;
-  void reset_and_raise(std::size_t index, StreamMemoryBatch& batch, cudaStream_t stream) const;
+  void reset_awaited(const Message& message);
+  void reset_and_raise(std::size_t index, cudaStream_t stream);
   void* at(const Buffers& own, const Region& region, int rank) const;
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(std::span<const Part> parts, const Buffers& own) const;

@@ -183,6 +183,8 @@ class GatherSlices {
   }
 
   void plan() {
+    receivers_ = builder_.targets();
+    std::erase_if(receivers_, [&](std::int32_t target) { return groups(rank_, target).empty(); });
     slices_.set_gathered(pushes_ && builder_.ranks() > 1);
     if (parts_.size() > 1) builder_.plan().wait_depth = parts_.front().count;
     add_arrivals();
@@ -191,12 +193,11 @@ class GatherSlices {
     next_own_group_ = slices_.between(rank_, rank_).to.count > 0 ? 1 : 0;
     std::vector<int> distances(static_cast<std::size_t>(builder_.ranks() - 1));
     std::iota(distances.begin(), distances.end(), 1);
-    if (rank_by_rank_) {
-      for (const int& distance : distances) {
-        for (std::size_t group = 0; group < most_groups(); ++group) plan_group(group, {&distance, 1});
-      }
-    } else {
-      for (std::size_t group = 0; group < most_groups(); ++group) plan_group(group, distances);
+    const std::size_t at_once = rank_by_rank_ ? 1 : distances.size();
+    const std::size_t groups = most_groups();
+    for (std::size_t first = 0; first < distances.size(); first += at_once) {
+      for (std::size_t group = 0; group < groups; ++group)
+        plan_group(group, std::span(distances).subspan(first, at_once));
     }
     builder_.reset_counters();
   }
@@ -262,8 +263,6 @@ class GatherSlices {
 
   /// The first message takes all credits, so that the others wait for nothing.
   void push(std::size_t index, std::span<const int> distances) {
-    std::vector<std::int32_t> receivers = builder_.targets();
-    std::erase_if(receivers, [&](std::int32_t target) { return groups(rank_, target).empty(); });
     std::vector<Message> messages;
     for (const int distance : distances) {
       const std::int32_t target = builder_.neighbour(distance);
@@ -284,7 +283,7 @@ class GatherSlices {
           message.col = columns.first;
           message.cols = columns.count;
         }
-        message.waits = builder_.take_credits(receivers);
+        message.waits = builder_.take_credits(receivers_);
         builder_.add_message(message);
         ++message.raises.front().counter;  // that of the next part
       }
@@ -316,6 +315,7 @@ class GatherSlices {
   std::vector<Range> parts_;
   bool rank_by_rank_;
   std::vector<std::vector<std::vector<Range>>> groups_;  // [source][target]
+  std::vector<std::int32_t> receivers_;                  // targets of this rank to whom it sends anything
   std::int32_t next_own_group_ = 0;
   std::int32_t next_message_group_ = 1;  // the receiver's number of it: its own slice is group 0
 };

@@ -266,8 +266,8 @@ TEST(ValidateRace, KnowsThatACopyIsOverBeforeTheMessagesAfterIt) {
   const Message told{.kind = MessageKind::signal, .raises = std::exchange(to_peer->raises, {})};
   plans[1].messages.insert(to_peer + 1, told);
   EXPECT_NO_THROW(validate(plans));
-  std::swap(*std::ranges::find(plans[1].messages, MessageKind::copy, &Message::kind),
-            *(std::ranges::find(plans[1].messages, MessageKind::copy, &Message::kind) + 1));
+  const auto copied = std::ranges::find(plans[1].messages, MessageKind::copy, &Message::kind);
+  std::iter_swap(copied, copied + 1);
   expect_violation(plans, Violation::race, "which may not be written yet");
 }
 
