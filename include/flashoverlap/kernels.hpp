@@ -25,6 +25,8 @@ struct KernelFamily {
   int last_compute_capability = 0;
   int step_depth = 0;     ///< columns of k that a tile multiplies at a time, or a multiple of them
   bool shares_k = false;  ///< kernels without clusters can do what `Schedule::share_k` says
+  /// Kernels store what ranks gather while they multiply. Others do so before.
+  bool stores_aside = false;
   std::span<const KernelTile> tiles{};
 };
 

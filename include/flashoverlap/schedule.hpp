@@ -39,7 +39,9 @@ struct Schedule {
   /// start before that group is done; then those beyond `multiprocessors` are free for it. Only for strategy
   /// `signal` and operations that communicate after the GEMM.
   int first_multiprocessors = 0;
-  int comm_multiprocessors = 0;  ///< most thread blocks that collectives may use; 0: NCCL decides
+  /// Most thread blocks that collectives may use; 0: NCCL decides. Of those that store what is gathered; 0:
+  /// the GEMM's own do, where routes do not change.
+  int comm_multiprocessors = 0;
   /// Where tiles do not fill the last wave, its workers share them evenly: each multiplies a part of a tile's
   /// k, and one adds what the others leave for it, or each a part. Only by kernels of which `shares_k` says
   /// so.

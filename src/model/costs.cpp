@@ -158,10 +158,8 @@ double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes
 
 double least_store_microseconds(const Schedule& schedule, const Machine& machine, double bytes) {
   const double by_block = machine.block_store_gigabytes_per_second;
-  if (by_block == 0 || schedule.shots > 0) return 0;  // the blocks of the GEMM make a shot
-  const int blocks =
-      schedule.comm_multiprocessors > 0 ? schedule.comm_multiprocessors : default_store_multiprocessors;
-  return bytes / (blocks * by_block * 1e3);
+  const bool by_gemm = schedule.shots > 0 || schedule.comm_multiprocessors == 0;
+  return by_gemm || by_block == 0 ? 0 : bytes / (schedule.comm_multiprocessors * by_block * 1e3);
 }
 
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,

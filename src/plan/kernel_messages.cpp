@@ -32,18 +32,12 @@ std::span<const Message> closing(const Plan& plan) {
 
 bool is_store(const Message& message) { return message.kind == MessageKind::store; }
 
-/// Whether what is stored are the same rows for several ranks, one message after the other, and all of it
-/// opens the run.
-bool stores_one_shard(const Plan& plan) {
+/// Whether all stores, one after the other, are the last of what opens the run.
+bool stores_at_once(const Plan& plan) {
   const std::span<const Message> open = opening(plan);
   const auto first = std::ranges::find_if(open, is_store);
-  const auto end = std::ranges::find_if_not(first, open.end(), is_store);
-  const auto is_alike = [&](const Message& message) {
-    return message.source == first->source && message.destination == first->destination &&
-           message.cols == none;
-  };
-  return std::all_of(first, end, is_alike) && std::ranges::count_if(plan.messages, is_store) == end - first &&
-         end == open.end();
+  return std::ranges::all_of(first, open.end(), is_store) &&
+         std::ranges::count_if(plan.messages, is_store) == open.end() - first;
 }
 
 /// A raise publishes what its message has waited for, and not what other blocks have done since.
@@ -72,35 +66,6 @@ std::set<std::int32_t> awaited_by_tiles(const Plan& plan) {
   return awaited;
 }
 
-bool are_kernels_own(std::span<const Plan> plans) {
-  const auto are_for_kernel = [](const Plan& plan) {
-    return !plan.messages.empty() && !plan.tiles.empty() && plan.problem.capacity == 0 &&
-           std::ranges::all_of(plan.messages,
-                               [&](const Message& message) { return is_for_kernel(plan, message); }) &&
-           stores_one_shard(plan);
-  };
-  if (!std::ranges::all_of(plans, are_for_kernel)) return false;
-  const std::set<CounterOfRank> first = awaited_first(plans);
-  std::set<CounterOfRank> early = first;
-  for (const Plan& plan : plans)
-    for (const std::int32_t counter : awaited_by_tiles(plan)) early.emplace(plan.rank, counter);
-  return std::ranges::all_of(plans, [&](const Plan& plan) {
-    const bool tiles_are_late = std::ranges::none_of(plan.tiles, [&](const Tile& tile) {
-      bool raises_first = false;
-      for_each_raise(plan, tile, [&](const Raise& raise) {
-        raises_first |= first.contains({raise.rank, raise.counter});
-      });
-      return raises_first;
-    });
-    return tiles_are_late && can_close(closing(plan)) &&
-           std::ranges::none_of(closing(plan), [&](const Message& message) {
-             return std::ranges::any_of(message.raises, [&](const Raise& raise) {
-               return early.contains({raise.rank, raise.counter});
-             });
-           });
-  });
-}
-
 /// `reached`: counters that are at their targets. To wait for them once more is of use only for a raise,
 /// which publishes what its message has waited for.
 std::vector<SignalStep> steps_of(std::span<const Message> messages, std::int32_t rank,
@@ -119,23 +84,33 @@ std::vector<SignalStep> steps_of(std::span<const Message> messages, std::int32_t
   return steps;
 }
 
-/// Of stores of the same rows.
-StoredShard shard_of(std::span<const Message> stores, std::int32_t rank) {
-  if (stores.empty()) return {};
-  StoredShard shard{.source = stores.front().source, .destination = stores.front().destination};
-  std::vector<SignalStep> raises;
-  for (const Message& store : stores) {
-    shard.targets.push_back(store.peer);
-    for (const SignalStep& step : steps_of({&store, 1}, rank, {})) {
-      std::vector<SignalStep>& steps = step.kind == SignalKind::wait    ? shard.before
-                                       : step.kind == SignalKind::reset ? shard.after
-                                                                        : raises;
-      steps.push_back(step);
+bool store_the_same(const Message& one, const Message& other) {
+  return one.source == other.source && one.destination == other.destination && one.col == other.col &&
+         one.cols == other.cols;
+}
+
+/// Messages that follow each other and store the same are one shard.
+void add_shards(std::span<const Message> stores, const Plan& plan, KernelMessages& messages) {
+  for (std::size_t first = 0, end = 0; first < stores.size(); first = end) {
+    const Message& store = stores[first];
+    StoredShard shard{.source = store.source,
+                      .destination = store.destination,
+                      .col = store.col,
+                      .cols = static_cast<std::int32_t>(moved_cols(plan, store))};
+    std::vector<SignalStep> raises;
+    for (; end < stores.size() && store_the_same(store, stores[end]); ++end) {
+      shard.targets.push_back(stores[end].peer);
+      for (const SignalStep& step : steps_of(stores.subspan(end, 1), plan.rank, {})) {
+        std::vector<SignalStep>& steps = step.kind == SignalKind::wait    ? messages.before_shards
+                                         : step.kind == SignalKind::reset ? shard.after
+                                                                          : raises;
+        steps.push_back(step);
+      }
     }
+    // Whoever sees a raise may raise the counters of the next run, which must be zero then.
+    shard.after.insert(shard.after.end(), raises.begin(), raises.end());
+    messages.shards.push_back(std::move(shard));
   }
-  // Whoever sees a raise may raise the counters of the next run, which must be zero then.
-  shard.after.insert(shard.after.end(), raises.begin(), raises.end());
-  return shard;
 }
 
 /// Empty where the last message does more than to reset counters for which only tiles wait.
@@ -160,17 +135,48 @@ std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
 }  // namespace
 
 bool is_for_kernel(const Plan& plan, const Message& message) {
-  return message.kind == MessageKind::signal || (is_store(message) && plan.schedule.shots > 0);
+  if (message.kind == MessageKind::signal) return true;
+  return is_store(message) && (plan.schedule.shots > 0 || plan.schedule.comm_multiprocessors == 0);
+}
+
+bool gemms_make_messages(std::span<const Plan> plans) {
+  const auto are_for_kernel = [](const Plan& plan) {
+    return !plan.messages.empty() && !plan.tiles.empty() && plan.problem.capacity == 0 &&
+           std::ranges::all_of(plan.messages,
+                               [&](const Message& message) { return is_for_kernel(plan, message); }) &&
+           stores_at_once(plan);
+  };
+  if (!std::ranges::all_of(plans, are_for_kernel)) return false;
+  const std::set<CounterOfRank> first = awaited_first(plans);
+  std::set<CounterOfRank> early = first;
+  for (const Plan& plan : plans)
+    for (const std::int32_t counter : awaited_by_tiles(plan)) early.emplace(plan.rank, counter);
+  return std::ranges::all_of(plans, [&](const Plan& plan) {
+    const bool tiles_are_late = std::ranges::none_of(plan.tiles, [&](const Tile& tile) {
+      bool raises_first = false;
+      for_each_raise(plan, tile, [&](const Raise& raise) {
+        raises_first |= first.contains({raise.rank, raise.counter});
+      });
+      return raises_first;
+    });
+    return tiles_are_late && can_close(closing(plan)) &&
+           std::ranges::none_of(closing(plan), [&](const Message& message) {
+             return std::ranges::any_of(message.raises, [&](const Raise& raise) {
+               return early.contains({raise.rank, raise.counter});
+             });
+           });
+  });
 }
 
 DividedMessages divide_messages(std::span<const Plan> plans, std::int32_t rank) {
   const Plan& plan = at(plans, rank);
-  if (are_kernels_own(plans)) {
+  if (gemms_make_messages(plans)) {
     const std::span<const Message> open = opening(plan);
     const auto signals = static_cast<std::size_t>(std::ranges::find_if(open, is_store) - open.begin());
-    return {{steps_of(open.first(signals), rank, {}), shard_of(open.subspan(signals), rank),
-             steps_of(closing(plan), rank, awaited_by_tiles(plan))},
-            {}};
+    DividedMessages divided{.by_kernel = {.opening = steps_of(open.first(signals), rank, {}),
+                                          .closing = steps_of(closing(plan), rank, awaited_by_tiles(plan))}};
+    add_shards(open.subspan(signals), plan, divided.by_kernel);
+    return divided;
   }
   DividedMessages divided{.streamed = plan.messages};
   if (plan.problem.capacity > 0) return divided;

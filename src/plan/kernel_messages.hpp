@@ -17,21 +17,23 @@ struct SignalStep {
   bool operator==(const SignalStep&) const = default;
 };
 
-/// Rows that all blocks of a kernel store together: the same ones for several ranks.
+/// What all blocks of a kernel store together: the same for several ranks.
 struct StoredShard {
   Region source;
-  Region destination;                 ///< in the memory of each target
-  std::vector<std::int32_t> targets;  ///< ranks; empty: nothing is stored
-  std::vector<SignalStep> before;     ///< what each block waits for
+  Region destination;  ///< in the memory of each target
+  std::int32_t col = 0;
+  std::int32_t cols = 0;
+  std::vector<std::int32_t> targets;  ///< ranks
   std::vector<SignalStep> after;      ///< when all blocks have stored their part
   bool operator==(const StoredShard&) const = default;
 };
 
 /// What a rank's GEMM does in the place of messages, in this order.
 struct KernelMessages {
-  std::vector<SignalStep> opening;  ///< before it stores anything
-  StoredShard shard;                ///< before the tiles that wait for it
-  std::vector<SignalStep> closing;  ///< after its last tile
+  std::vector<SignalStep> opening;        ///< before it stores anything
+  std::vector<SignalStep> before_shards;  ///< what each block waits for
+  std::vector<StoredShard> shards;        ///< one after the other, concurrently with the tiles
+  std::vector<SignalStep> closing;        ///< after its last tile
   bool operator==(const KernelMessages&) const = default;
 };
 
@@ -41,13 +43,16 @@ struct DividedMessages {
   std::vector<Message> streamed;
 };
 
-/// Whether a kernel may make the message: a signal, or the store of a shot.
+/// Whether the GEMM may make the message: a signal, or a store that the schedule gives no multiprocessors.
 bool is_for_kernel(const Plan& plan, const Message& message);
 
-/// The kernel makes all messages where it may make each, those that open the run wait for credits at most,
-/// and nothing that comes before the end of a kernel depends on those that close it: on all ranks or on none.
-/// Else it makes the last one, where that does nothing but reset counters for which only tiles wait. None of
-/// a plan that may take other routes.
+/// Whether the GEMMs of all ranks make all messages themselves: each may make each, those that open the run
+/// wait for credits at most, and nothing that comes before the end of a kernel depends on those that close
+/// it. None of a plan that may take other routes.
+bool gemms_make_messages(std::span<const Plan> plans);
+
+/// Where they do, the kernel makes all. Else it makes the last one, where that does nothing but reset
+/// counters for which only tiles wait, and none of a plan that may take other routes.
 DividedMessages divide_messages(std::span<const Plan> plans, std::int32_t rank);
 
 /// Resets of this rank's counters.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/at.hpp"
+#include "plan/kernel_messages.hpp"
 #include "plan/matching.hpp"
 
 namespace flashoverlap {
@@ -43,6 +44,7 @@ MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t r
 
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans) {
   MultiprocessorUse most = MultiprocessorUse::nothing;
+  if (gemms_make_messages(plans)) return most;
   for (const Plan& plan : plans) most = std::max(most, multiprocessor_use(plans, plan.rank));
   return most;
 }

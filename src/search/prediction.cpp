@@ -4,6 +4,7 @@
 #include <map>
 
 #include "flashoverlap/planner.hpp"
+#include "model/gemm_time.hpp"
 #include "search/bound.hpp"
 
 namespace flashoverlap {
@@ -22,7 +23,9 @@ double longest_us(const Simulation& simulation, Lane lane) {
 
 }  // namespace
 
-MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule) {
+MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule, const Machine& machine) {
+  // With none the GEMM stores what is gathered.
+  schedule.comm_multiprocessors = machine_kernels(machine).stores_aside ? 0 : machine.comm_multiprocessors;
   schedule.groups.clear();
   schedule.waves_per_group = 1 << 20;
   schedule.first_multiprocessors = 0;
@@ -33,7 +36,7 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
   schedule.comm_multiprocessors = 0;
   schedule.multiprocessors = std::max(machine.multiprocessors, schedule.cluster_rows);
   if (schedule.strategy == Strategy::sequential) return;  // the GEMM has ended, or not begun, meanwhile
-  switch (multiprocessor_use(problem, schedule)) {
+  switch (multiprocessor_use(problem, schedule, machine)) {
     case MultiprocessorUse::transfers: schedule.comm_multiprocessors = machine.comm_multiprocessors; break;
     case MultiprocessorUse::raises:
       schedule.comm_multiprocessors = std::min(raising_multiprocessors, machine.comm_multiprocessors);

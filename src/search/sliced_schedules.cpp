@@ -18,7 +18,7 @@ std::vector<int> useful_counts(const Problem& problem, const Machine& machine, S
                                const std::vector<int>& comm_multiprocessors) {
   Schedule whole = kernel_schedule(machine, problem, strategy, Layout::natural, machine.multiprocessors, 0);
   whole.tile_rows = whole.tile_cols = max_tile_side;  // few to plan
-  switch (multiprocessor_use(problem, whole)) {
+  switch (multiprocessor_use(problem, whole, machine)) {
     case MultiprocessorUse::transfers: return comm_multiprocessors;
     case MultiprocessorUse::raises: return {raising_multiprocessors};
     case MultiprocessorUse::nothing: break;

@@ -123,16 +123,17 @@ TEST_P(EmulatedOperator, RaggedEndsOfExpertsAreRightByEveryStrategy) {
 TEST_P(EmulatedOperator, AKernelThatMakesAllSignalsNeedsNoStream) {
   std::uint64_t seed = testing::base_seed();
   testing::RandomCases cases(seed);
-  for (int index = 0; index < 8; ++index) {
+  const std::array operations{Operation::gemm_all_reduce, Operation::gemm_reduce_scatter,
+                              Operation::all_gather_gemm, Operation::all_to_all_gemm};
+  for (int index = 0; index < 16; ++index) {
     const auto last = static_cast<int>(family_.kernels->tiles.size()) - 1;
     const KernelTile& tile = family_.kernels->tiles[static_cast<std::size_t>(cases.between(0, last))];
     const int ranks = cases.between(2, 4);
-    const Problem problem{
-        .operation = index % 2 == 0 ? Operation::gemm_all_reduce : Operation::gemm_reduce_scatter,
-        .m = std::int64_t{ranks} * cases.between(1, 200),
-        .n = std::int64_t{8} * cases.between(1, 60),
-        .k = std::int64_t{8} * cases.between(1, 24),
-        .ranks = ranks};
+    const Problem problem{.operation = operations[static_cast<std::size_t>(index) % operations.size()],
+                          .m = std::int64_t{ranks} * cases.between(1, 200),
+                          .n = std::int64_t{8} * cases.between(1, 60),
+                          .k = std::int64_t{8} * cases.between(1, 24),
+                          .ranks = ranks};
     SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} tile {}x{}", ++seed,
                              name(problem.operation), problem.m, problem.n, problem.k, ranks, tile.rows,
                              tile.cols));
@@ -140,7 +141,8 @@ TEST_P(EmulatedOperator, AKernelThatMakesAllSignalsNeedsNoStream) {
                                                          .tile_rows = tile.rows,
                                                          .tile_cols = tile.cols,
                                                          .cluster_rows = tile.cluster_rows,
-                                                         .multiprocessors = 2 * tile.cluster_rows});
+                                                         .multiprocessors = 2 * tile.cluster_rows,
+                                                         .rounds = cases.between(1, 3)});
     if (std::ranges::any_of(plans, [](const Plan& plan) { return plan.tiles.empty(); })) continue;
     ASSERT_TRUE(divide_messages(plans, 0).streamed.empty());
     expect_right(plans, /*runs=*/4, seed);

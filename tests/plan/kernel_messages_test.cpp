@@ -74,19 +74,55 @@ TEST(KernelMessages, AKernelStoresTheRowsThatOneShotGathers) {
     const std::vector<Plan> plans = plans_of(all_gather_gemm, store, ranks, 1);
     const DividedMessages messages = divided(plans);
     EXPECT_TRUE(messages.streamed.empty());
-    const StoredShard& shard = messages.by_kernel.shard;
+    ASSERT_EQ(std::ssize(messages.by_kernel.shards), 1);
+    const StoredShard& shard = messages.by_kernel.shards.front();
+    const std::vector<SignalStep>& before = messages.by_kernel.before_shards;
     const std::int32_t rows = 1024 / ranks;
     EXPECT_EQ(shard.source, (Region{BufferRole::a, 0, rows}));
     EXPECT_EQ(shard.destination, (Region{BufferRole::gathered, rows, rows}));
     EXPECT_EQ(std::ssize(shard.targets), ranks);
-    EXPECT_EQ(count(shard.before, SignalKind::wait), ranks - 1);
-    EXPECT_EQ(std::ssize(shard.before), ranks - 1);
+    EXPECT_EQ(count(before, SignalKind::wait), ranks - 1);
+    EXPECT_EQ(std::ssize(before), ranks - 1);
     EXPECT_EQ(count(shard.after, SignalKind::raise), ranks);
     EXPECT_EQ(count(shard.after, SignalKind::reset), ranks - 1);
     EXPECT_EQ(shard.after.front().kind, SignalKind::reset) << "before anyone can raise it for the next run";
     EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::raise), ranks - 1);
     EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::wait), 0);
   }
+}
+
+// One after the other, each for all peers at once. Credits are reset before anyone can raise them again.
+TEST(KernelMessages, AKernelStoresThePartsOfASliceThatGetNoMultiprocessors) {
+  for (const int ranks : {2, 4, 8}) {
+    const std::vector<Plan> plans =
+        make_plans({.operation = all_gather_gemm, .m = 1024, .n = 1536, .k = 256, .ranks = ranks},
+                   {.strategy = store, .multiprocessors = 24, .rounds = 2});
+    const DividedMessages messages = divided(plans);
+    EXPECT_TRUE(messages.streamed.empty());
+    EXPECT_EQ(count(messages.by_kernel.before_shards, SignalKind::wait), ranks - 1);
+    const std::vector<StoredShard>& shards = messages.by_kernel.shards;
+    ASSERT_EQ(std::ssize(shards) % 2, 0) << "of each group two parts of k";
+    for (std::size_t index = 0; index < shards.size(); ++index) {
+      const StoredShard& shard = shards[index];
+      EXPECT_EQ(shard.cols, 128);
+      EXPECT_EQ(shard.col, index % 2 == 0 ? 0 : 128);
+      EXPECT_EQ(std::ssize(shard.targets), ranks - 1);
+      EXPECT_EQ(count(shard.after, SignalKind::raise), ranks - 1);
+      EXPECT_EQ(count(shard.after, SignalKind::reset), index == 0 ? ranks - 1 : 0);
+    }
+  }
+}
+
+TEST(KernelMessages, StreamsStoreWhereRoutesChange) {
+  const std::vector<Plan> plans = make_plans({.operation = all_to_all_gemm,
+                                              .m = 512,
+                                              .n = 256,
+                                              .k = 128,
+                                              .ranks = 2,
+                                              .expert_rows = {{256, 256}, {256, 256}},
+                                              .capacity = 1024},
+                                             {.strategy = store, .multiprocessors = 24});
+  EXPECT_EQ(divided(plans).streamed, plans[1].messages);
 }
 
 TEST(KernelMessages, AllRanksOrNone) {

@@ -29,6 +29,8 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   const Machine machine = current_machine(fabric());
   Schedule schedule =
       kernel_schedule(machine, wanted.problem, wanted.strategy, wanted.layout, left, reserved);
+  if (wanted.strategy == Strategy::store && machine_kernels(machine).stores_aside)
+    schedule.comm_multiprocessors = 0;
   schedule.rounds = wanted.rounds;
   schedule.shots = wanted.shots;
   if (sums_after_gemm(schedule)) schedule.cluster_rows = 1;

@@ -74,20 +74,20 @@ struct DeviceSignal {
   std::int32_t alike;  ///< signals of this kind, from this one on
 };
 
-/// `StoredShard`. Pitches are in chunks.
+/// `StoredShard`. Everything is in bytes; a warp stores a segment of a row at a time.
 struct DeviceShard {
   static constexpr int chunk_bytes = 16;
-  const std::byte* from;  ///< moves between launches
+  static constexpr int segment_bytes = 32 * chunk_bytes;
+  std::int64_t from_offset;  ///< from `TileListArguments::shard_source`
   std::int64_t from_pitch;
   std::int64_t to_pitch;
-  std::int64_t from_offset;  ///< bytes in the buffer `role`
-  BufferRole role;
   std::int32_t rows;
-  std::int32_t row_chunks;
-  std::int32_t targets;  ///< 0: nothing is stored
+  std::int32_t row_bytes;
+  std::int32_t row_segments;
+  std::int32_t first_signal;  ///< of those made when it is stored
+  std::int32_t signals;
+  std::int32_t targets;
   std::byte* to[max_ranks];
-  std::int32_t signals_before;
-  std::int32_t signals_after;
 };
 
 /// The first wait that expired: everything after it passes without waiting, in later launches too.
@@ -119,12 +119,17 @@ struct TileListArguments {
   std::int32_t a_block_stride;
   std::int32_t own_depth;        ///< columns of k that come first, from this rank's own operands
   std::int32_t wait_depth;       ///< columns of k after which a tile waits for the next counter
-  const DeviceSignal* signals;   ///< those that open the launch, those of the shard, those that close it
+  const DeviceSignal* signals;   ///< those that open the launch, those of the shards, those that close it
   std::int32_t opening_signals;  ///< before the first block stores anything
-  DeviceShard shard;             ///< stored before any tile that waits for it
-  std::int32_t closing_signals;  ///< after the last block has stored everything
-  std::uint32_t* finished;       ///< blocks that wait for nothing any more; zero between launches
-  std::uint32_t* stored_shard;   ///< blocks that have stored their part of the shard; zero between launches
+  std::int32_t shard_signals;    ///< after them: what each block waits for before it stores a shard
+  std::int32_t closing_signals;  ///< the last ones: after the last block has stored everything
+  std::int32_t first_closing_signal;
+  const DeviceShard* shards;  ///< in the order in which they are stored
+  std::int32_t shard_count;
+  BufferRole shard_role;
+  const std::byte* shard_source;  ///< that buffer, which moves between launches
+  std::uint32_t* stored_shards;   ///< by shard: warps that have stored their part; zero between launches
+  std::uint32_t* finished;        ///< blocks that wait for nothing any more; zero between launches
   std::uint64_t wait_limit_ns;
   std::uint32_t* long_wait;  ///< see GemmOptions
   ExpiredWait* expired;

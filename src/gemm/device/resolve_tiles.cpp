@@ -26,26 +26,23 @@ std::int32_t part_depth(const Plan& plan) {
 }
 
 DeviceShard resolve_shard(const Plan& plan, const GemmMemory& memory, const StoredShard& stored) {
-  constexpr std::int64_t chunk = DeviceShard::chunk_bytes;
   DeviceShard shard{};
-  if (stored.targets.empty()) return shard;
   const std::int64_t element = size_of(plan.problem.data_type);
   const auto buffer = [&](std::int32_t rank, const Region& region) -> const DeviceMatrix& {
     return memory.buffers[to_index(rank)][static_cast<std::size_t>(region.buffer)];
   };
   const DeviceMatrix& from = buffer(plan.rank, stored.source);
-  shard.role = stored.source.buffer;
-  shard.from_offset = stored.source.row * from.pitch * element;
-  shard.from_pitch = from.pitch * element / chunk;
+  shard.from_offset = (stored.source.row * from.pitch + stored.col) * element;
+  shard.from_pitch = from.pitch * element;
   shard.rows = stored.source.rows;
-  shard.row_chunks = static_cast<std::int32_t>(from.cols * element / chunk);
-  shard.signals_before = static_cast<std::int32_t>(stored.before.size());
-  shard.signals_after = static_cast<std::int32_t>(stored.after.size());
+  shard.row_bytes = static_cast<std::int32_t>(stored.cols * element);
+  shard.row_segments = static_cast<std::int32_t>(divide_up(shard.row_bytes, DeviceShard::segment_bytes));
+  shard.signals = static_cast<std::int32_t>(stored.after.size());
   for (const std::int32_t target : stored.targets) {
     const DeviceMatrix& to = buffer(target, stored.destination);
-    shard.to_pitch = to.pitch * element / chunk;
+    shard.to_pitch = to.pitch * element;
     shard.to[shard.targets++] =
-        static_cast<std::byte*>(to.base) + stored.destination.row * to.pitch * element;
+        static_cast<std::byte*>(to.base) + (stored.destination.row * to.pitch + stored.col) * element;
   }
   return shard;
 }
@@ -148,8 +145,10 @@ std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& me
                                           const GemmOptions& options) {
   std::vector<DeviceSignal> signals;
   const KernelMessages& messages = options.messages;
-  for (const auto& steps :
-       {messages.opening, messages.shard.before, messages.shard.after, messages.closing}) {
+  std::vector<std::span<const SignalStep>> all{messages.opening, messages.before_shards};
+  for (const StoredShard& shard : messages.shards) all.emplace_back(shard.after);
+  all.emplace_back(messages.closing);
+  for (const auto& steps : all) {
     for (const SignalStep& step : steps) {
       const std::int32_t target =
           step.kind == SignalKind::wait ? plan.counters[to_index(step.counter)].target : 0;
@@ -166,15 +165,28 @@ std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& me
   return signals;
 }
 
-void bind_shard(BufferRole role, const DeviceMatrix& matrix, TileListArguments& arguments) {
-  DeviceShard& shard = arguments.shard;
-  if (role == shard.role) shard.from = static_cast<const std::byte*>(matrix.base) + shard.from_offset;
+std::vector<DeviceShard> resolve_shards(const Plan& plan, const GemmMemory& memory,
+                                        const KernelMessages& messages) {
+  std::size_t signals = messages.opening.size() + messages.before_shards.size();
+  std::vector<DeviceShard> shards;
+  for (const StoredShard& stored : messages.shards) {
+    shards.push_back(resolve_shard(plan, memory, stored));
+    shards.back().first_signal = static_cast<std::int32_t>(signals);
+    signals += stored.after.size();
+  }
+  return shards;
+}
+
+void bind_shards(BufferRole role, const DeviceMatrix& matrix, TileListArguments& arguments) {
+  if (arguments.shard_count > 0 && role == arguments.shard_role)
+    arguments.shard_source = static_cast<const std::byte*>(matrix.base);
 }
 
 TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory,
                                       const GemmOptions& options) {
   const DeviceMatrix& inbox =
       memory.buffers[to_index(plan.rank)][static_cast<std::size_t>(BufferRole::inbox)];
+  const std::vector<StoredShard>& shards = options.messages.shards;
   TileListArguments arguments{
       .out_index = destination_of(plan, plan.rank, BufferRole::out),
       .addends = inbox.base,
@@ -188,12 +200,20 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
       .a_block_stride = plan.a_blocks.count > 1 ? plan.a_blocks.row_stride : 0,
       .wait_depth = plan.wait_depth == none ? static_cast<std::int32_t>(plan.problem.k) : plan.wait_depth,
       .opening_signals = static_cast<std::int32_t>(options.messages.opening.size()),
-      .shard = resolve_shard(plan, memory, options.messages.shard),
+      .shard_signals = static_cast<std::int32_t>(options.messages.before_shards.size()),
       .closing_signals = static_cast<std::int32_t>(options.messages.closing.size()),
+      .shard_count = static_cast<std::int32_t>(shards.size()),
       .wait_limit_ns = options.wait_limit_ns,
       .long_wait = options.long_wait};
-  bind_shard(BufferRole::a, memory.buffers[to_index(plan.rank)][static_cast<std::size_t>(BufferRole::a)],
-             arguments);
+  arguments.first_closing_signal = arguments.opening_signals + arguments.shard_signals;
+  for (const StoredShard& shard : shards)
+    arguments.first_closing_signal += static_cast<std::int32_t>(shard.after.size());
+  if (!shards.empty()) {
+    arguments.shard_role = shards.front().source.buffer;
+    bind_shards(arguments.shard_role,
+                memory.buffers[to_index(plan.rank)][static_cast<std::size_t>(arguments.shard_role)],
+                arguments);
+  }
   arguments.part_depth = part_depth(plan);
   arguments.own_depth = plan.own_k_first ? arguments.part_depth : 0;
   count_tiles(plan, plan.tiles.size(), arguments);
@@ -208,8 +228,9 @@ void count_tiles(const Plan& plan, std::size_t entries, TileListArguments& argum
       std::min(entries_in(plan.schedule, first_waves(plan.schedule)), std::int64_t{arguments.tile_count}));
 }
 
-int launched_workers(const Plan& plan) {
-  if (plan.schedule.share_k) return plan.tiles.empty() ? 0 : workers(plan.schedule);
+int launched_workers(const Plan& plan, const TileListArguments& arguments) {
+  if (plan.tiles.empty()) return 0;
+  if (plan.schedule.share_k || arguments.shard_count > 0) return workers(plan.schedule);
   return std::min(first_workers(plan.schedule), static_cast<int>(plan.tiles.size()));
 }
 

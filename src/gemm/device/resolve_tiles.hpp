@@ -49,20 +49,25 @@ void resolve_tiles(const Plan& plan, const GemmMemory& memory, const GemmOptions
 /// Empty where no tile has a row map.
 std::vector<DeviceRow> resolve_row_map(const Plan& plan);
 
-/// `GemmOptions::messages`: those that open, those before and after the shard is stored, those that close.
+/// `GemmOptions::messages`: those that open, those before the first shard is stored, those after each, those
+/// that close.
 std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& memory,
                                           const GemmOptions& options);
 
 /// Arguments that need nothing but the plan and its memory: no lists.
 TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory, const GemmOptions& options);
 
-/// Where the shard that the kernel stores comes from, as that moves between launches.
-void bind_shard(BufferRole role, const DeviceMatrix& matrix, TileListArguments& arguments);
+/// What the kernel stores of `GemmOptions::messages`.
+std::vector<DeviceShard> resolve_shards(const Plan& plan, const GemmMemory& memory,
+                                        const KernelMessages& messages);
+
+/// Where the shards that the kernel stores come from, as that moves between launches.
+void bind_shards(BufferRole role, const DeviceMatrix& matrix, TileListArguments& arguments);
 
 /// What depends on how many entries the plan's tiles are.
 void count_tiles(const Plan& plan, std::size_t entries, TileListArguments& arguments);
 
-/// Blocks, or clusters of them, that a launch needs.
-int launched_workers(const Plan& plan);
+/// Blocks, or clusters of them, that a launch needs. Those without tiles help to store shards.
+int launched_workers(const Plan& plan, const TileListArguments& arguments);
 
 }  // namespace flashoverlap

@@ -141,46 +141,102 @@ __device__ inline void open_launch(const TileListArguments& arguments) {
   if (blockIdx.x == 0) make_signals(arguments.signals, arguments.opening_signals, arguments);
 }
 
-/// By `threads` threads of each block, whole warps, after the launch was opened: `thread` counts them, and
-/// `synchronize` is their barrier.
-template <typename Synchronize>
-__device__ inline void store_shard(const TileListArguments& arguments, int thread, int threads,
-                                   const Synchronize& synchronize) {
-  const DeviceShard& shard = arguments.shard;
-  if (shard.targets == 0) return;
-  const DeviceSignal* const before = arguments.signals + arguments.opening_signals;
-  make_signals(before, shard.signals_before, arguments);
-  constexpr int batch = 4;  // chunks of a thread on their way at once
-  const int chunks = shard.rows * shard.row_chunks;
-  const int step = static_cast<int>(gridDim.x) * threads;
-  const auto for_each_place = [&](int first, std::int64_t pitch, const auto& visit) {
+/// Whole warps of each block store shards bit by bit, so that they can do other things meanwhile. Shards are
+/// cut into units, which are counted through all of them: number i is the business of the warp i mod the
+/// number of warps in the grid.
+class ShardStores {
+ public:
+  /// `warp` of `warps` in each block that store; one that is not among them, such as -1, has nothing to do.
+  __device__ ShardStores(const TileListArguments& arguments, int warp, int warps)
+      : arguments_(arguments),
+        warps_(static_cast<int>(gridDim.x) * warps),
+        shard_(warp >= 0 ? 0 : arguments.shard_count),
+        next_(static_cast<int>(gridDim.x) * warp + static_cast<int>(blockIdx.x)) {}
+
+  /// After the launch was opened.
+  __device__ void begin() const {
+    if (!done())
+      make_signals(arguments_.signals + arguments_.opening_signals, arguments_.shard_signals, arguments_);
+  }
+
+  __device__ bool done() const { return shard_ >= arguments_.shard_count; }
+
+  /// Stores a unit, or finishes this warp's part of a shard.
+  __device__ void go_on() {
+    const DeviceShard& shard = arguments_.shards[shard_];
+    const int units = (shard.rows * shard.row_segments + batch - 1) / batch;
+    if (next_ < units) {
+      store_unit(shard, next_ * batch);
+      next_ += warps_;
+      has_stored_ = true;
+      return;
+    }
+    next_ -= units;
+    finish(shard);
+    ++shard_;
+    has_stored_ = false;
+  }
+
+ private:
+  static constexpr int lanes = 32;
+  static constexpr int batch = 4;  ///< segments of a unit: loads of a thread on their way at once
+
+  static __device__ int lane() { return static_cast<int>(threadIdx.x) % lanes; }
+
+  // What counts is how few instructions there are between two stores: a warp waits for each of them.
+  __device__ void store_unit(const DeviceShard& shard, int first) const {
+    const int first_row = first / shard.row_segments;
+    const int left = shard.rows * shard.row_segments - first;
+    const int lane_byte = lane() * DeviceShard::chunk_bytes;
+    int segment = first - first_row * shard.row_segments;
+    const std::byte* from =
+        arguments_.shard_source + shard.from_offset + first_row * shard.from_pitch + lane_byte;
+    int from_row = 0;
+    int to_row = 0;
+    Chunk loaded[batch];
+    int to_byte[batch];
 #pragma unroll
     for (int each = 0; each < batch; ++each) {
-      const int chunk = first + each * step;
-      const int row = chunk / shard.row_chunks;
-      if (chunk < chunks) visit(each, row * pitch + (chunk - row * shard.row_chunks));
+      const int byte = segment * DeviceShard::segment_bytes;
+      to_byte[each] = each < left && byte + lane_byte < shard.row_bytes ? to_row + byte : nowhere;
+      if (to_byte[each] != nowhere) loaded[each] = load_chunk(from + from_row + byte);
+      if (++segment == shard.row_segments) {
+        segment = 0;
+        from_row += static_cast<int>(shard.from_pitch);
+        to_row += static_cast<int>(shard.to_pitch);
+      }
     }
-  };
-  for (int first = static_cast<int>(blockIdx.x) * threads + thread; first < chunks; first += batch * step) {
-    Chunk loaded[batch];
-    for_each_place(first, shard.from_pitch, [&](int each, std::int64_t place) {
-      loaded[each] = load_chunk(shard.from + place * DeviceShard::chunk_bytes);
-    });
+    const std::int64_t to_offset = first_row * shard.to_pitch + lane_byte;
+#pragma unroll 1
     for (int target = 0; target < shard.targets; ++target) {
-      std::byte* const to = shard.to[target];
-      for_each_place(first, shard.to_pitch, [&](int each, std::int64_t place) {
-        store_chunk(to + place * DeviceShard::chunk_bytes, loaded[each]);
-      });
+      std::byte* const to = shard.to[target] + to_offset;
+#pragma unroll
+      for (int each = 0; each < batch; ++each) {
+        if (to_byte[each] != nowhere) store_chunk(to + to_byte[each], loaded[each]);
+      }
     }
   }
-  synchronize();
-  if (thread >= 32) return;
-  std::uint32_t blocks_before = 0;
-  if (thread == 0) blocks_before = count_everywhere(arguments.stored_shard);
-  if (__shfl_sync(~0u, blocks_before, 0) != gridDim.x - 1) return;
-  if (thread == 0) *arguments.stored_shard = 0;
-  make_signals(before + shard.signals_before, shard.signals_after, arguments);
-}
+
+  // The warp that is last with a shard makes its signals before it can be last with the next one.
+  __device__ void finish(const DeviceShard& shard) const {
+    __syncwarp();
+    std::uint32_t* const stored = arguments_.stored_shards + shard_;
+    std::uint32_t warps_before = 0;
+    if (lane() == 0) warps_before = has_stored_ ? count_everywhere(stored) : atomicAdd(stored, 1);
+    if (__shfl_sync(~0u, warps_before, 0) != static_cast<std::uint32_t>(warps_) - 1) return;
+    __threadfence_system();  // what the others have stored comes before the raises
+    if (lane() == 0) *stored = 0;
+    make_signals(arguments_.signals + shard.first_signal, shard.signals, arguments_);
+  }
+
+  static constexpr int nowhere = -1;
+
+  const TileListArguments& arguments_;
+  int warps_;                // of the grid
+  int shard_;                // the current one
+  bool has_stored_ = false;  // any of it
+  int next_;                 // unit of this warp, counted from the current shard's first
+};
 
 /// By a warp of each block, whose last tile is stored, so that the block has made all its waits. The last
 /// such block makes the signals.
@@ -191,9 +247,7 @@ __device__ inline void close_launch(const TileListArguments& arguments) {
   __syncwarp();
   if (leads) before = atomicAdd(arguments.finished, 1);
   if (__shfl_sync(~0u, before, 0) != gridDim.x - 1) return;
-  const int first =
-      arguments.opening_signals + arguments.shard.signals_before + arguments.shard.signals_after;
-  make_signals(arguments.signals + first, arguments.closing_signals, arguments);
+  make_signals(arguments.signals + arguments.first_closing_signal, arguments.closing_signals, arguments);
   if (leads) *arguments.finished = 0;
 }
 

@@ -13,8 +13,9 @@ TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptio
       tiles_(most_entries(plan)),
       row_map_(resolve_row_map(plan)),
       signals_(resolve_signals(plan, memory, options)),
+      shards_(resolve_shards(plan, memory, options.messages)),
       rank_counters_(memory.counters),
-      blocks_done_(2),
+      blocks_done_(1 + shards_.size()),
       expired_(1) {
   if (plan.problem.capacity > 0) replacement_ = PinnedArray<DeviceTile>(room());
   if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(room());
@@ -23,9 +24,10 @@ TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptio
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
   arguments_.signals = signals_.data();
+  arguments_.shards = shards_.data();
   arguments_.rank_counters = rank_counters_.data();
   arguments_.finished = blocks_done_.data();
-  arguments_.stored_shard = blocks_done_.data() + 1;
+  arguments_.stored_shards = blocks_done_.data() + 1;
   arguments_.expired = expired_.data();
   arguments_.tile_times = tile_times_.data();
 }

@@ -36,6 +36,7 @@ class TileLists {
   PinnedArray<DeviceTile> replacement_;  // where other routes may come
   DeviceArray<DeviceRow> row_map_;
   DeviceArray<DeviceSignal> signals_;
+  DeviceArray<DeviceShard> shards_;
   DeviceArray<std::uint32_t*> rank_counters_;
   DeviceArray<std::uint32_t> blocks_done_;
   DeviceArray<ExpiredWait> expired_;

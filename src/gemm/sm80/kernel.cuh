@@ -33,7 +33,10 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   int stored = none;
   const bool in_last_warp = static_cast<int>(threadIdx.x) >= Shape::threads - 32;
   if (in_last_warp) open_launch(arguments);
-  store_shard(arguments, static_cast<int>(threadIdx.x), Shape::threads, [] { __syncthreads(); });
+  constexpr int lanes = 32;
+  ShardStores shards(arguments, static_cast<int>(threadIdx.x) / lanes, Shape::threads / lanes);
+  shards.begin();
+  while (!shards.done()) shards.go_on();
   for (int index = tiles.first(); tiles.contains(index); index = tiles.next(index)) {
     if (index >= arguments.product_count) {
       // What it adds may depend on the tile that was stored last.

@@ -77,7 +77,7 @@ void Sm80Gemm::rebind(BufferRole role, void* base) {
     arguments_.out = resolve_destination(moved);
   } else {
     sm80::bind_operand(role, moved, arguments_);
-    bind_shard(role, moved, arguments_);
+    bind_shards(role, moved, arguments_);
   }
   matrix = moved;
 }
@@ -85,7 +85,7 @@ void Sm80Gemm::rebind(BufferRole role, void* base) {
 /// Into the first of `tiles`, and what goes with them.
 void Sm80Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
   flashoverlap::resolve_tiles(plan, memory_, options_, tiles);
-  blocks_ = launched_workers(plan);
+  blocks_ = launched_workers(plan, arguments_);
   count_tiles(plan, plan.tiles.size(), arguments_);
 }
 

@@ -180,6 +180,7 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
   const bool addends_aligned = is_aligned(buffer_of(plan, memory, BufferRole::inbox));
   const TileResolver resolver(plan, memory, options);
   std::size_t entries = 0;
+  arguments.tiles_by_tma = 1;
   for (std::size_t place = 0; place < plan.tiles.size(); ++place) {
     if (ragged[place].is_upper) continue;
     const Tile& tile = plan.tiles[place];
@@ -195,6 +196,7 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
     if (addends_by_tma) resolved.load.addend_row = tile.addend_row;
     resolved.finish.addends_by_tma = addends_by_tma;
     resolved.finish.stored_by_tma = by_tma;
+    if (!by_tma) arguments.tiles_by_tma = 0;
     resolved.store.raise_late = by_tma && spread.raised_late[place];
   }
   arguments.steps_per_box = spread.steps_per_box;

@@ -115,11 +115,12 @@ class Shared {
       barrier_init(consumed(stage), every_multiplier_warp);
     }
   }
-  __device__ void initialize_staging() const {
+  /// `storers`: warps that store tiles.
+  __device__ void initialize_staging(int storers) const {
 #pragma unroll
     for (int box = 0; box < Shape::groups * Shape::staged_boxes; ++box) {
       barrier_init(staged(0, box), 4);
-      barrier_init(unstaged(0, box), Shape::storers);
+      barrier_init(unstaged(0, box), static_cast<std::uint32_t>(storers));
     }
 #pragma unroll
     for (int box = 0; box < Shape::groups * Shape::boxes; ++box) barrier_init(last_staged(0, box), 4);

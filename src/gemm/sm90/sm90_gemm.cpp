@@ -69,13 +69,13 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
     arguments_.out = sm90::resolve_destination(boxes_, matrix);
   } else {
     sm90::bind_operand(boxes_, role, matrix, arguments_);
-    bind_shard(role, matrix, arguments_);
+    bind_shards(role, matrix, arguments_);
   }
 }
 
 void Sm90Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
   sm90::resolve_tiles(plan, ragged_, memory_, options_, boxes_, tiles, arguments_);
-  blocks_ = launched_workers(plan) * cluster_rows_;
+  blocks_ = launched_workers(plan, arguments_) * cluster_rows_;
 }
 
 void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {

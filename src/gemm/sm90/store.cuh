@@ -4,8 +4,15 @@
 
 namespace flashoverlap::sm90 {
 
-/// Warps that store staged results and raise each tile's counter when it is visible. TMA stores what it can,
-/// issued by one thread; the rest is stored row by row, by all of them.
+/// How many warps of a block store tiles. A shard's stores can hold up a warp for as long as the links are
+/// full, so the one that issues TMA stores is left alone where that is all there is to do for tiles.
+template <typename Shape>
+__device__ int tile_storers(const GemmArguments& arguments) {
+  return arguments.tiles_by_tma != 0 && arguments.shard_count > 0 ? 1 : Shape::storers;
+}
+
+/// Warps that store staged results and raise each tile's counter when it is visible, and that store shards.
+/// TMA stores what it can, issued by one thread; the rest is stored row by row, by all of them.
 template <typename Shape>
 class Storer {
  public:
@@ -17,12 +24,15 @@ class Storer {
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32),
         leads_(elect()),
-        issues_(warp == 0 && leads_) {}
+        issues_(warp == 0 && leads_),
+        stores_tiles_(warp < tile_storers<Shape>(arguments)),
+        shards_(arguments, tile_storers<Shape>(arguments) == 1 ? warp - 1 : warp,
+                tile_storers<Shape>(arguments) == 1 ? Shape::storers - 1 : Shape::storers) {}
 
   __device__ void run() {
     if (warp_ == 0) open_launch(arguments_);
-    store_shard(arguments_, warp_ * 32 + lane_, Shape::storers * 32, [this] { synchronize(); });
-    for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
+    shards_.begin();
+    for (int index = tiles_.first(); stores_tiles_ && tiles_.contains(index); index = tiles_.next(index)) {
       if (Shape::shares_k && arguments_.tiles[index].finish.shares < 0) continue;
       const DeviceTile::Store tile = arguments_.tiles[index].store;
       const bool last = !tiles_.contains(tiles_.next(index));
@@ -45,6 +55,7 @@ class Storer {
       // A late raise comes after the next tile's first box.
       if (tile.raise_late == 0 || Shape::boxes == 1) raise_after<0>();
     }
+    while (!shards_.done()) shards_.go_on();
     tma_store_wait_visible<0>();
     if (warp_ == 0) close_launch(arguments_);
   }
@@ -77,6 +88,12 @@ class Storer {
     return true;
   }
 
+  /// Until a box is, the warp has time for shards.
+  __device__ void await_staged(std::uint32_t barrier, std::uint32_t parity) {
+    while (!shards_.done() && !__shfl_sync(~0u, barrier_test(barrier, parity), 0)) shards_.go_on();
+    barrier_wait(barrier, parity);
+  }
+
   /// Stores the boxes of a tile as they are staged.
   template <typename StoreBox>
   __device__ void store_tile(bool last, const StoreBox& store) {
@@ -90,7 +107,7 @@ class Storer {
       if (box == 1) raise_after<Shape::groups>();
 #pragma unroll 1
       for (int group = 0; group < Shape::groups; ++group) {
-        barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
+        await_staged(shared_.staged(group, staging_.index), staging_.parity);
         store(group, box, shared_.staging(group, staging_.index));
         __syncwarp();
         if (leads_) give_back(shared_.unstaged(group, staging_.index));
@@ -106,7 +123,7 @@ class Storer {
     for (int box = 0; box < Shape::boxes; ++box) {
 #pragma unroll 1
       for (int group = 0; group < Shape::groups; ++group) {
-        barrier_wait(shared_.last_staged(group, box), 0);
+        await_staged(shared_.last_staged(group, box), 0);
         store(group, box, shared_.last_staging(group, box));
       }
     }
@@ -232,6 +249,8 @@ class Storer {
   int lane_;
   bool leads_;   // always the same thread of its warp, as it waits for what it has stored itself
   bool issues_;  // TMA stores
+  bool stores_tiles_;
+  ShardStores shards_;
   Ring<Shape::staged_boxes> staging_;
   std::uint32_t unread_ = 0;  // barrier of the memory that was stored last
   Unraised unraised_{};       // of the tile before, if late

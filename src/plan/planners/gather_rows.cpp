@@ -160,9 +160,10 @@ class GatherGroups {
 /// Tail-free: after the own slice, one group of every slice, then the next group, in the order in which they
 /// arrive. In rounds, a group's rows are sent in parts of k: one part to all ranks, then the next part.
 ///
-/// Copies of whole rows go rank by rank instead. A rank that lags meets another one's copies at their target,
-/// where each has half of its rate. With a group for each rank in turn that goes on at every turn; with all
-/// groups for one rank first it ends when that rank has them.
+/// Whole rows that are copied or stored go rank by rank instead. A rank that lags meets another one's copies
+/// at their target, where each has half of its rate. With a group for each rank in turn that goes on at every
+/// turn; with all groups for one rank first it ends when that rank has them. Stores to one rank are faster
+/// than to several at once.
 class GatherSlices {
  public:
   explicit GatherSlices(PlanBuilder& builder)
@@ -171,7 +172,7 @@ class GatherSlices {
         slices_(builder),
         pushes_(pushes_to_peers(builder.schedule().strategy)),
         parts_(parts_of_k()),
-        rank_by_rank_(builder.schedule().strategy == Strategy::copy && parts_.size() == 1) {
+        rank_by_rank_(pushes_ && parts_.size() == 1) {
     for (std::int32_t source = 0; source < builder.ranks(); ++source) {
       std::vector<std::vector<Range>>& groups = groups_.emplace_back();
       for (std::int32_t target = 0; target < builder.ranks(); ++target) {

@@ -28,7 +28,7 @@ class EmulatedSm80 final : public EmulatedGemm {
                const GemmOptions& options)
       : EmulatedGemm(plan, ranks, seed, options),
         kernel_(kernel),
-        blocks_(launched_workers(plan)),
+        blocks_(launched_workers(plan, arguments())),
         destinations_(resolve_destinations(ranks.memory())) {
     resolve_tiles(plan, ranks.memory(), options, tiles());
     static_cast<TileListArguments&>(arguments_) = arguments();

@@ -41,7 +41,7 @@ class EmulatedSm90 final : public EmulatedGemm {
       : EmulatedGemm(plan, ranks, seed, options),
         kernel_(kernel),
         cluster_(plan.schedule.cluster_rows),
-        blocks_(launched_workers(plan) * cluster_) {
+        blocks_(launched_workers(plan, arguments()) * cluster_) {
     const std::vector<sm90::RaggedTile> ragged = sm90::ragged_tiles(plan);
     const sm90::Boxes boxes = sm90::boxes_of(plan, ragged, kernel.stored_rows);
     static_cast<TileListArguments&>(arguments_) = arguments();

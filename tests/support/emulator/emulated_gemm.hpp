@@ -37,13 +37,16 @@ class EmulatedGemm {
         tiles_(most_entries(plan)),
         rows_(resolve_row_map(plan)),
         signals_(resolve_signals(plan, ranks.memory(), options)),
+        shards_(resolve_shards(plan, ranks.memory(), options.messages)),
+        stored_shards_(shards_.size()),
         arguments_(tile_list_arguments(plan, ranks.memory(), options)) {
     arguments_.tiles = tiles_.data();
     arguments_.row_map = rows_.data();
     arguments_.signals = signals_.data();
     arguments_.rank_counters = ranks.memory().counters.data();
     arguments_.finished = &finished_;
-    arguments_.stored_shard = &stored_shard_;
+    arguments_.shards = shards_.data();
+    arguments_.stored_shards = stored_shards_.data();
     arguments_.expired = &expired;
     arguments_.tile_times = options.record_tiles ? tile_times.data() : nullptr;
     ranks.allow(launch);
@@ -57,7 +60,8 @@ class EmulatedGemm {
   std::vector<DeviceRow> rows_;
   std::vector<DeviceSignal> signals_;
   std::uint32_t finished_ = 0;
-  std::uint32_t stored_shard_ = 0;
+  std::vector<DeviceShard> shards_;
+  std::vector<std::uint32_t> stored_shards_;
   TileListArguments arguments_;
 };
 
