@@ -23,9 +23,9 @@ std::string label(const StoredTiles& tiles) {
 
 /// Then the kernel makes the messages itself (`divide_messages`).
 bool are_for_kernel(const Plan& plan) {
-  return plan.problem.capacity == 0 && std::ranges::all_of(plan.messages, [&](const Message& message) {
-           return is_for_kernel(plan, message);
-         });
+  return !plan.tiles.empty() && std::ranges::all_of(plan.messages, [&](const Message& message) {
+    return is_for_kernel(plan, message);
+  });
 }
 
 }  // namespace

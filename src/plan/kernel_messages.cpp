@@ -6,20 +6,15 @@
 
 #include "plan/at.hpp"
 #include "plan/message_rules.hpp"
+#include "plan/store_rules.hpp"
 
 namespace flashoverlap {
 namespace {
 
 using CounterOfRank = std::pair<std::int32_t, std::int32_t>;
 
-bool opens(const Plan& plan, const Message& message) {
-  return !message.after_tiles && std::ranges::all_of(message.waits, [&](const Wait& wait) {
-    return at(plan.counters, wait.counter).role == CounterRole::credit;
-  });
-}
-
 std::size_t opening_messages(const Plan& plan) {
-  const auto is_later = [&](const Message& message) { return !opens(plan, message); };
+  const auto is_later = [&](const Message& message) { return !waits_for_credits_only(plan, message); };
   return static_cast<std::size_t>(std::ranges::find_if(plan.messages, is_later) - plan.messages.begin());
 }
 
@@ -32,12 +27,17 @@ std::span<const Message> closing(const Plan& plan) {
 
 bool is_store(const Message& message) { return message.kind == MessageKind::store; }
 
-/// Whether all stores, one after the other, are the last of what opens the run.
+/// Whether all stores, one after the other, are the last of what opens the run, of rows of one buffer, and
+/// the first alone waits.
 bool stores_at_once(const Plan& plan) {
   const std::span<const Message> open = opening(plan);
-  const auto first = std::ranges::find_if(open, is_store);
-  return std::ranges::all_of(first, open.end(), is_store) &&
-         std::ranges::count_if(plan.messages, is_store) == open.end() - first;
+  const auto first = static_cast<std::size_t>(std::ranges::find_if(open, is_store) - open.begin());
+  for (std::size_t index = first + 1; index < open.size(); ++index) {
+    if (!joins_stores(plan, plan.messages, first, index) ||
+        plan.messages[index].source.buffer != plan.messages[first].source.buffer)
+      return false;
+  }
+  return std::ranges::count_if(plan.messages, is_store) == std::ssize(open.subspan(first));
 }
 
 /// A raise publishes what its message has waited for, and not what other blocks have done since.
@@ -135,13 +135,14 @@ std::vector<std::int32_t> reset_after_tiles(const Plan& plan) {
 }  // namespace
 
 bool is_for_kernel(const Plan& plan, const Message& message) {
+  if (plan.problem.capacity > 0) return false;
   if (message.kind == MessageKind::signal) return true;
   return is_store(message) && (plan.schedule.shots > 0 || plan.schedule.comm_multiprocessors == 0);
 }
 
 bool gemms_make_messages(std::span<const Plan> plans) {
   const auto are_for_kernel = [](const Plan& plan) {
-    return !plan.messages.empty() && !plan.tiles.empty() && plan.problem.capacity == 0 &&
+    return !plan.messages.empty() && !plan.tiles.empty() &&
            std::ranges::all_of(plan.messages,
                                [&](const Message& message) { return is_for_kernel(plan, message); }) &&
            stores_at_once(plan);

@@ -43,7 +43,8 @@ struct DividedMessages {
   std::vector<Message> streamed;
 };
 
-/// Whether the GEMM may make the message: a signal, or a store that the schedule gives no multiprocessors.
+/// Whether the GEMM may make the message: a signal, or a store of a shot or one that the schedule gives no
+/// multiprocessors. None of a plan that may take other routes.
 bool is_for_kernel(const Plan& plan, const Message& message);
 
 /// Whether the GEMMs of all ranks make all messages themselves: each may make each, those that open the run

@@ -37,6 +37,7 @@ MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t r
 
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank) {
   MultiprocessorUse most = MultiprocessorUse::nothing;
+  if (gemms_make_messages(plans)) return most;
   for (const Message& message : at(plans, rank).messages)
     most = std::max(most, multiprocessor_use(plans, rank, message));
   return most;
@@ -44,7 +45,6 @@ MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t r
 
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans) {
   MultiprocessorUse most = MultiprocessorUse::nothing;
-  if (gemms_make_messages(plans)) return most;
   for (const Plan& plan : plans) most = std::max(most, multiprocessor_use(plans, plan.rank));
   return most;
 }

@@ -177,7 +177,7 @@ class Search {
       case Strategy::copy: return machine_.copy_microseconds(problem_.ranks, sent_bytes);
       case Strategy::store:
         return std::max(machine_.store_microseconds(problem_.ranks, sent_bytes),
-                        communicates_first(problem_.operation)
+                        schedule.comm_multiprocessors > 0 && communicates_first(problem_.operation)
                             ? least_store_microseconds(schedule, machine_, sent_bytes)
                             : 0);
       case Strategy::sequential:

@@ -137,12 +137,13 @@ TEST_P(EmulatedOperator, AKernelThatMakesAllSignalsNeedsNoStream) {
     SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} {} m {} n {} k {} ranks {} tile {}x{}", ++seed,
                              name(problem.operation), problem.m, problem.n, problem.k, ranks, tile.rows,
                              tile.cols));
-    const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::store,
-                                                         .tile_rows = tile.rows,
-                                                         .tile_cols = tile.cols,
-                                                         .cluster_rows = tile.cluster_rows,
-                                                         .multiprocessors = 2 * tile.cluster_rows,
-                                                         .rounds = cases.between(1, 3)});
+    const std::vector<Plan> plans =
+        make_plans(problem, {.strategy = Strategy::store,
+                             .tile_rows = tile.rows,
+                             .tile_cols = tile.cols,
+                             .cluster_rows = tile.cluster_rows,
+                             .multiprocessors = cases.between(1, 8) * tile.cluster_rows,
+                             .rounds = cases.between(1, 3)});
     if (std::ranges::any_of(plans, [](const Plan& plan) { return plan.tiles.empty(); })) continue;
     ASSERT_TRUE(divide_messages(plans, 0).streamed.empty());
     expect_right(plans, /*runs=*/4, seed);
@@ -182,6 +183,29 @@ TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
                                                            .share_k = shares,
                                                            .shots = shots});
       expect_right(plans, /*runs=*/4, seed, operation == Operation::gemm_all_reduce);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Each of three or more workers of a tile adds a part of its columns, which the TMA may not be able to store.
+TEST_P(EmulatedOperator, WorkersThatShareATileStoreWhatIsGatheredToo) {
+  for (const KernelTile& tile : family_.kernels->tiles) {
+    if (!shares_k(*family_.kernels, tile)) continue;
+    for (const int workers : {3, 4, 5}) {
+      SCOPED_TRACE(fmt::format("tile {}x{} workers {}", tile.rows, tile.cols, workers));
+      const std::vector<Plan> plans = make_plans({.operation = Operation::all_gather_gemm,
+                                                  .m = 40,
+                                                  .n = tile.cols,
+                                                  .k = 64 * 4 * workers,
+                                                  .ranks = 2},
+                                                 {.strategy = Strategy::store,
+                                                  .tile_rows = tile.rows,
+                                                  .tile_cols = tile.cols,
+                                                  .multiprocessors = workers,
+                                                  .share_k = true,
+                                                  .shots = 1});
+      expect_right(plans, /*runs=*/2, testing::base_seed());
       if (HasFailure()) return;
     }
   }

@@ -149,6 +149,7 @@ TEST(SimulateMessagesTest, StoresThatFollowAtOnceAreInOneKernelThatStartsOnce) {
   auto plans = plans_of(2, 0);
   plans[0].messages = {copy(1, 1), copy(1, 1), copy(1, 1)};
   for (Message& message : plans[0].messages) message.kind = MessageKind::store;
+  for (Plan& plan : plans) plan.schedule.comm_multiprocessors = 1;  // the GEMM makes none
   Machine machine = round_machine();
   machine.store = {{2, {{{10, 25}, {1e9, 2e9 + 5}}}}};
   EXPECT_NEAR(simulate(plans, machine).latency_us, 1 + 25 + 20 + 20, 1e-3);
@@ -235,6 +236,7 @@ TEST(SimulateRoomTest, StoresNeedOneFreeMultiprocessorOnly) {
   auto plans = plans_of(2, 4);
   for (Plan& plan : plans) {
     plan.schedule.multiprocessors = 4;
+    plan.schedule.comm_multiprocessors = 3;
     const std::int32_t arrival = add_counter(plan, 1);
     plan.messages = {copy(1 - plan.rank, 1)};
     plan.messages[0].kind = MessageKind::store;
@@ -253,6 +255,8 @@ TEST(SimulateRoomTest, StoresNeedOneFreeMultiprocessorOnly) {
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("must leave 1 of the 4 multiprocessors of round"));
   }
+  for (Plan& plan : plans) plan.schedule.comm_multiprocessors = 0;
+  EXPECT_NO_THROW(simulate(plans, machine)) << "the GEMM stores";
 }
 
 // While the GEMM runs: here 2 blocks for 41 µs.

@@ -27,7 +27,7 @@ TEST(MessageNeeds, NcclMakesWhatIsNotCopiedOrStored) {
 TEST(MessageNeeds, OfCopyEnginesAndStoresOfTilesTakeNoMultiprocessors) {
   for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce, gemm_all_to_all, all_gather_gemm})
     EXPECT_EQ(use(plans_of(operation, copy, 4)), MultiprocessorUse::nothing);
-  for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce})
+  for (const Operation operation : {gemm_reduce_scatter, gemm_all_reduce, all_gather_gemm, all_to_all_gemm})
     EXPECT_EQ(use(plans_of(operation, store, 4)), MultiprocessorUse::nothing);
   EXPECT_EQ(use(make_plans({.operation = all_gather_gemm,
                             .m = 256,
@@ -39,7 +39,10 @@ TEST(MessageNeeds, OfCopyEnginesAndStoresOfTilesTakeNoMultiprocessors) {
                            {.strategy = copy})),
             MultiprocessorUse::nothing);
   EXPECT_EQ(use(plans_of(all_to_all_gemm, copy, 4, Exchange::heads)), MultiprocessorUse::transfers);
-  EXPECT_EQ(use(plans_of(all_gather_gemm, store, 4)), MultiprocessorUse::transfers);
+  EXPECT_EQ(use(make_plans({.operation = all_gather_gemm, .m = 256, .n = 256, .k = 256, .ranks = 4},
+                           {.strategy = store, .comm_multiprocessors = 1})),
+            MultiprocessorUse::transfers)
+      << "stores that are given multiprocessors";
   EXPECT_EQ(use(plans_of(all_gather_gemm, p2p, 2)), MultiprocessorUse::transfers);
 }
 

@@ -25,7 +25,7 @@ void require_room(std::span<const Plan> plans, const Plan& plan, int multiproces
                   multiprocessors, name(plan.problem.operation), name(plan.schedule.strategy)));
 }
 
-/// Copy blocks move 16 bytes at a time.
+/// Threads move 16 bytes at a time.
 void require_aligned_stores(const Plan& plan) {
   const std::int64_t element = size_of(plan.problem.data_type);
   for (const Message& message : plan.messages) {

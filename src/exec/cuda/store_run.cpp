@@ -8,6 +8,7 @@
 #include "exec/cuda/plan_needs.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
+#include "plan/store_rules.hpp"
 
 namespace flashoverlap {
 /// What the kernel works off, made message by message after what `list` has.

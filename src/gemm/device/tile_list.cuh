@@ -191,7 +191,6 @@ class ShardStores {
     int segment = first - first_row * shard.row_segments;
     const std::byte* from =
         arguments_.shard_source + shard.from_offset + first_row * shard.from_pitch + lane_byte;
-    int from_row = 0;
     int to_row = 0;
     Chunk loaded[batch];
     int to_byte[batch];
@@ -199,10 +198,10 @@ class ShardStores {
     for (int each = 0; each < batch; ++each) {
       const int byte = segment * DeviceShard::segment_bytes;
       to_byte[each] = each < left && byte + lane_byte < shard.row_bytes ? to_row + byte : nowhere;
-      if (to_byte[each] != nowhere) loaded[each] = load_chunk(from + from_row + byte);
+      if (to_byte[each] != nowhere) loaded[each] = load_chunk(from + byte);
       if (++segment == shard.row_segments) {
         segment = 0;
-        from_row += static_cast<int>(shard.from_pitch);
+        from += shard.from_pitch;
         to_row += static_cast<int>(shard.to_pitch);
       }
     }
@@ -224,6 +223,7 @@ class ShardStores {
     std::uint32_t warps_before = 0;
     if (lane() == 0) warps_before = has_stored_ ? count_everywhere(stored) : atomicAdd(stored, 1);
     if (__shfl_sync(~0u, warps_before, 0) != static_cast<std::uint32_t>(warps_) - 1) return;
+    __syncwarp();
     __threadfence_system();  // what the others have stored comes before the raises
     if (lane() == 0) *stored = 0;
     make_signals(arguments_.signals + shard.first_signal, shard.signals, arguments_);

@@ -9,9 +9,10 @@
 ///
 /// A block is two or three warpgroups. All but the last are *multipliers*: each multiplies 64 of the tile's
 /// rows on the tensor cores and leaves the result in shared memory. The last gives up its registers and does
-/// the moving: its warp 0 loads the operands by TMA into a ring of stages, the others store finished tiles
-/// and raise their counters when they are visible, so that the multipliers go on with the next tile
-/// meanwhile. With clusters of two, the blocks compute tiles below each other: each loads half of B for both.
+/// the moving: its warp 0 loads the operands by TMA into a ring of stages, the others store shards and
+/// finished tiles and raise their counters when they are visible, so that the multipliers go on with the next
+/// tile meanwhile. With clusters of two, the blocks compute tiles below each other: each loads half of B for
+/// both.
 namespace flashoverlap::sm90 {
 
 template <typename Shape>

@@ -15,7 +15,7 @@ class Loader {
 
   /// Before the other warps are ready.
   __device__ void begin() {
-    next_ = arguments_.tiles[tiles_.first()].load;
+    if (tiles_.contains(tiles_.first())) next_ = arguments_.tiles[tiles_.first()].load;
     if (!elect()) return;
     tma_prefetch(&arguments_.a[0]);
     tma_prefetch(&arguments_.b[0]);

@@ -111,6 +111,13 @@ const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, Buffer
   return memory.buffers[index(plan.rank)][static_cast<std::size_t>(role)];
 }
 
+/// Of a tile whose k is shared those entries that store.
+bool are_stored_by_tma(std::span<const DeviceTile> entries) {
+  return std::ranges::all_of(entries, [](const DeviceTile& entry) {
+    return entry.finish.shares < 0 || entry.finish.stored_by_tma != 0;
+  });
+}
+
 }  // namespace
 
 Boxes boxes_of(const Plan& plan, std::span<const RaggedTile> ragged, int stored_rows) {
@@ -180,7 +187,6 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
   const bool addends_aligned = is_aligned(buffer_of(plan, memory, BufferRole::inbox));
   const TileResolver resolver(plan, memory, options);
   std::size_t entries = 0;
-  arguments.tiles_by_tma = 1;
   for (std::size_t place = 0; place < plan.tiles.size(); ++place) {
     if (ragged[place].is_upper) continue;
     const Tile& tile = plan.tiles[place];
@@ -196,7 +202,6 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
     if (addends_by_tma) resolved.load.addend_row = tile.addend_row;
     resolved.finish.addends_by_tma = addends_by_tma;
     resolved.finish.stored_by_tma = by_tma;
-    if (!by_tma) arguments.tiles_by_tma = 0;
     resolved.store.raise_late = by_tma && spread.raised_late[place];
   }
   arguments.steps_per_box = spread.steps_per_box;
@@ -204,12 +209,14 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
   arguments.b_is_read_once = is_b_read_once(plan) ? 1 : 0;
   arguments.b_is_constant = options.b_is_constant ? 1 : 0;
   count_tiles(plan, entries, arguments);
+  arguments.tiles_by_tma = are_stored_by_tma(tiles.first(entries));
   if (!plan.schedule.share_k) return;
   const SharedTiles shared = share_k(plan, tiles.first(entries), arguments.product_count);
   std::ranges::copy(shared.entries, tiles.begin());
   arguments.tile_count = static_cast<std::int32_t>(shared.entries.size());
   arguments.product_count = shared.product_count;
   arguments.first_group_end = 0;
+  arguments.tiles_by_tma = are_stored_by_tma(shared.entries);
 }
 
 }  // namespace flashoverlap::sm90
