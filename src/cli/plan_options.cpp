@@ -274,10 +274,8 @@ Problem PlanOptions::posed_problem() const {
 Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   Schedule schedule = schedule_;
   const Machine target = machine();
-  Machine shared = target;
-  if (comm_multiprocessors_.value_or(0) > 0)
-    shared.comm_multiprocessors = std::min(shared.comm_multiprocessors, *comm_multiprocessors_);
-  share_multiprocessors(schedule, problem, shared);
+  schedule.comm_multiprocessors = comm_multiprocessors_.value_or(0);
+  share_multiprocessors(schedule, problem, target);
   if (comm_multiprocessors_) schedule.comm_multiprocessors = *comm_multiprocessors_;
   if (multiprocessors_) schedule.multiprocessors = *multiprocessors_;
   for (const auto& [option, count] : {std::pair{"--multiprocessors", schedule.multiprocessors},

@@ -25,7 +25,8 @@ double longest_us(const Simulation& simulation, Lane lane) {
 
 MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule, const Machine& machine) {
   // With none the GEMM stores what is gathered.
-  schedule.comm_multiprocessors = machine_kernels(machine).stores_aside ? 0 : machine.comm_multiprocessors;
+  if (schedule.comm_multiprocessors == 0 && !machine_kernels(machine).stores_aside)
+    schedule.comm_multiprocessors = machine.comm_multiprocessors;
   schedule.groups.clear();
   schedule.waves_per_group = 1 << 20;
   schedule.first_multiprocessors = 0;
@@ -33,15 +34,16 @@ MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule, 
 }
 
 void share_multiprocessors(Schedule& schedule, const Problem& problem, const Machine& machine) {
-  schedule.comm_multiprocessors = 0;
-  schedule.multiprocessors = std::max(machine.multiprocessors, schedule.cluster_rows);
-  if (schedule.strategy == Strategy::sequential) return;  // the GEMM has ended, or not begun, meanwhile
-  switch (multiprocessor_use(problem, schedule, machine)) {
-    case MultiprocessorUse::transfers: schedule.comm_multiprocessors = machine.comm_multiprocessors; break;
+  const int most = schedule.comm_multiprocessors > 0
+                       ? std::min(schedule.comm_multiprocessors, machine.comm_multiprocessors)
+                       : machine.comm_multiprocessors;
+  const bool overlaps = schedule.strategy != Strategy::sequential;  // else the GEMM has ended, or not begun
+  switch (overlaps ? multiprocessor_use(problem, schedule, machine) : MultiprocessorUse::nothing) {
+    case MultiprocessorUse::transfers: schedule.comm_multiprocessors = most; break;
     case MultiprocessorUse::raises:
-      schedule.comm_multiprocessors = std::min(raising_multiprocessors, machine.comm_multiprocessors);
+      schedule.comm_multiprocessors = std::min(raising_multiprocessors, most);
       break;
-    case MultiprocessorUse::nothing: break;
+    case MultiprocessorUse::nothing: schedule.comm_multiprocessors = 0; break;
   }
   schedule.multiprocessors =
       std::max(machine.multiprocessors - schedule.comm_multiprocessors, schedule.cluster_rows);

@@ -16,7 +16,8 @@ inline constexpr int raising_multiprocessors = 2;
 /// What the messages of a schedule run on multiprocessors, whatever its groups are. Makes its plans.
 MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule, const Machine& machine);
 
-/// Divides the machine's multiprocessors between the GEMM and what the schedule's messages run on them.
+/// Divides the machine's multiprocessors between the GEMM and what the schedule's messages run on them, which
+/// is at most its `comm_multiprocessors` unless that is 0.
 void share_multiprocessors(Schedule& schedule, const Problem& problem, const Machine& machine);
 
 struct Prediction {
