@@ -35,17 +35,26 @@ MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t r
                                                        : MultiprocessorUse::raises;
 }
 
-MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank) {
+namespace {
+
+/// By streams.
+MultiprocessorUse most_of_messages(std::span<const Plan> plans, std::int32_t rank) {
   MultiprocessorUse most = MultiprocessorUse::nothing;
-  if (gemms_make_messages(plans)) return most;
   for (const Message& message : at(plans, rank).messages)
     most = std::max(most, multiprocessor_use(plans, rank, message));
   return most;
 }
 
+}  // namespace
+
+MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank) {
+  return gemms_make_messages(plans) ? MultiprocessorUse::nothing : most_of_messages(plans, rank);
+}
+
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans) {
   MultiprocessorUse most = MultiprocessorUse::nothing;
-  for (const Plan& plan : plans) most = std::max(most, multiprocessor_use(plans, plan.rank));
+  if (gemms_make_messages(plans)) return most;
+  for (const Plan& plan : plans) most = std::max(most, most_of_messages(plans, plan.rank));
   return most;
 }
 
