@@ -30,9 +30,14 @@ __device__ inline std::uint32_t count_everywhere(std::uint32_t* counter) {
   return before;
 }
 
-__device__ inline std::uint32_t count_on_gpu(std::uint32_t* counter) {
+/// For counts of one GPU's threads. The last of them may raise a counter everywhere: what they have written,
+/// to whatever GPU, is then seen with its raise.
+__device__ inline std::uint32_t count_on_gpu(std::uint32_t* counter, std::uint32_t count = 1) {
   std::uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(counter), "r"(count)
+               : "memory");
   return before;
 }
 

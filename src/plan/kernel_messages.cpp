@@ -89,27 +89,26 @@ bool store_the_same(const Message& one, const Message& other) {
          one.cols == other.cols;
 }
 
-/// Messages that follow each other and store the same are one shard.
+/// Whether whole rows go to a rank, which its tiles can use while others wait for theirs.
+bool goes_rank_by_rank(const Plan& plan, const Message& store) {
+  return plan.schedule.shots == 0 && store.cols == none && !gathers_along_k(plan.problem);
+}
+
+/// Messages that follow each other and store the same are one shard, unless they go rank by rank.
 void add_shards(std::span<const Message> stores, const Plan& plan, KernelMessages& messages) {
   for (std::size_t first = 0, end = 0; first < stores.size(); first = end) {
     const Message& store = stores[first];
-    StoredShard shard{.source = store.source,
-                      .destination = store.destination,
-                      .col = store.col,
-                      .cols = static_cast<std::int32_t>(moved_cols(plan, store))};
-    std::vector<SignalStep> raises;
-    for (; end < stores.size() && store_the_same(store, stores[end]); ++end) {
+    StoredShard& shard = messages.shards.emplace_back();
+    shard = {.source = store.source,
+             .destination = store.destination,
+             .col = store.col,
+             .cols = static_cast<std::int32_t>(moved_cols(plan, store))};
+    do {
       shard.targets.push_back(stores[end].peer);
-      for (const SignalStep& step : steps_of(stores.subspan(end, 1), plan.rank, {})) {
-        std::vector<SignalStep>& steps = step.kind == SignalKind::wait    ? messages.before_shards
-                                         : step.kind == SignalKind::reset ? shard.after
-                                                                          : raises;
-        steps.push_back(step);
-      }
-    }
-    // Whoever sees a raise may raise the counters of the next run, which must be zero then.
-    shard.after.insert(shard.after.end(), raises.begin(), raises.end());
-    messages.shards.push_back(std::move(shard));
+      for (const SignalStep& step : steps_of(stores.subspan(end, 1), plan.rank, {}))
+        (step.kind == SignalKind::raise ? shard.raises : messages.before_shards).push_back(step);
+      ++end;
+    } while (end < stores.size() && !goes_rank_by_rank(plan, store) && store_the_same(store, stores[end]));
   }
 }
 

@@ -24,14 +24,14 @@ struct StoredShard {
   std::int32_t col = 0;
   std::int32_t cols = 0;
   std::vector<std::int32_t> targets;  ///< ranks
-  std::vector<SignalStep> after;      ///< when all blocks have stored their part
+  std::vector<SignalStep> raises;     ///< when it is stored
   bool operator==(const StoredShard&) const = default;
 };
 
 /// What a rank's GEMM does in the place of messages, in this order.
 struct KernelMessages {
   std::vector<SignalStep> opening;        ///< before it stores anything
-  std::vector<SignalStep> before_shards;  ///< what each block waits for
+  std::vector<SignalStep> before_shards;  ///< waits for credits and their resets
   std::vector<StoredShard> shards;        ///< one after the other, concurrently with the tiles
   std::vector<SignalStep> closing;        ///< after its last tile
   bool operator==(const KernelMessages&) const = default;

@@ -82,10 +82,10 @@ TEST(KernelMessages, AKernelStoresTheRowsThatOneShotGathers) {
     EXPECT_EQ(shard.destination, (Region{BufferRole::gathered, rows, rows}));
     EXPECT_EQ(std::ssize(shard.targets), ranks);
     EXPECT_EQ(count(before, SignalKind::wait), ranks - 1);
-    EXPECT_EQ(std::ssize(before), ranks - 1);
-    EXPECT_EQ(count(shard.after, SignalKind::raise), ranks);
-    EXPECT_EQ(count(shard.after, SignalKind::reset), ranks - 1);
-    EXPECT_EQ(shard.after.front().kind, SignalKind::reset) << "before anyone can raise it for the next run";
+    EXPECT_EQ(count(before, SignalKind::reset), ranks - 1) << "before anyone can raise it for the next run";
+    EXPECT_EQ(before.front().kind, SignalKind::wait);
+    EXPECT_EQ(before.back().kind, SignalKind::reset);
+    EXPECT_EQ(std::ssize(shard.raises), ranks);
     EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::raise), ranks - 1);
     EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::wait), 0);
   }
@@ -100,6 +100,7 @@ TEST(KernelMessages, AKernelStoresThePartsOfASliceThatGetNoMultiprocessors) {
     const DividedMessages messages = divided(plans);
     EXPECT_TRUE(messages.streamed.empty());
     EXPECT_EQ(count(messages.by_kernel.before_shards, SignalKind::wait), ranks - 1);
+    EXPECT_EQ(count(messages.by_kernel.before_shards, SignalKind::reset), ranks - 1);
     const std::vector<StoredShard>& shards = messages.by_kernel.shards;
     ASSERT_EQ(std::ssize(shards) % 2, 0) << "of each group two parts of k";
     for (std::size_t index = 0; index < shards.size(); ++index) {
@@ -107,8 +108,25 @@ TEST(KernelMessages, AKernelStoresThePartsOfASliceThatGetNoMultiprocessors) {
       EXPECT_EQ(shard.cols, 128);
       EXPECT_EQ(shard.col, index % 2 == 0 ? 0 : 128);
       EXPECT_EQ(std::ssize(shard.targets), ranks - 1);
-      EXPECT_EQ(count(shard.after, SignalKind::raise), ranks - 1);
-      EXPECT_EQ(count(shard.after, SignalKind::reset), index == 0 ? ranks - 1 : 0);
+      EXPECT_EQ(count(shard.raises, SignalKind::raise), ranks - 1);
+    }
+  }
+}
+
+// All rows for one rank, then all for the next: else the first rank would wait for the last one's too.
+TEST(KernelMessages, AKernelStoresWholeRowsRankByRank) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const int waves_per_group : {1, 8}) {
+      const std::vector<Plan> plans =
+          make_plans({.operation = all_gather_gemm, .m = 4096, .n = 1536, .k = 256, .ranks = ranks},
+                     {.strategy = store, .multiprocessors = 24, .waves_per_group = waves_per_group});
+      const std::vector<StoredShard> shards = divided(plans).by_kernel.shards;
+      const std::ptrdiff_t of_a_rank = std::ssize(shards) / (ranks - 1);
+      ASSERT_GE(of_a_rank, 1);
+      for (std::ptrdiff_t index = 0; index < std::ssize(shards); ++index) {
+        const auto target = static_cast<std::int32_t>((1 + 1 + index / of_a_rank) % ranks);
+        EXPECT_EQ(shards[static_cast<std::size_t>(index)].targets, std::vector{target});
+      }
     }
   }
 }

@@ -90,6 +90,12 @@ struct DeviceShard {
   std::byte* to[max_ranks];
 };
 
+/// Of a shard; zero between launches.
+struct ShardUnits {
+  std::uint32_t taken;
+  std::uint32_t stored;
+};
+
 /// The first wait that expired: everything after it passes without waiting, in later launches too.
 struct ExpiredWait {
   std::uint32_t happened;
@@ -121,15 +127,16 @@ struct TileListArguments {
   std::int32_t wait_depth;       ///< columns of k after which a tile waits for the next counter
   const DeviceSignal* signals;   ///< those that open the launch, those of the shards, those that close it
   std::int32_t opening_signals;  ///< before the first block stores anything
-  std::int32_t shard_signals;    ///< after them: what each block waits for before it stores a shard
+  std::int32_t shard_signals;    ///< after them: before a shard is stored
   std::int32_t closing_signals;  ///< the last ones: after the last block has stored everything
   std::int32_t first_closing_signal;
   const DeviceShard* shards;  ///< in the order in which they are stored
   std::int32_t shard_count;
   BufferRole shard_role;
   const std::byte* shard_source;  ///< that buffer, which moves between launches
-  std::uint32_t* stored_shards;   ///< by shard: warps that have stored their part; zero between launches
-  std::uint32_t* finished;        ///< blocks that wait for nothing any more; zero between launches
+  ShardUnits* shard_units;        ///< by shard
+  std::uint32_t* shard_steps;  ///< one for credits, one for each shard whose raises are made; zero likewise
+  std::uint32_t* finished;     ///< blocks that wait for nothing any more; zero between launches
   std::uint64_t wait_limit_ns;
   std::uint32_t* long_wait;  ///< see GemmOptions
   ExpiredWait* expired;

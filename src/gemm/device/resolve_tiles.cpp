@@ -37,7 +37,7 @@ DeviceShard resolve_shard(const Plan& plan, const GemmMemory& memory, const Stor
   shard.rows = stored.source.rows;
   shard.row_bytes = static_cast<std::int32_t>(stored.cols * element);
   shard.row_segments = static_cast<std::int32_t>(divide_up(shard.row_bytes, DeviceShard::segment_bytes));
-  shard.signals = static_cast<std::int32_t>(stored.after.size());
+  shard.signals = static_cast<std::int32_t>(stored.raises.size());
   for (const std::int32_t target : stored.targets) {
     const DeviceMatrix& to = buffer(target, stored.destination);
     shard.to_pitch = to.pitch * element;
@@ -146,7 +146,7 @@ std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& me
   std::vector<DeviceSignal> signals;
   const KernelMessages& messages = options.messages;
   std::vector<std::span<const SignalStep>> all{messages.opening, messages.before_shards};
-  for (const StoredShard& shard : messages.shards) all.emplace_back(shard.after);
+  for (const StoredShard& shard : messages.shards) all.emplace_back(shard.raises);
   all.emplace_back(messages.closing);
   for (const auto& steps : all) {
     for (const SignalStep& step : steps) {
@@ -172,7 +172,7 @@ std::vector<DeviceShard> resolve_shards(const Plan& plan, const GemmMemory& memo
   for (const StoredShard& stored : messages.shards) {
     shards.push_back(resolve_shard(plan, memory, stored));
     shards.back().first_signal = static_cast<std::int32_t>(signals);
-    signals += stored.after.size();
+    signals += stored.raises.size();
   }
   return shards;
 }
@@ -207,7 +207,7 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
       .long_wait = options.long_wait};
   arguments.first_closing_signal = arguments.opening_signals + arguments.shard_signals;
   for (const StoredShard& shard : shards)
-    arguments.first_closing_signal += static_cast<std::int32_t>(shard.after.size());
+    arguments.first_closing_signal += static_cast<std::int32_t>(shard.raises.size());
   if (!shards.empty()) {
     arguments.shard_role = shards.front().source.buffer;
     bind_shards(arguments.shard_role,

@@ -141,40 +141,38 @@ __device__ inline void open_launch(const TileListArguments& arguments) {
   if (blockIdx.x == 0) make_signals(arguments.signals, arguments.opening_signals, arguments);
 }
 
-/// Whole warps of each block store shards bit by bit, so that they can do other things meanwhile. Shards are
-/// cut into units, which are counted through all of them: number i is the business of the warp i mod the
-/// number of warps in the grid.
+/// Whole warps of each block store shards bit by bit, so that they can do other things meanwhile. A shard is
+/// cut into units, of which a warp that is free takes the next one: while links are full some multiprocessors
+/// store far more than others, and tiles would wait for the slowest.
 class ShardStores {
  public:
-  /// `warp` of `warps` in each block that store; one that is not among them, such as -1, has nothing to do.
+  /// `warp` of `warps` in each block that store; one that is not among them has nothing to do.
   __device__ ShardStores(const TileListArguments& arguments, int warp, int warps)
       : arguments_(arguments),
         warps_(static_cast<int>(gridDim.x) * warps),
-        shard_(warp >= 0 ? 0 : arguments.shard_count),
-        next_(static_cast<int>(gridDim.x) * warp + static_cast<int>(blockIdx.x)) {}
-
-  /// After the launch was opened.
-  __device__ void begin() const {
-    if (!done())
-      make_signals(arguments_.signals + arguments_.opening_signals, arguments_.shard_signals, arguments_);
-  }
+        shard_(warp >= 0 && warp < warps ? 0 : arguments.shard_count) {}
 
   __device__ bool done() const { return shard_ >= arguments_.shard_count; }
 
-  /// Stores a unit, or finishes this warp's part of a shard.
+  /// Stores a unit, or leaves a shard of which none is left.
   __device__ void go_on() {
     const DeviceShard& shard = arguments_.shards[shard_];
     const int units = (shard.rows * shard.row_segments + batch - 1) / batch;
-    if (next_ < units) {
-      store_unit(shard, next_ * batch);
-      next_ += warps_;
-      has_stored_ = true;
+    if (!has_taken_) take_unit();
+    const int unit = __shfl_sync(~0u, taken_unit_, 0);
+    has_taken_ = unit < units;
+    if (has_taken_) {
+      if (!may_store_) await_credits(unit);
+      take_unit();  // the next one, which is known when this one is stored
+      store_unit(shard, unit * batch);
+      ++stored_units_;
       return;
     }
-    next_ -= units;
-    finish(shard);
+    // Each warp takes one unit too many.
+    if (unit == units + warps_ - 1 && lane() == 0) arguments_.shard_units[shard_].taken = 0;
+    if (stored_units_ > 0) finish(shard, units);
+    stored_units_ = 0;
     ++shard_;
-    has_stored_ = false;
   }
 
  private:
@@ -216,26 +214,46 @@ class ShardStores {
     }
   }
 
-  // The warp that is last with a shard makes its signals before it can be last with the next one.
-  __device__ void finish(const DeviceShard& shard) const {
+  __device__ void take_unit() {
+    if (lane() == 0) taken_unit_ = static_cast<int>(atomicAdd(&arguments_.shard_units[shard_].taken, 1u));
+  }
+
+  // Only a warp that has a unit waits, and one of them alone for other ranks: it resets what they have raised
+  // before any of them can see that something is stored, and raise it again.
+  __device__ void await_credits(int unit) {
+    may_store_ = true;
+    if (shard_ > 0 || unit > 0) return wait_for({arguments_.shard_steps, 1}, arguments_, no_entry);
+    make_signals(arguments_.signals + arguments_.opening_signals, arguments_.shard_signals, arguments_);
     __syncwarp();
-    std::uint32_t* const stored = arguments_.stored_shards + shard_;
-    std::uint32_t warps_before = 0;
-    if (lane() == 0) warps_before = has_stored_ ? count_everywhere(stored) : atomicAdd(stored, 1);
-    if (__shfl_sync(~0u, warps_before, 0) != static_cast<std::uint32_t>(warps_) - 1) return;
+    if (lane() == 0) count_on_gpu(arguments_.shard_steps);
+  }
+
+  // The warp that is last with a shard raises what says so.
+  __device__ void finish(const DeviceShard& shard, int units) const {
     __syncwarp();
-    __threadfence_system();  // what the others have stored comes before the raises
+    std::uint32_t* const stored = &arguments_.shard_units[shard_].stored;
+    const auto own = static_cast<std::uint32_t>(stored_units_);
+    std::uint32_t before = 0;
+    if (lane() == 0) before = count_on_gpu(stored, own);
+    if (__shfl_sync(~0u, before, 0) + own != static_cast<std::uint32_t>(units)) return;
     if (lane() == 0) *stored = 0;
+    __syncwarp();
     make_signals(arguments_.signals + shard.first_signal, shard.signals, arguments_);
+    __syncwarp();
+    if (lane() == 0 &&
+        count_on_gpu(arguments_.shard_steps) == static_cast<std::uint32_t>(arguments_.shard_count))
+      *arguments_.shard_steps = 0;
   }
 
   static constexpr int nowhere = -1;
 
   const TileListArguments& arguments_;
-  int warps_;                // of the grid
-  int shard_;                // the current one
-  bool has_stored_ = false;  // any of it
-  int next_;                 // unit of this warp, counted from the current shard's first
+  int warps_;             // of the grid
+  int shard_;             // the current one
+  int stored_units_ = 0;  // of it by this warp
+  int taken_unit_ = 0;    // of lane 0
+  bool has_taken_ = false;
+  bool may_store_ = false;
 };
 
 /// By a warp of each block, whose last tile is stored, so that the block has made all its waits. The last

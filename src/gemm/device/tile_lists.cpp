@@ -15,19 +15,22 @@ TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptio
       signals_(resolve_signals(plan, memory, options)),
       shards_(resolve_shards(plan, memory, options.messages)),
       rank_counters_(memory.counters),
-      blocks_done_(1 + shards_.size()),
+      shard_units_(shards_.size()),
+      counts_(2),
       expired_(1) {
   if (plan.problem.capacity > 0) replacement_ = PinnedArray<DeviceTile>(room());
   if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(room());
-  blocks_done_.set_bytes(0);
+  shard_units_.set_bytes(0);
+  counts_.set_bytes(0);
   expired_.set_bytes(0);
   arguments_.tiles = tiles_.data();
   arguments_.row_map = row_map_.data();
   arguments_.signals = signals_.data();
   arguments_.shards = shards_.data();
   arguments_.rank_counters = rank_counters_.data();
-  arguments_.finished = blocks_done_.data();
-  arguments_.stored_shards = blocks_done_.data() + 1;
+  arguments_.shard_units = shard_units_.data();
+  arguments_.shard_steps = counts_.data();
+  arguments_.finished = counts_.data() + 1;
   arguments_.expired = expired_.data();
   arguments_.tile_times = tile_times_.data();
 }

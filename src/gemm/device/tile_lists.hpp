@@ -38,7 +38,8 @@ class TileLists {
   DeviceArray<DeviceSignal> signals_;
   DeviceArray<DeviceShard> shards_;
   DeviceArray<std::uint32_t*> rank_counters_;
-  DeviceArray<std::uint32_t> blocks_done_;
+  DeviceArray<ShardUnits> shard_units_;
+  DeviceArray<std::uint32_t> counts_;
   DeviceArray<ExpiredWait> expired_;
   DeviceArray<std::uint64_t> tile_times_;
 };

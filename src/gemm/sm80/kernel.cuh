@@ -35,7 +35,6 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   if (in_last_warp) open_launch(arguments);
   constexpr int lanes = 32;
   ShardStores shards(arguments, static_cast<int>(threadIdx.x) / lanes, Shape::threads / lanes);
-  shards.begin();
   while (!shards.done()) shards.go_on();
   for (int index = tiles.first(); tiles.contains(index); index = tiles.next(index)) {
     if (index >= arguments.product_count) {

@@ -4,11 +4,24 @@
 
 namespace flashoverlap::sm90 {
 
-/// How many warps of a block store tiles. A shard's stores can hold up a warp for as long as the links are
-/// full, so the one that issues TMA stores is left alone where that is all there is to do for tiles.
+/// Whether one warp of each block stores tiles and others shards. A shard's stores can hold up a warp for as
+/// long as the links are full, so the one that issues TMA stores is left alone where that is all there is to
+/// do for tiles.
+__device__ inline bool divides_storers(const GemmArguments& arguments) {
+  return arguments.tiles_by_tma != 0 && arguments.shard_count > 0;
+}
+
 template <typename Shape>
 __device__ int tile_storers(const GemmArguments& arguments) {
-  return arguments.tiles_by_tma != 0 && arguments.shard_count > 0 ? 1 : Shape::storers;
+  return divides_storers(arguments) ? 1 : Shape::storers;
+}
+
+/// What is loaded once and stored to several ranks fills the links by one warp of each block, and more slow
+/// down the loads of the GEMM.
+template <typename Shape>
+__device__ int shard_storers(const GemmArguments& arguments) {
+  if (!divides_storers(arguments)) return Shape::storers;
+  return arguments.shards[0].targets > 1 ? 1 : Shape::storers - 1;
 }
 
 /// Warps that store staged results and raise each tile's counter when it is visible, and that store shards.
@@ -26,12 +39,10 @@ class Storer {
         leads_(elect()),
         issues_(warp == 0 && leads_),
         stores_tiles_(warp < tile_storers<Shape>(arguments)),
-        shards_(arguments, tile_storers<Shape>(arguments) == 1 ? warp - 1 : warp,
-                tile_storers<Shape>(arguments) == 1 ? Shape::storers - 1 : Shape::storers) {}
+        shards_(arguments, divides_storers(arguments) ? warp - 1 : warp, shard_storers<Shape>(arguments)) {}
 
   __device__ void run() {
     if (warp_ == 0) open_launch(arguments_);
-    shards_.begin();
     for (int index = tiles_.first(); stores_tiles_ && tiles_.contains(index); index = tiles_.next(index)) {
       if (Shape::shares_k && arguments_.tiles[index].finish.shares < 0) continue;
       const DeviceTile::Store tile = arguments_.tiles[index].store;

@@ -38,7 +38,7 @@ class EmulatedGemm {
         rows_(resolve_row_map(plan)),
         signals_(resolve_signals(plan, ranks.memory(), options)),
         shards_(resolve_shards(plan, ranks.memory(), options.messages)),
-        stored_shards_(shards_.size()),
+        shard_units_(shards_.size()),
         arguments_(tile_list_arguments(plan, ranks.memory(), options)) {
     arguments_.tiles = tiles_.data();
     arguments_.row_map = rows_.data();
@@ -46,7 +46,8 @@ class EmulatedGemm {
     arguments_.rank_counters = ranks.memory().counters.data();
     arguments_.finished = &finished_;
     arguments_.shards = shards_.data();
-    arguments_.stored_shards = stored_shards_.data();
+    arguments_.shard_units = shard_units_.data();
+    arguments_.shard_steps = &shard_steps_;
     arguments_.expired = &expired;
     arguments_.tile_times = options.record_tiles ? tile_times.data() : nullptr;
     ranks.allow(launch);
@@ -61,7 +62,8 @@ class EmulatedGemm {
   std::vector<DeviceSignal> signals_;
   std::uint32_t finished_ = 0;
   std::vector<DeviceShard> shards_;
-  std::vector<std::uint32_t> stored_shards_;
+  std::vector<ShardUnits> shard_units_;
+  std::uint32_t shard_steps_ = 0;
   TileListArguments arguments_;
 };
 

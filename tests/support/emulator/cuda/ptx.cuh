@@ -20,12 +20,14 @@ inline void raise_everywhere(std::uint32_t* counter) { testing::emulator::curren
 inline void raise_fenced(std::uint32_t* counter) { testing::emulator::current->raise_fenced(counter); }
 inline void raise_on_gpu(std::uint32_t* counter) { testing::emulator::current->raise(counter); }
 
-inline std::uint32_t count_everywhere(std::uint32_t* counter) {
+inline std::uint32_t count_on_gpu(std::uint32_t* counter, std::uint32_t count = 1) {
   testing::emulator::current->fence();
   testing::emulator::current->pause();
-  return (*counter)++;
+  const std::uint32_t before = *counter;
+  *counter += count;
+  return before;
 }
-inline std::uint32_t count_on_gpu(std::uint32_t* counter) { return count_everywhere(counter); }
+inline std::uint32_t count_everywhere(std::uint32_t* counter) { return count_on_gpu(counter); }
 
 inline std::uint32_t read_counter(const std::uint32_t* counter) {
   testing::emulator::current->poll(counter);
