@@ -1,6 +1,7 @@
 // One rank's tile list, run by the emulator with the kernels of a family.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,13 @@ class EmulatedGemm {
 
   /// What the kernel may use besides the ranks' memory.
   virtual void allow(emulator::Launch& /*launch*/) const {}
+
+  /// What is zero between launches.
+  bool counts_are_zero() const {
+    return finished_ == 0 && shard_steps_ == 0 &&
+           std::ranges::all_of(shard_units_,
+                               [](const ShardUnits& units) { return units.taken == 0 && units.stored == 0; });
+  }
 
   emulator::Launch launch;  ///< of this rank alone
   ExpiredWait expired{};

@@ -68,6 +68,8 @@ class EmulatedRun {
       const ExpiredWait& expired = streams_[place(plan.rank)].gemm->expired;
       if (expired.happened != 0)
         errors.push_back(fmt::format("tile {} of rank {} waited too long", expired.tile, plan.rank));
+      if (!streams_[place(plan.rank)].gemm->counts_are_zero())
+        errors.push_back(fmt::format("the kernel of rank {} leaves counts that are not zero", plan.rank));
       for (std::size_t counter = 0; counter < plan.counters.size(); ++counter) {
         if (ranks_.counters(plan.rank)[counter] != 0)
           errors.push_back(fmt::format("counter {} of rank {} is not zero", counter, plan.rank));
