@@ -16,12 +16,12 @@ __device__ int tile_storers(const GemmArguments& arguments) {
   return divides_storers(arguments) ? 1 : Shape::storers;
 }
 
-/// What is loaded once and stored to several ranks fills the links by one warp of each block, and more slow
-/// down the loads of the GEMM.
+/// What is loaded once and stored to three ranks or more fills the links by one warp of each block, and more
+/// slow down the loads of the GEMM.
 template <typename Shape>
 __device__ int shard_storers(const GemmArguments& arguments) {
   if (!divides_storers(arguments)) return Shape::storers;
-  return arguments.shards[0].targets > 1 ? 1 : Shape::storers - 1;
+  return arguments.shards[0].targets > 2 ? 1 : Shape::storers - 1;
 }
 
 /// Warps that store staged results and raise each tile's counter when it is visible, and that store shards.
