@@ -83,8 +83,10 @@ TEST(KernelMessages, AKernelStoresTheRowsThatOneShotGathers) {
     EXPECT_EQ(std::ssize(shard.targets), ranks);
     EXPECT_EQ(count(before, SignalKind::wait), ranks - 1);
     EXPECT_EQ(count(before, SignalKind::reset), ranks - 1) << "before anyone can raise it for the next run";
-    EXPECT_EQ(before.front().kind, SignalKind::wait);
-    EXPECT_EQ(before.back().kind, SignalKind::reset);
+    ASSERT_EQ(std::ssize(before), 2 * (ranks - 1));
+    EXPECT_EQ(before[static_cast<std::size_t>(ranks) - 2].kind, SignalKind::wait) << "for all, and then";
+    EXPECT_EQ(before[static_cast<std::size_t>(ranks) - 1].kind, SignalKind::reset);
+    EXPECT_EQ(count(shard.raises, SignalKind::raise), ranks);
     EXPECT_EQ(std::ssize(shard.raises), ranks);
     EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::raise), ranks - 1);
     EXPECT_EQ(count(messages.by_kernel.opening, SignalKind::wait), 0);
@@ -109,6 +111,7 @@ TEST(KernelMessages, AKernelStoresThePartsOfASliceThatGetNoMultiprocessors) {
       EXPECT_EQ(shard.col, index % 2 == 0 ? 0 : 128);
       EXPECT_EQ(std::ssize(shard.targets), ranks - 1);
       EXPECT_EQ(count(shard.raises, SignalKind::raise), ranks - 1);
+      EXPECT_EQ(std::ssize(shard.raises), ranks - 1) << "and nothing else";
     }
   }
 }

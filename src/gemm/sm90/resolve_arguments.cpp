@@ -209,14 +209,14 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
   arguments.b_is_read_once = is_b_read_once(plan) ? 1 : 0;
   arguments.b_is_constant = options.b_is_constant ? 1 : 0;
   count_tiles(plan, entries, arguments);
-  arguments.tiles_by_tma = are_stored_by_tma(tiles.first(entries));
-  if (!plan.schedule.share_k) return;
-  const SharedTiles shared = share_k(plan, tiles.first(entries), arguments.product_count);
-  std::ranges::copy(shared.entries, tiles.begin());
-  arguments.tile_count = static_cast<std::int32_t>(shared.entries.size());
-  arguments.product_count = shared.product_count;
-  arguments.first_group_end = 0;
-  arguments.tiles_by_tma = are_stored_by_tma(shared.entries);
+  if (plan.schedule.share_k) {
+    const SharedTiles shared = share_k(plan, tiles.first(entries), arguments.product_count);
+    std::ranges::copy(shared.entries, tiles.begin());
+    arguments.tile_count = static_cast<std::int32_t>(shared.entries.size());
+    arguments.product_count = shared.product_count;
+    arguments.first_group_end = 0;
+  }
+  arguments.tiles_by_tma = are_stored_by_tma(tiles.first(static_cast<std::size_t>(arguments.tile_count)));
 }
 
 }  // namespace flashoverlap::sm90
