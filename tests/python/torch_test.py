@@ -1,6 +1,7 @@
 """PyTorch: operations, gradients and layers on ranks of the host, against plain PyTorch on one."""
 
 import copy
+import functools
 
 import pytest
 
@@ -50,10 +51,11 @@ class TestGradients:
             [draw(M // ranks, N) for _ in range(ranks)],
         )
 
-    def test_of_all_gather_matmul(self, ranks, draw):
+    @pytest.mark.parametrize("keep_gathered", [True, False])
+    def test_of_all_gather_matmul(self, ranks, keep_gathered, draw):
         self.compare(
             ranks,
-            parallel.all_gather_matmul,
+            functools.partial(parallel.all_gather_matmul, keep_gathered=keep_gathered),
             lambda xs, weights: [torch.cat(xs) @ w.t() for w in weights],
             [draw(M // ranks, K) for _ in range(ranks)],
             [draw(N, K) for _ in range(ranks)],
@@ -309,12 +311,44 @@ class TestPyTorchsSchema:
         expect_equal(run(2, on_rank), [(6 * b.sum(1)).expand(8, K)] * 2)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("keep_gathered", [True, False])
+def test_the_backward_pass_gathers_once_more_only_if_the_forward_pass_has_not_kept_it(keep_gathered, compiled, draw):
+    x, weight = draw(M, K), draw(N, K)
+
+    def on_rank(rank, group):
+        layer = parallel.ColumnParallelLinear(K, 2 * N, group=group, bias=False)
+        layer.keep_gathered = keep_gathered
+        call = torch.compile(layer, fullgraph=True, backend="aot_eager") if compiled else layer
+        call(x).sum().backward()
+        gathered = {operator.problem.gathered for operator in group.operators.values()}
+        return gathered == {"a"} if keep_gathered else gathered == {"a", "b"}
+
+    assert run(2, on_rank) == [True, True]
+
+
+@pytest.mark.parametrize("keep_gathered", [True, False])
+def test_nothing_is_kept_for_a_frozen_weight(keep_gathered, draw):
+    def on_rank(rank, group):
+        x = draw(M, K).requires_grad_()
+        out = parallel.all_gather_matmul(x, draw(N, K), group, keep_gathered=keep_gathered)
+        return out.grad_fn.saved_tensors[0]
+
+    assert run(2, on_rank) == [None, None]
+
+
 def test_operations_are_as_torch_compile_expects(draw):
     """PyTorch's own check: schema, fake tensors, and autograd under tracing."""
 
     def on_rank(rank, group):
         name = parallel.groups.name_of(group)
-        for operation in ("matmul_reduce_scatter", "matmul_all_reduce", "all_gather_matmul", "sharded_weight_matmul"):
+        for operation in (
+            "matmul_reduce_scatter",
+            "matmul_all_reduce",
+            "all_gather_matmul",
+            "all_gather_matmul_and_gathered",
+            "sharded_weight_matmul",
+        ):
             x, weight = draw(M, K).requires_grad_(), draw(N, K).requires_grad_()
             torch.library.opcheck(getattr(torch.ops.flashoverlap, operation).default, (x, weight, name))
 

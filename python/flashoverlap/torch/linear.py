@@ -79,13 +79,17 @@ class ColumnParallelLinear(_ParallelLinear):
     sequence_parallel: the input's first dimension is divided among the ranks, and gathered while the product is
     computed. Otherwise the input is the same on all ranks.
     skip_bias_add: returns the output without bias, and the bias.
+    keep_gathered: an attribute. Set it to False to save the memory of other ranks' rows between forward and backward
+    pass, as Megatron does: they are then gathered once more.
     """
 
     _divides_outputs = True
+    keep_gathered = True
 
     def _multiply(self, rows: Tensor) -> Tensor:
-        multiply = all_gather_matmul if self.sequence_parallel else copy_matmul
-        return multiply(rows, self.weight, self.group_name)
+        if self.sequence_parallel:
+            return all_gather_matmul(rows, self.weight, self.group_name, keep_gathered=self.keep_gathered)
+        return copy_matmul(rows, self.weight, self.group_name)
 
 
 class RowParallelLinear(_ParallelLinear):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -69,15 +70,11 @@ def _gradients_of_norm(
     """Of sum, and of the norm's weight."""
     if of_normalized is None:
         return of_sum, None
-    values, gradient = sum.float(), of_normalized.float()
-    scale = torch.rsqrt(values.square().mean(-1, keepdim=True) + epsilon)
-    unit = values * scale
-    of_weight = (gradient * unit).sum(0)
-    gradient = gradient * weight.float()
-    gradient = (gradient - unit * (gradient * unit).mean(-1, keepdim=True)) * scale
-    if of_sum is not None:
-        gradient = gradient + of_sum.float()
-    return gradient.to(sum.dtype), of_weight.to(weight.dtype)
+    with torch.enable_grad():  # of PyTorch's norm of the same sum, which GPUs differentiate in one kernel
+        leaves = sum.detach().requires_grad_(), weight.detach().requires_grad_()
+        normalized = torch.nn.functional.rms_norm(leaves[0], weight.shape, leaves[1], epsilon)
+    gradient, of_weight = torch.autograd.grad(normalized, leaves, of_normalized)
+    return gradient if of_sum is None else gradient + of_sum, of_weight
 
 
 def _all_reduce_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,10 @@ none does during inference: on GPUs the weight may then be loaded while that ker
 without gradients, CUDA graphs included, and is ignored with gradients, under `torch.compile`, and where
 `torch.autocast` casts the weight.
 
+`keep_gathered` has the forward pass copy what it has gathered, for the weight's gradient, as plain PyTorch keeps it.
+Otherwise the backward pass gathers once more, which saves the memory of other ranks' rows. It counts where the
+weight's gradient is wanted.
+
 A group may also be given by the name that `groups.name_of` returns. At the end, the operations of
 `torch.ops.symm_mem` for fused matrix products, with the same arguments:
 `torch.ops.flashoverlap.fused_matmul_reduce_scatter` and `fused_all_gather_matmul`.
@@ -51,10 +55,12 @@ def matmul_reduce_scatter(
 
 
 def all_gather_matmul(
-    x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False
+    x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False, keep_gathered: bool = True
 ) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
-    return _run("all_gather_matmul", x, weight, group, weight_is_constant)
+    by_rows = x.stride(-1) == 1 and x.shape[-1] == weight.shape[-1]
+    kept = "all_gather_matmul_and_gathered" if keep_gathered and by_rows else None
+    return _run("all_gather_matmul", x, weight, group, weight_is_constant, keeping=kept)
 
 
 def matmul_all_to_all(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
@@ -66,12 +72,7 @@ def matmul_all_to_all(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
 def all_to_all_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
     """X · weight[n, k]ᵀ, where x[ranks·m, k/ranks] has this rank's columns of the rows of all, and X[m, k] all columns
     of its rows: from a part of the heads back to a part of the sequence."""
-    if torch.is_grad_enabled() and weight.requires_grad:
-        x, weight = autocast(x, weight)
-        result: Tensor
-        result, _ = _operations.all_to_all_matmul_and_exchanged(x, weight, name_of(group))
-        return result
-    return _run("all_to_all_matmul", x, weight, group)
+    return _run("all_to_all_matmul", x, weight, group, keeping="all_to_all_matmul_and_exchanged")
 
 
 def copy_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tensor:
@@ -89,15 +90,30 @@ def _sharded_weight_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> T
     return flashoverlap.all_gather_gemm(x, weight, group, gathered="b")
 
 
-def _run(name: str, x: Tensor, weight: Tensor, group: Group | str, weight_is_constant: bool = False) -> Tensor:
-    """The operation of this name. PyTorch's dispatcher would take several times the Python that a call takes itself,
-    so it is asked only where somebody else must see the call."""
+def _run(
+    name: str,
+    x: Tensor,
+    weight: Tensor,
+    group: Group | str,
+    weight_is_constant: bool = False,
+    *,
+    keeping: str | None = None,
+) -> Tensor:
+    """The operation of this name; where the weight's gradient is wanted `keeping`, which also returns what that needs.
+
+    PyTorch's dispatcher would take several times the Python that a call takes itself, so it is asked only where
+    somebody else must see the call.
+    """
     x, cast_weight = autocast(x, weight)
+    product: Tensor
+    keeps = keeping is not None and torch.is_grad_enabled() and cast_weight.requires_grad
     if not _concerns_only_autograd(x, cast_weight):
-        operation: Callable[..., Tensor] = getattr(_operations, name)
-        return operation(x, cast_weight, name_of(group))
+        operation = getattr(_operations, keeping if keeps else name)
+        result = operation(x, cast_weight, name_of(group))
+        product = result[0] if keeps else result
+        return product
     if torch.is_grad_enabled() and (x.requires_grad or cast_weight.requires_grad):
-        product: Tensor = _with_gradients[name].apply(x, cast_weight, name_of(group))
+        product = _with_gradients[keeping if keeps else name].apply(x, cast_weight, name_of(group))
         return product
     compute = _computations[name]
     if weight_is_constant and cast_weight is weight:  # which the kernel right before has written otherwise
@@ -339,31 +355,50 @@ _differentiate(
 )
 
 
-def _keep_exchanged(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: tuple[Tensor, Tensor]) -> None:
-    _, weight, ctx.group = inputs
-    _, exchanged = output
-    ctx.mark_non_differentiable(exchanged)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(exchanged if ctx.needs_input_grad[1] else None, weight)
+def _differentiate_keeping(
+    name: str, compute: Callable[..., tuple[Tensor, Tensor]], gradient_of_x: Callable[..., Tensor]
+) -> None:
+    """Of an operation that also returns what it has received, of which the weight's gradient is made."""
+
+    def keep(ctx: Any, weight: Tensor, group: str, received: Tensor) -> None:
+        ctx.group = group
+        ctx.save_for_backward(received if ctx.needs_input_grad[1] else None, weight)
+
+    def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        keep(ctx, *inputs[1:], output[1])
+
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: None = None) -> tuple[Tensor | None, Tensor | None, None]:
+        received, weight = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        wanted_x, wanted_weight, _ = ctx.needs_input_grad
+        return (
+            gradient_of_x(gradient, weight, ctx.group) if wanted_x else None,
+            gradient.t() @ received if wanted_weight else None,
+            None,
+        )
+
+    def forward(ctx: Any, x: Tensor, weight: Tensor, group: str) -> Tensor:
+        product, received = compute(x, weight, group)
+        keep(ctx, weight, group, received)
+        return product
+
+    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    _with_gradients[name] = type(name, (torch.autograd.Function,), functions)
 
 
-@once_differentiable
-def _gradients_by_exchanged(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor | None, Tensor | None, None]:
-    exchanged, weight = ctx.saved_tensors
-    gradient = gradient.contiguous()
-    wanted_x, wanted_weight, _ = ctx.needs_input_grad
-    return (
-        _operations.matmul_all_to_all(gradient, weight.t(), ctx.group) if wanted_x else None,
-        gradient.t() @ exchanged if wanted_weight else None,
-        None,
-    )
-
-
-torch.library.register_autograd(
-    "flashoverlap::all_to_all_matmul_and_exchanged",
-    _gradients_by_exchanged,
-    setup_context=_keep_exchanged,
-    lib=_library,
+_differentiate_keeping(
+    "all_gather_matmul_and_gathered",
+    _all_gather_matmul_and_gathered,
+    lambda gradient, weight, group: _operations.matmul_reduce_scatter(gradient, weight.t(), group),
+)
+_differentiate_keeping(
+    "all_to_all_matmul_and_exchanged",
+    _all_to_all_matmul_and_exchanged,
+    lambda gradient, weight, group: _operations.matmul_all_to_all(gradient, weight.t(), group),
 )
 
 
