@@ -20,6 +20,7 @@
 #include "flashoverlap/tuner.hpp"
 #include "flashoverlap/workspace.hpp"
 #include "names.hpp"
+#include "plan/gathered_rows.hpp"
 #include "results.hpp"
 #include "tensor.hpp"
 
@@ -67,10 +68,22 @@ void make_current(const Communicator& communicator) {
   if (current != communicator.device()) FLASHOVERLAP_CUDA(cudaSetDevice(communicator.device()));
 }
 
+/// For what is done concurrently with a run.
+struct SideStream {
+  CudaStream stream;
+  CudaEvent begun;
+  CudaEvent ended;
+};
+
 /// Memory of all operators of a communicator, which run one after the other. It is replaced by a larger one
 /// where an operator needs more; those that were made before keep theirs.
 class SharedWorkspace {
  public:
+  std::shared_ptr<SideStream> side_stream() {
+    if (!side_) side_ = std::make_shared<SideStream>();
+    return side_;
+  }
+
   const Workspace& holding(const std::vector<Plan>& plans, const Communicator& communicator) {
     WorkspaceBytes needed;
     needed.add(plans);
@@ -101,6 +114,7 @@ class SharedWorkspace {
 
   std::optional<Workspace> workspace_;
   std::int64_t counters_left_ = 0;
+  std::shared_ptr<SideStream> side_;
 };
 
 class GpuOperator {
@@ -109,7 +123,8 @@ class GpuOperator {
               Unlocked<SharedWorkspace>& workspace, std::tuple<std::int64_t, std::int64_t> pitches,
               bool b_is_constant)
       : communicator_(std::in_place, *communicator),
-        operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches, b_is_constant)) {
+        operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches, b_is_constant)),
+        side_(workspace->side_stream()) {
     const Problem& own = operator_->plan().problem;
     a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
@@ -165,27 +180,35 @@ class GpuOperator {
   void route(const std::vector<std::int32_t>& expert_rows) {
     make_current(*communicator_);
     operator_->route(expert_rows);
+    gathered_rows_.clear();
   }
 
-  /// The memory that the last run has gathered or exchanged into, with the rank's own rows too. Nothing where
-  /// that is `a`: of one rank, or read where it is.
-  std::optional<nb::ndarray<>> gathered(const Tensor& a) const {
+  /// Whether what `run_and_gather` returns is the operator's memory, where it needs no memory of the caller.
+  bool gathers_in_place() const { return exchanges_heads() || are_in_place(gathered_rows()); }
+
+  /// As `run`. Also returns the operand that is gathered or exchanged, with the rank's own rows; nothing where
+  /// that is `a`: of one rank. `gathered`: where it goes if it is not in place.
+  std::optional<nb::ndarray<>> run_and_gather(const Tensor& a, const Tensor& b, const Tensor& out,
+                                              const std::optional<Tensor>& gathered) {
     const Problem& problem = operator_->plan().problem;
-    // By heads: the ranks' columns one below the other, of which a run copies its own.
-    const bool exchanged = problem.operation == Operation::all_to_all_gemm;
-    const bool by_heads = exchanged && problem.exchange == Exchange::heads;
-    void* const memory = const_cast<void*>(operator_->gathered());
-    if (memory == nullptr) return std::nullopt;
-    if (!by_heads) copy_own_rows(a, memory);
+    const std::int64_t parts = exchanges_heads() ? problem.ranks : 1;
+    const bool routed = problem.operation == Operation::all_to_all_gemm && !exchanges_heads();
+    const Shape shape{routed ? gemm_shape(problem, communicator_->rank()).rows : problem.m * parts,
+                      problem.k / parts};
+    if (gathered) require_dense(*gathered, shape, "gathered");
+    void* const own = const_cast<void*>(operator_->gathered());
+    if (exchanges_heads() || own == nullptr) {  // by heads a run copies its own rows, one below the other
+      run(a, b, out);
+    } else {
+      run_and_copy(a, b, out, gathered ? gathered->data : own);
+    }
+    if (own == nullptr || gathered) return std::nullopt;
     using nb::dlpack::dtype_code;
     const auto code = problem.data_type == DataType::bf16 ? dtype_code::Bfloat : dtype_code::Float;
-    const std::int64_t parts = by_heads ? problem.ranks : 1;
-    const std::int64_t rows =
-        exchanged && !by_heads ? gemm_shape(problem, communicator_->rank()).rows : problem.m * parts;
-    const std::size_t shape[2]{static_cast<std::size_t>(rows), static_cast<std::size_t>(problem.k / parts)};
+    const std::size_t extents[2]{static_cast<std::size_t>(shape.rows), static_cast<std::size_t>(shape.cols)};
     const nb::dlpack::dtype type{static_cast<std::uint8_t>(code),
                                  static_cast<std::uint8_t>(8 * size_of(problem.data_type)), 1};
-    return nb::ndarray<>(memory, 2, shape, nb::find(this), nullptr, type, nb::device::cuda::value,
+    return nb::ndarray<>(own, 2, extents, nb::find(this), nullptr, type, nb::device::cuda::value,
                          communicator_->device());
   }
 
@@ -198,30 +221,43 @@ class GpuOperator {
   Problem problem() const { return operator_->plan().problem; }
 
  private:
-  /// Into what was gathered or exchanged by rows.
-  void copy_own_rows(const Tensor& a, void* gathered) const {
+  bool exchanges_heads() const {
     const Problem& problem = operator_->plan().problem;
-    const int rank = communicator_->rank();
-    std::int64_t rows = a.rows;
-    std::int64_t first = 0;
-    std::int64_t first_gathered = rank * a.rows;
-    if (problem.operation == Operation::all_to_all_gemm) {
-      rows = rows_between(problem, rank, rank);
-      first_gathered = 0;
-      for (int before = 0; before < rank; ++before) {
-        first += rows_between(problem, rank, before);
-        first_gathered += rows_between(problem, before, rank);
+    return problem.operation == Operation::all_to_all_gemm && problem.exchange == Exchange::heads;
+  }
+
+  /// Of a plan that gathers or exchanges by rows.
+  const std::vector<GatheredRows>& gathered_rows() const {
+    if (gathered_rows_.empty()) gathered_rows_ = flashoverlap::gathered_rows(operator_->plan());
+    return gathered_rows_;
+  }
+
+  /// Rows that tiles read in a are copied to `gathered` concurrently with the run, the others after it where
+  /// they are not there already.
+  void run_and_copy(const Tensor& a, const Tensor& b, const Tensor& out, void* gathered) {
+    const auto stream = static_cast<cudaStream_t>(a.stream);
+    const auto copy = [&](BufferRole from, cudaStream_t on) {
+      const auto element = static_cast<std::int64_t>(size_of(a.data_type));
+      const std::int64_t row_bytes = a.cols * element;
+      const bool is_a = from == BufferRole::a;
+      const std::int64_t pitch = is_a && a.rows > 1 ? a.row_stride * element : row_bytes;
+      const auto* const source = static_cast<const std::byte*>(is_a ? a.data : operator_->gathered());
+      for (const GatheredRows& each : gathered_rows()) {
+        if (each.buffer != from) continue;
+        FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
+            static_cast<std::byte*>(gathered) + each.row * row_bytes, static_cast<std::size_t>(row_bytes),
+            source + each.buffer_row * pitch, static_cast<std::size_t>(pitch),
+            static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(each.rows), cudaMemcpyDeviceToDevice, on));
       }
-    }
-    if (rows == 0) return;
-    const auto row_bytes = static_cast<std::size_t>(problem.k * size_of(problem.data_type));
-    const auto pitch_bytes = static_cast<std::size_t>(a.row_stride * size_of(problem.data_type));
+    };
     make_current(*communicator_);
-    FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
-        static_cast<std::byte*>(gathered) + static_cast<std::size_t>(first_gathered) * row_bytes, row_bytes,
-        static_cast<const std::byte*>(a.data) + static_cast<std::size_t>(first) * pitch_bytes, pitch_bytes,
-        row_bytes, static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice,
-        static_cast<cudaStream_t>(a.stream)));
+    FLASHOVERLAP_CUDA(cudaEventRecord(side_->begun, stream));
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(side_->stream, side_->begun));
+    copy(BufferRole::a, side_->stream);
+    FLASHOVERLAP_CUDA(cudaEventRecord(side_->ended, side_->stream));
+    run(a, b, out);
+    if (gathered != operator_->gathered()) copy(BufferRole::gathered, stream);
+    FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, side_->ended));
   }
 
   struct OperandMemory {
@@ -299,7 +335,9 @@ class GpuOperator {
 
   const GpuCommunicator communicator_;
   Unlocked<Operator> operator_;
+  std::shared_ptr<SideStream> side_;
   std::optional<Unlocked<ResultReader>> reader_;
+  mutable std::vector<GatheredRows> gathered_rows_;  // once they are asked for
   OperandMemory a_;
   OperandMemory b_;
   Shape out_;
@@ -386,7 +424,8 @@ NB_MODULE(_gpu, module) {
            Released())
       .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
       .def("route", &GpuOperator::route, "expert_rows"_a, Released())
-      .def("gathered", &GpuOperator::gathered, "a"_a)
+      .def("run_and_gather", &GpuOperator::run_and_gather, "a"_a, "b"_a, "out"_a, "gathered"_a.none())
+      .def_prop_ro("gathers_in_place", &GpuOperator::gathers_in_place)
       .def("natural", &GpuOperator::natural, "result"_a, "out"_a)
       .def("rms_norm", &GpuOperator::rms_norm, "result"_a, "weight"_a, "epsilon"_a, "residual"_a.none(),
            "normalized"_a, "sum"_a)

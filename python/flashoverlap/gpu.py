@@ -14,7 +14,7 @@ except ImportError as missing:
         "ranks on GPUs need CUDA and NCCL: `pip install 'flashoverlap[cuda13]'`, and the package built where nvcc is"
         f" ({missing})"
     ) from missing
-from flashoverlap.arrays import from_dlpack, packed
+from flashoverlap.arrays import empty_like, from_dlpack, packed
 from flashoverlap.operations import Matrix, NamedCommunicator
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class _BoundOperator:
     def __init__(self, operator: _gpu.GpuOperator, *, packs: bool = False) -> None:
         """packs: what the ranks gather or exchange has padding, and is copied without it before each run."""
         self._operator = operator
+        self._packs = packs
         self.run = self._run_packed if packs else operator.run  # as fast as it gets
         self.wait = operator.wait
         self.natural = operator.natural
@@ -41,6 +42,16 @@ class _BoundOperator:
             a = packed(a, problem.a_layout)
         self._operator.run(a, b, out)
 
+    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None) -> Matrix:
+        if self._packs:  # a, which is what such a problem gathers
+            a = packed(a, self.problem.a_layout)
+        in_place = self._operator.gathers_in_place
+        gathered = None if in_place else empty_like(a, (self.problem.m, self.problem.k))
+        memory = self._operator.run_and_gather(a, b, out, gathered)
+        if gathered is not None:
+            return gathered
+        return a if memory is None else from_dlpack(a, memory)
+
     @property
     def shape(self) -> tuple[int, int]:
         return self._operator.shape
@@ -52,10 +63,6 @@ class _BoundOperator:
     @property
     def problem(self) -> Problem:
         return self._operator.problem
-
-    def gathered(self, a: Matrix) -> Matrix:
-        gathered = self._operator.gathered(a)
-        return a if gathered is None else from_dlpack(a, gathered)
 
 
 class Communicator(NamedCommunicator):

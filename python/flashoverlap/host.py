@@ -120,7 +120,8 @@ class _HostOperator:
         if any(world is not worlds[0] for world in worlds):
             raise CommunicationError("the ranks run different operators")
 
-    def gathered(self, a: Matrix) -> Matrix:
+    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None) -> Matrix:
+        self.run(a, b, out)
         problem = self.problem
         if problem.operation == "all_gather_gemm":
             return self._meeting.meet(self._rank, "gathered", a, concatenate)

@@ -40,7 +40,7 @@ class BoundOperator(Protocol):
 
     def route(self, expert_rows: Sequence[int]) -> None: ...
 
-    def gathered(self, a: Matrix) -> Matrix: ...
+    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None) -> Matrix: ...
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -185,18 +185,21 @@ class Operator:
         self._problem = self._bound.problem
         self._natural_shape = self._problem.out_shape(self._rank)
 
-    def gathered(self, a: Matrix) -> Matrix:
-        """The operand that the last run has received: `a` is what it was run with.
+    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None = None) -> tuple[Matrix, Matrix]:
+        """As `run`. Returns the operand that the ranks have gathered or exchanged too.
 
         Of an all_gather_gemm that gathers by rows, A[m, k]. Of an all_to_all_gemm by heads the ranks' columns of
         A[m, k] one below the other, [ranks·m, k/ranks]; by rows those that this rank has received. Valid until the next
-        run of any operator of this communicator. Collective.
+        run of any operator of this communicator.
         """
         problem = self._problem
         gathers = (problem.operation, problem.gathered, problem.a_layout) == ("all_gather_gemm", "a", "k_contiguous")
         if not gathers and problem.operation != "all_to_all_gemm":
             raise InvalidArgument(f"problem = {problem!r}: must gather a by rows, or exchange it")
-        return self._bound.gathered(a)
+        if out is None:
+            out = empty_like(a, self._out_shape)
+        gathered = self._bound.run_and_gather(a, b, out)
+        return out[: self._natural_shape[0]] if self._takes_routes else out, gathered
 
     def natural(self, result: Matrix) -> Matrix:
         """What `run` has returned as an ordinary matrix, with the shape of `problem.out_shape`."""

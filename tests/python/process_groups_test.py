@@ -22,7 +22,11 @@ class GlooOperator:
         self.problem, self.group = problem, group
         self.shape = problem.out_shape(dist.get_rank(group))
 
-    def gathered(self, operand, layout="k_contiguous"):
+    def run_and_gather(self, a, b, out):
+        self.run(a, b, out)
+        return self._gathered(a)
+
+    def _gathered(self, operand, layout="k_contiguous"):
         parts = [operand.new_empty(operand.shape) for _ in range(self.group.size())]
         dist.all_gather(parts, operand.detach().contiguous(), self.group)
         return torch.cat(parts, 0 if layout == "k_contiguous" else 1)
@@ -31,9 +35,9 @@ class GlooOperator:
         a, b, problem = a.detach(), b.detach(), self.problem
         if problem.operation == "all_gather_gemm":
             if problem.gathered == "a":
-                a = self.gathered(a, problem.a_layout)
+                a = self._gathered(a, problem.a_layout)
             else:
-                b = self.gathered(b, problem.b_layout)
+                b = self._gathered(b, problem.b_layout)
             out.copy_(a @ b.t())
         else:
             product = a @ b.t()

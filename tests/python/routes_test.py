@@ -60,9 +60,8 @@ def test_rows_go_to_their_experts_and_come_back_in_every_run(ranks, b_rows_conti
             combine.route(returning.expert_rows[rank])
             assert combine.problem == returning
             memory = np.full((ranks * ROWS, N), np.nan, np.float32)
-            product = dispatch.run(a[rank], of_rank(there, rank), memory)
+            product, gathered = dispatch.run_and_gather(a[rank], of_rank(there, rank), memory)
             assert product.base is memory
-            gathered = dispatch.gathered(a[rank])
             results.append((product.copy(), gathered, combine.run(memory, of_rank(back, rank))))
         return results
 

@@ -309,6 +309,6 @@ class TestErrors:
         def on_rank(rank, group):
             problem = flashoverlap.Problem("gemm_all_to_all", m=M, n=N, k=K, ranks=2, data_type="fp32")
             with pytest.raises(flashoverlap.InvalidArgument, match="must gather a by rows, or exchange it"):
-                flashoverlap.Operator(problem, group).gathered(draw(M, K))
+                flashoverlap.Operator(problem, group).run_and_gather(draw(M, K), draw(N, K))
 
         run(2, on_rank)

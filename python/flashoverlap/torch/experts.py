@@ -5,6 +5,7 @@ sends and receives is known on the host, so that neither CUDA graphs nor `torch.
 without `fullgraph` the graph is divided there.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -45,16 +46,33 @@ class ExpertRoutes:
         self._most_rows = most_rows
         self._capacity = capacity
         self._identity = object()
+        self._order: Tensor | None = None  # once it is asked for
 
     @property
     def received(self) -> int:
         """Rows that this rank's experts have got."""
         return sum(self._received())
 
-    def by_expert(self, received: Tensor) -> list[Tensor]:
-        """The rows of each of this rank's experts, of [received, ...] as `dispatch_matmul` returns it."""
-        parts = received.split(self._received())
-        return [torch.cat(parts[expert :: self.experts]) for expert in range(self.experts)]
+    def by_expert(self, received: Tensor) -> tuple[Tensor, Tensor]:
+        """A copy of [received, ...] as `dispatch_matmul` returns it, sorted by this rank's experts, and where the rows
+        of each of them end."""
+        if self._order is None:
+            self._order, self._ends = self._sorted(received.device)
+        return received.index_select(0, self._order), self._ends
+
+    def _sorted(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Which row comes when rows are sorted by expert, and where each expert's end."""
+        of_parts = self._received()
+        firsts = list(itertools.accumulate(of_parts, initial=0))
+        parts = [part for expert in range(self.experts) for part in range(expert, len(of_parts), self.experts)]
+        counts = [of_parts[part] for part in parts]
+        ends = list(itertools.accumulate(counts))
+        moves = [firsts[part] - end + rows for part, end, rows in zip(parts, ends, counts, strict=True)]
+        ranks = len(of_parts) // self.experts
+        on_device = torch.tensor([moves, counts, ends], device=device)
+        order = torch.arange(ends[-1], device=device)
+        order += on_device[0].repeat_interleave(on_device[1], output_size=ends[-1])
+        return order, on_device[2, ranks - 1 :: ranks].to(torch.int32)
 
     def dispatch(
         self, x: Tensor, weight: Tensor, *, transposed: bool = False, keeps_received: bool = False
@@ -64,9 +82,8 @@ class ExpertRoutes:
         operator = self._operator("all_to_all_gemm", weight, transposed)
         self._take(operator, self._own)
         self.of_ranks = operator.problem.expert_rows
-        a = _with_rows(x, self._most_rows)
-        product = operator.run(a, _matrix(weight, transposed))
-        return product, operator.gathered(a)[: len(product)] if keeps_received else None
+        a, b = _with_rows(x, self._most_rows), _matrix(weight, transposed)
+        return operator.run_and_gather(a, b) if keeps_received else (operator.run(a, b), None)
 
     def combine(self, x: Tensor, weight: Tensor, *, transposed: bool = False) -> Tensor:
         """The same product of the rows of this rank's experts, each then sent back to where it came from."""
@@ -138,12 +155,14 @@ def _matrix(weight: Tensor, transposed: bool) -> Tensor:
     return weight.flatten(0, 1).t() if transposed else weight.flatten(0, 1)
 
 
-def _gradient_of_weight(gradient: Tensor, x: Tensor, weight: Tensor, routes: ExpertRoutes) -> Tensor:
-    """One plain product for each expert: their k, which are the rows received, differ."""
-    of_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
-    for of_expert, of_product, rows in zip(of_weight, routes.by_expert(gradient), routes.by_expert(x)):
-        torch.mm(of_product.t(), rows, out=of_expert)
-    return of_weight
+def _gradient_of_weight(gradient: tuple[Tensor, Tensor], x: tuple[Tensor, Tensor]) -> Tensor:
+    """One plain product for each expert: their k, which are the rows received, differ. Both are sorted by expert."""
+    rows, ends = gradient
+    if hasattr(torch.nn.functional, "grouped_mm"):
+        return torch.nn.functional.grouped_mm(rows.t(), x[0], offs=ends)
+    parts = [0, *ends.tolist()]
+    sizes = [end - first for first, end in itertools.pairwise(parts)]
+    return torch.stack([of_product.t() @ of_x for of_product, of_x in zip(rows.split(sizes), x[0].split(sizes))])
 
 
 class _Dispatch(torch.autograd.Function):
@@ -151,17 +170,17 @@ class _Dispatch(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, routes: ExpertRoutes, learns: bool) -> Tensor:
         product, received = routes.dispatch(x, weight, keeps_received=learns)
         ctx.routes = routes
-        ctx.save_for_backward(None if received is None else received.clone(), weight)
+        ctx.save_for_backward(*(routes.by_expert(received) if learns else (None, None)), weight)
         return product
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        received, weight = ctx.saved_tensors
+        *received, weight = ctx.saved_tensors
         wanted_x, wanted_weight, *_ = ctx.needs_input_grad
         return (
             ctx.routes.combine(gradient, weight, transposed=True) if wanted_x else None,
-            _gradient_of_weight(gradient, received, weight, ctx.routes) if wanted_weight else None,
+            _gradient_of_weight(ctx.routes.by_expert(gradient), received) if wanted_weight else None,
             None,
             None,
         )
@@ -181,8 +200,10 @@ class _Combine(torch.autograd.Function):
         of_x, received = ctx.routes.dispatch(
             gradient, weight, transposed=True, keeps_received=ctx.needs_input_grad[1]
         )
-        of_weight = None if received is None else _gradient_of_weight(received, x, weight, ctx.routes)
-        return of_x, of_weight, None
+        if received is None:
+            return of_x, None, None
+        by_expert = ctx.routes.by_expert
+        return of_x, _gradient_of_weight(by_expert(received), by_expert(x)), None
 
 
 def _require_operands(x: Tensor, rows: int, rows_are: str, weight: Tensor, experts: int) -> None:

@@ -79,12 +79,12 @@ class ColumnParallelLinear(_ParallelLinear):
     sequence_parallel: the input's first dimension is divided among the ranks, and gathered while the product is
     computed. Otherwise the input is the same on all ranks.
     skip_bias_add: returns the output without bias, and the bias.
-    keep_gathered: an attribute. Set it to False to save the memory of other ranks' rows between forward and backward
-    pass, as Megatron does: they are then gathered once more.
+    keep_gathered: an attribute. The backward pass gathers other ranks' rows once more, as Megatron does, hidden in the
+    weight's gradient; with True the forward pass keeps them, which takes their memory and a copy.
     """
 
     _divides_outputs = True
-    keep_gathered = True
+    keep_gathered = False
 
     def _multiply(self, rows: Tensor) -> Tensor:
         if self.sequence_parallel:

@@ -13,8 +13,7 @@ without gradients, CUDA graphs included, and is ignored with gradients, under `t
 `torch.autocast` casts the weight.
 
 `keep_gathered` has the forward pass copy what it has gathered, for the weight's gradient, as plain PyTorch keeps it.
-Otherwise the backward pass gathers once more, which saves the memory of other ranks' rows. It counts where the
-weight's gradient is wanted.
+Otherwise the backward pass gathers once more, hidden in that gradient's product. It counts where that is wanted.
 
 A group may also be given by the name that `groups.name_of` returns. At the end, the operations of
 `torch.ops.symm_mem` for fused matrix products, with the same arguments:
@@ -55,7 +54,7 @@ def matmul_reduce_scatter(
 
 
 def all_gather_matmul(
-    x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False, keep_gathered: bool = True
+    x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False, keep_gathered: bool = False
 ) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
     by_rows = x.stride(-1) == 1 and x.shape[-1] == weight.shape[-1]
@@ -245,21 +244,22 @@ _define("copy_matmul", lambda x, weight, group: x @ weight.t(), lambda x, weight
 
 def _all_gather_matmul_and_gathered(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
     operator = operator_for("all_gather_gemm", x, weight, named(group))
-    return operator.run(x, weight), operator.gathered(x).clone()
+    product, gathered = operator.run_and_gather(x, weight)
+    return product, gathered.clone()
 
 
 def _row_parallel_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
     """Of matmul_reduce_scatter's x and weight. The result's gradient is gathered for both."""
     operator = operator_for("all_gather_gemm", gradient, weight.t(), named(group))
-    gradient_of_x = operator.run(gradient, weight.t())
-    return gradient_of_x, operator.gathered(gradient).t() @ x
+    gradient_of_x, gathered = operator.run_and_gather(gradient, weight.t())
+    return gradient_of_x, gathered.t() @ x
 
 
 def _all_to_all_matmul_and_exchanged(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
     operator = operator_for("all_to_all_gemm", x, weight, named(group), "heads")
-    product = operator.run(x, weight)
+    product, gathered = operator.run_and_gather(x, weight)
     ranks = operator.problem.ranks
-    blocks = operator.gathered(x).view(ranks, -1, x.shape[1])
+    blocks = gathered.view(ranks, -1, x.shape[1])
     exchanged = x.new_empty(blocks.shape[1], ranks * x.shape[1])
     exchanged.view(-1, ranks, x.shape[1]).copy_(blocks.transpose(0, 1))
     return product, exchanged
@@ -268,8 +268,8 @@ def _all_to_all_matmul_and_exchanged(x: Tensor, weight: Tensor, group: str) -> t
 def _matmul_all_to_all_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
     """Of matmul_all_to_all's x and weight. The result's gradient is exchanged for both."""
     operator = operator_for("all_to_all_gemm", gradient, weight.t(), named(group), "heads")
-    gradient_of_x = operator.run(gradient, weight.t())
-    blocks = operator.gathered(gradient).view(operator.problem.ranks, *x.shape[:1], gradient.shape[1])
+    gradient_of_x, gathered = operator.run_and_gather(gradient, weight.t())
+    blocks = gathered.view(operator.problem.ranks, *x.shape[:1], gradient.shape[1])
     gradient_of_weight = blocks.transpose(1, 2) @ x.expand(len(blocks), -1, -1)
     return gradient_of_x, gradient_of_weight.view(weight.shape)
 

@@ -110,17 +110,32 @@ def test_a_result_that_peers_write_is_the_callers(group, operation, strategy):
         expect_close(first, total(a, b))
 
 
-@pytest.mark.parametrize("strategy", ["sequential", "signal", "copy", "store"])
+@pytest.mark.parametrize("strategy", ["sequential", "signal", "copy", "store", "p2p"])
 @pytest.mark.parametrize("k", [K, 1000])
 def test_gathered_rows_are_those_of_all_ranks(group, strategy, k):
     """Also where rows of k elements do not begin at lines of L2."""
     communicator = parallel.communicator(group)
     problem = flashoverlap.Problem("all_gather_gemm", m=M, n=N, k=k, ranks=communicator.ranks)
-    operator = operator_by(strategy, problem, communicator)
-    a, b = draw(M // communicator.ranks, k), draw(N, k)
-    whole = torch.cat(of_all(a))
-    expect_close(operator.run(a, b), whole @ b.float().t())
-    assert torch.equal(operator.gathered(a).float(), whole)
+    expect_gathered(operator_by(strategy, problem, communicator), k)
+
+
+def test_rows_that_are_gathered_in_several_groups_are_in_order(group):
+    communicator = parallel.communicator(group)
+    problem = flashoverlap.Problem("all_gather_gemm", m=M, n=N, k=K, ranks=communicator.ranks)
+    best = flashoverlap.search(problem, communicator.machine, ["signal"])[0].schedule
+    tile = {each: getattr(best, each) for each in ("tile_rows", "tile_cols", "cluster_rows")}
+    schedule = flashoverlap.Schedule("signal", **tile, multiprocessors=2, waves_per_group=1)
+    expect_gathered(flashoverlap.Operator(problem, communicator, schedule), K)
+
+
+def expect_gathered(operator, k):
+    ranks = operator.problem.ranks
+    for _ in range(2):
+        a, b = draw(M // ranks, k), draw(N, k)
+        whole = torch.cat(of_all(a))
+        product, gathered = operator.run_and_gather(a, b)
+        expect_close(product, whole @ b.float().t())
+        assert torch.equal(gathered.float(), whole)
 
 
 @pytest.mark.parametrize("strategy", ["sequential", "copy", "store"])
@@ -131,8 +146,9 @@ def test_exchanged_heads_whose_columns_do_not_begin_at_lines(group, strategy):
     operator = operator_by(strategy, problem, communicator)
     a, b = draw(M * world, heads), draw(N, heads * world)
     parts = [own(part) for part in of_all(a)]
-    expect_close(operator.run(a, b), torch.cat(parts, 1) @ b.float().t())
-    assert torch.equal(operator.gathered(a).float(), torch.cat(parts))
+    product, exchanged = operator.run_and_gather(a, b)
+    expect_close(product, torch.cat(parts, 1) @ b.float().t())
+    assert torch.equal(exchanged.float(), torch.cat(parts))
 
 
 OPERATIONS = {
@@ -388,8 +404,9 @@ def test_what_one_rank_gathers_of_a_wider_matrix(group):
     alone = parallel.communicator(group).split(dist.get_rank())
     a, b = draw(M, 2 * K)[:, :K], draw(N, K)
     operator = flashoverlap.operations.operator_for("all_gather_gemm", a, b, alone)
-    expect_close(operator.run(a, b), a.float() @ b.float().t())
-    assert torch.equal(operator.gathered(a), a)
+    product, gathered = operator.run_and_gather(a, b)
+    expect_close(product, a.float() @ b.float().t())
+    assert torch.equal(gathered, a)
 
 
 @pytest.mark.parametrize("m", [M, 8])
