@@ -1,5 +1,6 @@
 """Process groups and device meshes of real processes, whose operations Gloo computes in place of GPUs."""
 
+import shutil
 import sys
 import types
 
@@ -8,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 import torch.distributed as dist  # noqa: E402
+import torch.distributed._functional_collectives as collectives  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
@@ -115,3 +117,31 @@ def on_rank(rank, store):
 
 def test_a_device_mesh_divides_a_model(tmp_path):
     torch.multiprocessing.spawn(on_rank, (str(tmp_path / "store"),), nprocs=RANKS)
+
+
+def layers_of_a_compiled_model(x, up, down, bias):
+    """Column-parallel, row-parallel with sequence parallelism, then row-parallel without."""
+    name = dist.group.WORLD.group_name
+    hidden = torch.relu(collectives.all_gather_tensor(x, 0, name) @ up.t())
+    scattered = collectives.reduce_scatter_tensor(hidden @ down.t(), "sum", 0, name) + bias
+    return collectives.all_reduce(scattered @ up.t(), "avg", name)
+
+
+def compiled_on_rank(rank, store):
+    sys.modules["flashoverlap.gpu"] = types.SimpleNamespace(Communicator=GlooCommunicator)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    torch.manual_seed(rank)
+    shapes = ((SEQUENCE, K), (N, K), (K, N), (K,))
+    operands = [torch.randn(shape).to(torch.bfloat16) for shape in shapes]
+    expected = layers_of_a_compiled_model(*operands)
+    torch._inductor.config.post_grad_custom_pre_pass = parallel.OverlapPass()
+    result = torch.compile(layers_of_a_compiled_model, fullgraph=True)(*operands)
+    torch.testing.assert_close(result, expected, rtol=5e-2, atol=5e-1)
+    ran = [operator.problem.operation for operator in parallel.groups.named(dist.group.WORLD.group_name).operators.values()]
+    assert ran == ["all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"]
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="Inductor needs a compiler")
+def test_inductor_compiles_a_rewritten_model(tmp_path):
+    torch.multiprocessing.spawn(compiled_on_rank, (str(tmp_path / "store"),), nprocs=2)

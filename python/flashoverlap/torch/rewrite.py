@@ -35,7 +35,7 @@ class OverlapPass(CustomGraphPass):
 
     def uuid(self) -> str:
         """Changes with what the pass does, as Inductor keeps compiled graphs."""
-        return "flashoverlap 2"
+        return "flashoverlap 3"
 
 
 def overlap_products(graph: Graph, data_types: tuple[torch.dtype, ...] = _computed) -> int:
@@ -88,7 +88,7 @@ def _replace_reduction(
     if not (_is_readable(a) and _is_readable(b)):
         return False
     with graph.inserting_before(waited):
-        weight = _call(graph, _aten.t.default, _readable(graph, b))
+        weight = _transposed(graph, _readable(graph, b))
         result = _call(graph, operation, _readable(graph, a), weight, group)
         if reduction == "avg":
             result = _call(graph, _aten.div.Scalar, result, ranks)
@@ -112,7 +112,7 @@ def _replace_gather(graph: Graph, waited: Node, x: Node, ranks: int, group: str)
     with graph.inserting_before(first):
         rows = x if x.meta["val"].is_contiguous() else _contiguous(graph, x)
         rows = _call(graph, _aten.reshape.default, rows, shape)
-        weight = _call(graph, _aten.t.default, _readable(graph, weight))
+        weight = _transposed(graph, _readable(graph, weight))
         if others:
             pair = _call(graph, _ours.all_gather_matmul_and_gathered.default, rows, weight, group)
             result, gathered = (_call(graph, getitem, pair, index) for index in range(2))
@@ -157,6 +157,10 @@ def _readable(graph: Graph, matrix: Any) -> Node:
 def _lies_by_column(matrix: Any) -> bool:
     value = matrix.meta["val"]
     return value.stride(1) != 1 and value.stride(0) == 1 and value.stride(1) >= value.shape[0]
+
+
+def _transposed(graph: Graph, matrix: Node) -> Node:
+    return _call(graph, _aten.permute.default, matrix, [1, 0])  # Inductor takes no `t` where its passes run
 
 
 def _contiguous(graph: Graph, x: Node) -> Node:
