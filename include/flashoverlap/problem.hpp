@@ -73,9 +73,9 @@ struct Problem {
   /// has as many rows as its list adds up to, at most m. all_gather_gemm of A's rows: expert_rows[r][e] rows
   /// of rank r's part belong to expert e of every rank.
   std::vector<std::vector<std::int32_t>> expert_rows{};
-  /// If not 0, needs `expert_rows` of an all-to-all: the most rows that a rank may receive. A then has m rows
-  /// and what is received has `capacity`, whatever `expert_rows` says, so that other routes fit the same
-  /// memory: see `Operator::route`.
+  /// If not 0, needs `expert_rows` of an all-to-all: the most rows that a rank may receive. What is received
+  /// then has `capacity` rows, whatever `expert_rows` says, so that other routes fit the same memory: see
+  /// `Operator::route`. The caller's A has at least `a_rows` rows, and m are enough for any routes.
   std::int64_t capacity = 0;
 
   bool operator==(const Problem&) const = default;
@@ -113,7 +113,8 @@ std::int64_t rows_between(const Problem& problem, int source, int target);
 std::vector<std::vector<std::int64_t>> count_rows_between(const Problem& problem);
 
 /// Shapes in memory of the operands that the caller passes on `rank`; of the shard, where an operand is
-/// gathered. Rows of the operand are columns where it is `row_contiguous`. With a capacity, A has m rows.
+/// gathered. Rows of the operand are columns where it is `row_contiguous`. With a capacity A has m rows here,
+/// the most that it may need.
 Shape a_shape(const Problem& problem, int rank);
 Shape b_shape(const Problem& problem, int rank);
 

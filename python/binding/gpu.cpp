@@ -126,7 +126,7 @@ class GpuOperator {
         operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches, b_is_constant)),
         side_(workspace->side_stream()) {
     const Problem& own = operator_->plan().problem;
-    a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
+    a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches), own.capacity > 0};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
     out_ = result_shape(operator_->plan());
     if (stays()) out_.rows = 0;
@@ -186,8 +186,8 @@ class GpuOperator {
   /// Whether what `run_and_gather` returns is the operator's memory, where it needs no memory of the caller.
   bool gathers_in_place() const { return exchanges_heads() || are_in_place(gathered_rows()); }
 
-  /// As `run`. Also returns the operand that is gathered or exchanged, with the rank's own rows; nothing where
-  /// that is `a`: of one rank. `gathered`: where it goes if it is not in place.
+  /// As `run`. Also returns the operand that is gathered or exchanged, with the rank's own rows; nothing
+  /// where that is `a`: of one rank. `gathered`: where it goes if it is not in place.
   std::optional<nb::ndarray<>> run_and_gather(const Tensor& a, const Tensor& b, const Tensor& out,
                                               const std::optional<Tensor>& gathered) {
     const Problem& problem = operator_->plan().problem;
@@ -244,10 +244,11 @@ class GpuOperator {
       const auto* const source = static_cast<const std::byte*>(is_a ? a.data : operator_->gathered());
       for (const GatheredRows& each : gathered_rows()) {
         if (each.buffer != from) continue;
-        FLASHOVERLAP_CUDA(cudaMemcpy2DAsync(
-            static_cast<std::byte*>(gathered) + each.row * row_bytes, static_cast<std::size_t>(row_bytes),
-            source + each.buffer_row * pitch, static_cast<std::size_t>(pitch),
-            static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(each.rows), cudaMemcpyDeviceToDevice, on));
+        FLASHOVERLAP_CUDA(
+            cudaMemcpy2DAsync(static_cast<std::byte*>(gathered) + each.row * row_bytes,
+                              static_cast<std::size_t>(row_bytes), source + each.buffer_row * pitch,
+                              static_cast<std::size_t>(pitch), static_cast<std::size_t>(row_bytes),
+                              static_cast<std::size_t>(each.rows), cudaMemcpyDeviceToDevice, on));
       }
     };
     make_current(*communicator_);
@@ -264,6 +265,7 @@ class GpuOperator {
     Shape shape{};  ///< in memory
     OperandLayout layout = OperandLayout::k_contiguous;
     std::int64_t pitch = 0;
+    bool may_have_fewer_rows = false;  ///< where routes say how many are sent
   };
 
   static Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
@@ -323,8 +325,11 @@ class GpuOperator {
     const bool by_row = expected.layout == OperandLayout::k_contiguous;
     const std::int64_t rows = by_row ? expected.shape.rows : expected.shape.cols;
     const std::int64_t cols = by_row ? expected.shape.cols : expected.shape.rows;
-    require(tensor.rows == rows && tensor.cols == cols, fmt::format("shape of {}", name),
-            fmt::format("({}, {})", tensor.rows, tensor.cols), fmt::format("must be ({}, {})", rows, cols));
+    const std::int64_t least =
+        expected.may_have_fewer_rows ? a_rows(operator_->plan().problem, communicator_->rank()) : rows;
+    require(least <= tensor.rows && tensor.rows <= rows && tensor.cols == cols,
+            fmt::format("shape of {}", name), fmt::format("({}, {})", tensor.rows, tensor.cols),
+            fmt::format("must be ({}, {})", rows, cols));
     const auto [layout, pitch] = layout_of(tensor, name, expected.layout);
     const std::int64_t expected_pitch = expected.pitch == 0 ? expected.shape.cols : expected.pitch;
     require(layout == expected.layout && (pitch == expected_pitch || expected.shape.rows <= 1),

@@ -110,6 +110,8 @@ Tensor tensor_of(nb::handle object) {
 }
 
 TensorLayout layout_of(const Tensor& tensor, std::string_view name, OperandLayout preferred) {
+  if (tensor.rows == 0 || tensor.cols == 0)  // whose strides may be anything
+    return {preferred, preferred == OperandLayout::k_contiguous ? tensor.cols : tensor.rows};
   const bool one_row = tensor.rows <= 1;
   const bool one_col = tensor.cols <= 1;
   const bool by_row = (tensor.col_stride == 1 || one_col) && (one_row || tensor.row_stride >= tensor.cols);

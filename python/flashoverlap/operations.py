@@ -164,8 +164,9 @@ class Operator:
         ranks have computed; on GPUs that stays with the operator, valid until the next run of any operator of this
         communicator, and `out` is empty.
 
-        Of a problem with a capacity, a has m rows and out as many as there may be with any routes: `capacity` of them.
-        What is returned are the first ones, those of the routes that were taken last.
+        Of a problem with a capacity, a has at least the rows that the routes send, and at most m; out has as many as
+        there may be with any routes, `capacity` of them. What is returned are the first ones, those of the routes that
+        were taken last.
         """
         if out is None:
             out = empty_like(a, self._out_shape)

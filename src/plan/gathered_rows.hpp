@@ -16,8 +16,8 @@ struct GatheredRows {
   bool operator==(const GatheredRows&) const = default;
 };
 
-/// All rows of A, in order, as few entries as there can be. `plan` gathers or exchanges A by rows, whole ones:
-/// groups of rows that a collective gathers lie in the order of their arrival.
+/// All rows of A, in order, as few entries as there can be. `plan` gathers or exchanges A by rows, whole
+/// ones: groups of rows that a collective gathers lie in the order of their arrival.
 std::vector<GatheredRows> gathered_rows(const Plan& plan);
 
 /// Whether the buffer `gathered` has all rows that are not this rank's own at their places.

@@ -53,16 +53,19 @@ def test_rows_go_to_their_experts_and_come_back_in_every_run(ranks, b_rows_conti
         dispatch = flashoverlap.Operator(problem, communicator)
         combine = flashoverlap.Operator(problem.returning(n=K, k=N), communicator)
         results = []
-        for routes, a in zip(runs, inputs):
+        for run, (routes, a) in enumerate(zip(runs, inputs)):
             dispatch.route(routes[rank])
             assert dispatch.problem.expert_rows == routes
             returning = dispatch.problem.returning(n=K, k=N)
             combine.route(returning.expert_rows[rank])
             assert combine.problem == returning
             memory = np.full((ranks * ROWS, N), np.nan, np.float32)
-            product, gathered = dispatch.run_and_gather(a[rank], of_rank(there, rank), memory)
+            only_sent = run % 2 == 0  # otherwise there are rows that nobody gets
+            sent = a[rank][: sum(routes[rank])] if only_sent else a[rank]
+            product, gathered = dispatch.run_and_gather(sent, of_rank(there, rank), memory)
             assert product.base is memory
-            results.append((product.copy(), gathered, combine.run(memory, of_rank(back, rank))))
+            returned = combine.run(product if only_sent else memory, of_rank(back, rank))
+            results.append((product.copy(), gathered, returned))
         return results
 
     results = flashoverlap.run_ranks(ranks, on_rank)
@@ -96,6 +99,18 @@ def test_routes_that_do_not_fit_are_refused_on_every_rank_and_change_nothing(gen
     a, b = (generator.uniform(-1, 1, shape).astype(np.float32) for shape in ((ROWS, K), (EXPERTS * N, K)))
     for result, rows in zip(flashoverlap.run_ranks(2, on_rank), (12, 12)):
         assert result.shape == (rows, N)
+
+
+def test_rows_that_routes_send_must_be_there(generator):
+    def on_rank(communicator):
+        operator = flashoverlap.Operator(problem_of(2), communicator)
+        operator.route([5, 0, 0, 2])
+        for rows in (6, ROWS + 1):
+            with pytest.raises(flashoverlap.InvalidArgument, match=f"{rows} x {K}"):
+                operator.run(np.zeros((rows, K), np.float32), b)
+
+    b = np.zeros((EXPERTS * N, K), np.float32)
+    flashoverlap.run_ranks(2, on_rank)
 
 
 def test_only_a_problem_with_a_capacity_takes_routes():

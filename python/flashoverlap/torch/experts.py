@@ -82,14 +82,14 @@ class ExpertRoutes:
         operator = self._operator("all_to_all_gemm", weight, transposed)
         self._take(operator, self._own)
         self.of_ranks = operator.problem.expert_rows
-        a, b = _with_rows(x, self._most_rows), _matrix(weight, transposed)
+        a, b = x.contiguous(), _matrix(weight, transposed)
         return operator.run_and_gather(a, b) if keeps_received else (operator.run(a, b), None)
 
     def combine(self, x: Tensor, weight: Tensor, *, transposed: bool = False) -> Tensor:
         """The same product of the rows of this rank's experts, each then sent back to where it came from."""
         operator = self._operator("gemm_all_to_all", weight, transposed)
         self._take(operator, self._received())
-        return operator.run(_with_rows(x, self._capacity), _matrix(weight, transposed))
+        return operator.run(x.contiguous(), _matrix(weight, transposed))
 
     def _received(self) -> list[int]:
         """Of every rank, the rows for each expert of this one."""
@@ -139,15 +139,6 @@ def _even_rows(rows: int, ranks: int, experts: int) -> list[list[int]]:
     return [
         [least + ((entry - rank * experts) % entries < more) for entry in range(entries)] for rank in range(ranks)
     ]
-
-
-def _with_rows(x: Tensor, rows: int) -> Tensor:
-    """x with so many rows, of which the last ones hold anything."""
-    if len(x) == rows:
-        return x.contiguous()
-    padded = x.new_empty(rows, x.shape[1])
-    padded[: len(x)] = x
-    return padded
 
 
 def _matrix(weight: Tensor, transposed: bool) -> Tensor:
@@ -361,8 +352,7 @@ class ExpertParallelMoE(nn.Module):
         )
         results = matmul_combine(self.activate(gate_up), self.down_weight, routes)
         results = _Reorder.apply(results, inverse, order, 1).unflatten(0, chosen.shape)
-        mixed = (results * scores.unsqueeze(-1)).sum(1)
-        return mixed.to(tokens.dtype)
+        return torch.bmm(scores.to(results.dtype).unsqueeze(1), results).squeeze(1)
 
     def extra_repr(self) -> str:
         own, features, hidden_features = self.down_weight.shape

@@ -125,9 +125,10 @@ void Operator::State::make_kernel(const OperatorOptions& options) {
     gemm_memory.counters[rank] = memory.counters(each.rank);
     for (std::size_t role = 0; role < buffer_count; ++role) {
       const auto each_role = static_cast<BufferRole>(role);
+      const bool is_own = each.rank == plan.rank;
       gemm_memory.buffers[rank][role] = {
-          memory.buffer(each.rank, each_role), each.buffers[role].rows, each.buffers[role].cols,
-          each.rank == plan.rank ? pitches[role] : workspace_pitch(each, each_role)};
+          memory.buffer(each.rank, each_role), is_own ? rows_of(each_role) : each.buffers[role].rows,
+          each.buffers[role].cols, is_own ? pitches[role] : workspace_pitch(each, each_role)};
     }
   }
   const std::chrono::nanoseconds limit = longest_wait();
@@ -197,10 +198,14 @@ void Operator::State::bind(const void* a, const void* b, void* out) {
   bind(BufferRole::out, result != nullptr ? result : out);
 }
 
+std::int64_t Operator::State::rows_of(BufferRole role) const {
+  if (role == BufferRole::a && takes_routes()) return a_rows(plan.problem, plan.rank);
+  return plan.buffer(role).rows;
+}
+
 void Operator::State::bind(BufferRole role, const void* address) {
-  const Buffer& shape = plan.buffer(role);
   void*& bound = buffers[index(role)];
-  if (shape.rows == 0 || shape.cols == 0) {
+  if (rows_of(role) == 0 || plan.buffer(role).cols == 0) {
     bound = nullptr;  // whatever the caller has there
     return;
   }

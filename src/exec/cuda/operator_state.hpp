@@ -88,6 +88,8 @@ struct Operator::State {
 
   /// Refuses what cannot be used before anything is enqueued: half a run would wait for the other half.
   void bind(BufferRole role, const void* address);
+  /// Of memory. Where routes change, A has at least the rows that they send.
+  std::int64_t rows_of(BufferRole role) const;
 
   void run(const void* a, const void* b, void* out, cudaStream_t stream);
 

@@ -15,8 +15,9 @@ std::string describe(std::int64_t rows, std::int64_t cols, DataType data_type) {
 }
 
 void require_operand(const Matrix& operand, std::string_view operand_name, int rank, const Shape& shape,
-                     DataType data_type) {
-  require(operand.rows() == shape.rows && operand.cols() == shape.cols && operand.data_type() == data_type,
+                     DataType data_type, std::int64_t least_rows) {
+  const bool has_rows = least_rows <= operand.rows() && operand.rows() <= shape.rows;
+  require(has_rows && operand.cols() == shape.cols && operand.data_type() == data_type,
           fmt::format("{}[{}]", operand_name, rank),
           describe(operand.rows(), operand.cols(), operand.data_type()),
           fmt::format("must be {}", describe(shape.rows, shape.cols, data_type)));
@@ -56,8 +57,11 @@ std::vector<Matrix> HostExecutor::run(std::span<const Matrix> a, std::span<const
           fmt::format("must be ranks = {}", ranks.size()));
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const Problem& problem = ranks.at(rank).plan().problem;
-    require_operand(a[static_cast<std::size_t>(rank)], "a", rank, a_shape(problem, rank), problem.data_type);
-    require_operand(b[static_cast<std::size_t>(rank)], "b", rank, b_shape(problem, rank), problem.data_type);
+    const Shape of_a = a_shape(problem, rank);
+    const Shape of_b = b_shape(problem, rank);
+    const std::int64_t sent = problem.capacity > 0 ? a_rows(problem, rank) : of_a.rows;
+    require_operand(a[static_cast<std::size_t>(rank)], "a", rank, of_a, problem.data_type, sent);
+    require_operand(b[static_cast<std::size_t>(rank)], "b", rank, of_b, problem.data_type, of_b.rows);
   }
   const HostOperands operands{a, b};
   return std::move(state_->world.run({&operands, 1}).front());

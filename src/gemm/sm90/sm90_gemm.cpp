@@ -73,12 +73,21 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
   }
 }
 
+/// The caller's A has those that these routes send, and the TMA reads no others.
+void Sm90Gemm::limit_rows_of_a(const Plan& plan) {
+  if (plan.problem.capacity == 0) return;
+  DeviceMatrix& a = own(BufferRole::a);
+  a.rows = a_rows(plan.problem, plan.rank);
+  rebind(BufferRole::a, std::exchange(a.base, nullptr));
+}
+
 void Sm90Gemm::resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles) {
   sm90::resolve_tiles(plan, ragged_, memory_, options_, boxes_, tiles, arguments_);
   blocks_ = launched_workers(plan, arguments_) * cluster_rows_;
 }
 
 void Sm90Gemm::replace_tiles(const Plan& plan, cudaStream_t stream) {
+  limit_rows_of_a(plan);
   ragged_ = sm90::ragged_tiles(plan);
   resolve_tiles(plan, lists_.replacement(plan));
   lists_.replace(plan, stream);

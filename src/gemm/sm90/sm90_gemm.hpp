@@ -24,6 +24,7 @@ class Sm90Gemm final : public GemmKernel {
   DeviceMatrix& own(BufferRole role) {
     return memory_.buffers[static_cast<std::size_t>(arguments_.rank)][static_cast<std::size_t>(role)];
   }
+  void limit_rows_of_a(const Plan& plan);
   void resolve_tiles(const Plan& plan, std::span<DeviceTile> tiles);
 
   sm90::GemmArguments arguments_{};

@@ -400,6 +400,29 @@ class TestExperts:
         assert torch.equal(send_to(self.experts * dist.get_rank()), first)
 
 
+@pytest.mark.parametrize("strategy", ["sequential", "copy", "store", "p2p"])
+def test_a_has_the_rows_that_routes_send_and_no_more(group, strategy):
+    communicator = parallel.communicator(group)
+    rank, ranks = communicator.rank, communicator.ranks
+    rows = [[128 * (1 + (source + to) % 3) for to in range(ranks)] for source in range(ranks)]
+    most = 128 * 3 * ranks
+    problem = flashoverlap.Problem(
+        "all_to_all_gemm", m=most, n=N, k=K, ranks=ranks, experts=1, expert_rows=rows, capacity=most
+    )
+    operator = operator_by(strategy, problem, communicator)
+    for shift in range(3):
+        routes = [each[shift % ranks :] + each[: shift % ranks] for each in rows]
+        routes[0][0] -= 100 * (shift == 1)
+        if shift == 2 and ranks > 1:
+            routes[-1] = [0] * ranks
+        operator.route(routes[rank])
+        a, b = draw(sum(routes[rank]), K), draw(N, K)
+        sent = of_all(torch.cat([a, a.new_zeros(most - len(a), K)]))
+        first = [sum(each[:rank]) for each in routes]
+        expected = torch.cat([of[at : at + each[rank]] for of, at, each in zip(sent, first, routes)])
+        expect_close(operator.run(a, b), expected @ b.float().t())
+
+
 def test_what_one_rank_gathers_of_a_wider_matrix(group):
     alone = parallel.communicator(group).split(dist.get_rank())
     a, b = draw(M, 2 * K)[:, :K], draw(N, K)
