@@ -133,6 +133,10 @@ class Operator {
   /// rows: then the routes stay as they are. A CUDA graph keeps the routes that it was captured with only
   /// until then.
   void route(std::span<const std::int32_t> expert_rows);
+  /// The same where every rank knows the routes of all already, as those of `returning` a problem that another
+  /// operator has: `Problem::expert_rows`, the same on all ranks. Exchanges nothing, and waits only until this
+  /// rank's earlier runs have ended.
+  void route_all(std::vector<std::vector<std::int32_t>> expert_rows);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or
   /// `CommunicationError` for a lost rank. Does not wait. Results are right only once `wait` has returned:

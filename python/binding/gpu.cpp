@@ -183,6 +183,12 @@ class GpuOperator {
     gathered_rows_.clear();
   }
 
+  void route_all(const std::vector<std::vector<std::int32_t>>& expert_rows) {
+    make_current(*communicator_);
+    operator_->route_all(expert_rows);
+    gathered_rows_.clear();
+  }
+
   /// Whether what `run_and_gather` returns is the operator's memory, where it needs no memory of the caller.
   bool gathers_in_place() const { return exchanges_heads() || are_in_place(gathered_rows()); }
 
@@ -429,6 +435,7 @@ NB_MODULE(_gpu, module) {
            Released())
       .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
       .def("route", &GpuOperator::route, "expert_rows"_a, Released())
+      .def("route_all", &GpuOperator::route_all, "expert_rows"_a, Released())
       .def("run_and_gather", &GpuOperator::run_and_gather, "a"_a, "b"_a, "out"_a, "gathered"_a.none())
       .def_prop_ro("gathers_in_place", &GpuOperator::gathers_in_place)
       .def("natural", &GpuOperator::natural, "result"_a, "out"_a)

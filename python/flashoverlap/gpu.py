@@ -33,6 +33,7 @@ class _BoundOperator:
         self.natural = operator.natural
         self.rms_norm = operator.rms_norm
         self.route = operator.route
+        self.route_all = operator.route_all
 
     def _run_packed(self, a: Matrix, b: Matrix, out: Matrix | None) -> None:
         problem = self.problem

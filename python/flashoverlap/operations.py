@@ -40,6 +40,8 @@ class BoundOperator(Protocol):
 
     def route(self, expert_rows: Sequence[int]) -> None: ...
 
+    def route_all(self, expert_rows: Sequence[Sequence[int]]) -> None: ...
+
     def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None) -> Matrix: ...
 
     @property
@@ -180,9 +182,23 @@ class Operator:
         InvalidArgument on every rank for routes that do not fit, which names rank and rows: the routes then stay as
         they are.
         """
+        self._require_routes()
+        self._bound.route(expert_rows)
+        self._take_problem()
+
+    def route_all(self, expert_rows: Sequence[Sequence[int]]) -> None:
+        """The same where every rank knows the routes of all already, as those of `problem.returning`: expert_rows[r] is
+        rank r's, and all ranks pass the same. Exchanges nothing, and waits only until this rank's earlier runs have
+        ended."""
+        self._require_routes()
+        self._bound.route_all(expert_rows)
+        self._take_problem()
+
+    def _require_routes(self) -> None:
         if not self._takes_routes:
             raise InvalidArgument(f"problem = {self._problem!r}: must have a capacity to take other routes")
-        self._bound.route(expert_rows)
+
+    def _take_problem(self) -> None:
         self._problem = self._bound.problem
         self._natural_shape = self._problem.out_shape(self._rank)
 

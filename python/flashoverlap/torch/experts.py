@@ -69,7 +69,9 @@ class ExpertRoutes:
         ends = list(itertools.accumulate(counts))
         moves = [firsts[part] - end + rows for part, end, rows in zip(parts, ends, counts, strict=True)]
         ranks = len(of_parts) // self.experts
-        on_device = torch.tensor([moves, counts, ends], device=device)
+        on_device = torch.tensor([moves, counts, ends])
+        if device.type == "cuda":  # without waiting until the GPU has done all that is enqueued
+            on_device = on_device.pin_memory().to(device, non_blocking=True)
         order = torch.arange(ends[-1], device=device)
         order += on_device[0].repeat_interleave(on_device[1], output_size=ends[-1])
         return order, on_device[2, ranks - 1 :: ranks].to(torch.int32)
@@ -80,26 +82,28 @@ class ExpertRoutes:
         """The product of received rows with each expert's weight [experts, n, k], or with its transpose, and if asked
         for the rows themselves. These are valid until another operation of the group. No gradients."""
         operator = self._operator("all_to_all_gemm", weight, transposed)
-        self._take(operator, self._own)
-        self.of_ranks = operator.problem.expert_rows
+        if not self.of_ranks:
+            operator.route(self._own)
+            self.of_ranks = operator.problem.expert_rows
+            _routes_of[operator] = self._identity
+        self._take(operator, self.of_ranks)
         a, b = x.contiguous(), _matrix(weight, transposed)
         return operator.run_and_gather(a, b) if keeps_received else (operator.run(a, b), None)
 
     def combine(self, x: Tensor, weight: Tensor, *, transposed: bool = False) -> Tensor:
         """The same product of the rows of this rank's experts, each then sent back to where it came from."""
         operator = self._operator("gemm_all_to_all", weight, transposed)
-        self._take(operator, self._received())
+        self._take(operator, [self._received(rank) for rank in range(self._group.ranks)])
         return operator.run(x.contiguous(), _matrix(weight, transposed))
 
-    def _received(self) -> list[int]:
-        """Of every rank, the rows for each expert of this one."""
-        first = self._group.rank * self.experts
+    def _received(self, rank: int | None = None) -> list[int]:
+        """Of every rank, the rows for each expert of one: this one, where none is given."""
+        first = (self._group.rank if rank is None else rank) * self.experts
         return [rows for each in self.of_ranks for rows in each[first : first + self.experts]]
 
-    def _take(self, operator: Operator, expert_rows: list[int]) -> None:
-        """Collective, unless the operator has these routes: then it has them on all ranks."""
+    def _take(self, operator: Operator, of_ranks: list[list[int]]) -> None:
         if _routes_of.get(operator) is not self._identity:
-            operator.route(expert_rows)
+            operator.route_all(of_ranks)
             _routes_of[operator] = self._identity
 
     def _operator(self, operation: str, weight: Tensor, transposed: bool) -> Operator:
@@ -268,6 +272,23 @@ class _Reorder(torch.autograd.Function):
         return copied.unflatten(0, (len(copied) // ctx.copies, ctx.copies)).sum(1), None, None, None
 
 
+class _Mix(torch.autograd.Function):
+    """Σ over j of scores[i, j] · results[i, j], of [rows, copies, features] and [rows, copies], in the results' data type.
+    As products, which read the results once."""
+
+    @staticmethod
+    def forward(ctx: Any, results: Tensor, scores: Tensor) -> Tensor:
+        ctx.save_for_backward(results, scores)
+        return torch.bmm(scores.to(results.dtype).unsqueeze(1), results).squeeze(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        results, scores = ctx.saved_tensors
+        of_results = scores.to(results.dtype).unsqueeze(2) * gradient.unsqueeze(1)
+        return of_results, torch.bmm(results, gradient.unsqueeze(2)).squeeze(2).to(scores.dtype)
+
+
 class ExpertParallelMoE(nn.Module):
     """A mixture of experts, of which each rank has some: x[..., features] -> the same shape.
 
@@ -352,7 +373,8 @@ class ExpertParallelMoE(nn.Module):
         )
         results = matmul_combine(self.activate(gate_up), self.down_weight, routes)
         results = _Reorder.apply(results, inverse, order, 1).unflatten(0, chosen.shape)
-        return torch.bmm(scores.to(results.dtype).unsqueeze(1), results).squeeze(1)
+        mixed: Tensor = _Mix.apply(results, scores)
+        return mixed
 
     def extra_repr(self) -> str:
         own, features, hidden_features = self.down_weight.shape

@@ -103,6 +103,10 @@ void Operator::run(const void* a, const void* b, void* out, Stream stream) {
 
 void Operator::route(std::span<const std::int32_t> expert_rows) { state_->route(expert_rows); }
 
+void Operator::route_all(std::vector<std::vector<std::int32_t>> expert_rows) {
+  state_->route_all(std::move(expert_rows));
+}
+
 void Operator::throw_if_failed() const {
   state_->watch->throw_if_failed();
   state_->find_error();

@@ -66,12 +66,17 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
 void Operator::State::route(std::span<const std::int32_t> expert_rows) {
   require(takes_routes(), "capacity", plan.problem.capacity, "must be more than 0 to take other routes");
   require_ended();
-  if (routes_are_new) FLASHOVERLAP_CUDA(cudaEventSynchronize(routed));  // without a run
   std::vector<std::vector<std::int32_t>> all = routes->gather(expert_rows);
   const std::size_t entries = all[index(plan.rank)].size();
   require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
           fmt::format("must have {}", entries));
-  flashoverlap::route(plans[index(plan.rank)], std::move(all));
+  route_all(std::move(all));
+}
+
+void Operator::State::route_all(std::vector<std::vector<std::int32_t>> expert_rows) {
+  require_ended();
+  if (routes_are_new) FLASHOVERLAP_CUDA(cudaEventSynchronize(routed));  // without a run
+  flashoverlap::route(plans[index(plan.rank)], std::move(expert_rows));
   if (order) order = in_order(plan);
   messages.replace(streamed_messages(), memory.workspace().side);
   kernel->replace_tiles(plan, memory.workspace().side);

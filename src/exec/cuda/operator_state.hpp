@@ -54,6 +54,7 @@ struct Operator::State {
   }
 
   void route(std::span<const std::int32_t> expert_rows);
+  void route_all(std::vector<std::vector<std::int32_t>> expert_rows);
 
   bool any_rank_exchanges_by_nccl() const;
 

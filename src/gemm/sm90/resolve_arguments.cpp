@@ -26,7 +26,7 @@ bool is_aligned(const DeviceMatrix& matrix) {
 /// Loads of `box_rows` rows of the operand × 64 of k, or of 64 of k × 64 rows of the operand.
 CUtensorMap operand_map(const Boxes& boxes, BufferRole role, const DeviceMatrix& matrix, OperandLayout layout,
                         int box_rows, int blocks) {
-  if (matrix.base == nullptr) return {};
+  if (matrix.base == nullptr || matrix.rows == 0) return {};
   require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name(role)),
           matrix.base, "must be a multiple of 16 bytes");
   return tensor_map(boxes.data_type, matrix, layout == OperandLayout::row_contiguous ? 64 : box_rows, blocks);
