@@ -71,7 +71,9 @@ struct RunTimes {
 /// Used by one thread at a time. Its own runs follow each other, on one stream or ordered by the caller.
 /// Operators on one communicator run in the same order on all ranks. Several may run concurrently on
 /// different streams, unless they share a workspace, or tiles of two of them wait for other ranks: each could
-/// hold the multiprocessors that the other needs. A run that fails aborts the communicator, with everything
+/// hold the multiprocessors that the other needs. Other kernels may run concurrently too; only plans that
+/// `search_schedules` leaves out by itself, whose tiles wait for messages that need multiprocessors, can then
+/// take a hundred times as long. A run that fails aborts the communicator, with everything
 /// split from it and every operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, which must be GPUs of one host;

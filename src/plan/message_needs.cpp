@@ -58,4 +58,13 @@ MultiprocessorUse multiprocessor_use(std::span<const Plan> plans) {
   return most;
 }
 
+bool tiles_wait(const Plan& plan) {
+  return std::ranges::any_of(
+      plan.tiles, [](const Tile& tile) { return tile.start_wait != none || tile.store_wait != none; });
+}
+
+bool can_be_held_up(std::span<const Plan> plans) {
+  return std::ranges::any_of(plans, tiles_wait) && multiprocessor_use(plans) != MultiprocessorUse::nothing;
+}
+
 }  // namespace flashoverlap

@@ -35,4 +35,11 @@ MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t r
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans, std::int32_t rank);
 MultiprocessorUse multiprocessor_use(std::span<const Plan> plans);
 
+/// Whether tiles of the rank wait for counters.
+bool tiles_wait(const Plan& plan);
+
+/// Whether tiles wait for messages that need multiprocessors. Those that the plan leaves free may be taken by
+/// a kernel of another stream, which then runs on them alone, while the tiles wait and have all others.
+bool can_be_held_up(std::span<const Plan> plans);
+
 }  // namespace flashoverlap

@@ -9,6 +9,7 @@
 #include "flashoverlap/simulate.hpp"
 #include "model/costs.hpp"
 #include "plan/grouping.hpp"
+#include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/shot_schedules.hpp"
@@ -29,6 +30,9 @@ std::vector<int> usual_comm_multiprocessors(const Machine& machine) {
   return counts;
 }
 
+const std::vector all_strategies{Strategy::sequential, Strategy::signal, Strategy::copy, Strategy::store,
+                                 Strategy::p2p};
+
 /// What a schedule must not be dropped for: sums after the GEMM are another way than what the libraries do
 /// one after the other.
 using Way = std::pair<Strategy, bool>;
@@ -45,13 +49,13 @@ class Search {
 
   std::vector<Candidate> run() {
     std::vector<Candidate> candidates;
-    for (const Strategy strategy : space_.strategies) {
+    for (const Strategy strategy : space_.strategies.empty() ? all_strategies : space_.strategies) {
       for (const Layout layout : space_.layouts) {
         if (!is_possible(strategy, layout)) continue;
         std::ranges::move(candidates_by(strategy, layout), std::back_inserter(candidates));
       }
     }
-    require(!candidates.empty(), "strategies", fmt::format("{} strategies", space_.strategies.size()),
+    require(!candidates.empty(), "strategies", fmt::format("{} of them", space_.strategies.size()),
             "must hold one that the problem and the machine allow");
     candidates = simulate_likeliest(std::move(candidates));
     std::ranges::move(simulate_likeliest(variants_of_best(candidates)), std::back_inserter(candidates));
@@ -191,6 +195,11 @@ class Search {
                                           /*during_gemm=*/schedule.strategy != Strategy::sequential);
   }
 
+  bool is_left_out(const std::vector<Plan>& plans) const {
+    const bool overlaps = plans.front().schedule.strategy != Strategy::sequential;
+    return space_.strategies.empty() && machine_.peer_access && overlaps && can_be_held_up(plans);
+  }
+
   /// With the predicted time, as long as there are not too many tiles to plan; each way at least once.
   std::vector<Candidate> simulate_likeliest(std::vector<Candidate> candidates) {
     constexpr std::int64_t most_tiles = 400'000;
@@ -202,7 +211,9 @@ class Search {
       const bool is_new = simulated_ways_.insert(way_of(candidate.schedule)).second;
       if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
       simulated_tiles_ += tiles;
-      candidate.predicted_us = simulate(make_plans(problem_, candidate.schedule), machine_).latency_us;
+      const std::vector<Plan> plans = make_plans(problem_, candidate.schedule);
+      if (is_left_out(plans)) continue;
+      candidate.predicted_us = simulate(plans, machine_).latency_us;
       simulated.push_back(std::move(candidate));
     }
     return simulated;

@@ -18,6 +18,7 @@
 #include "flashoverlap/search.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/trials.hpp"
+#include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
 #include "tune/current_site.hpp"
 #include "tune/shared_schedules.hpp"
@@ -102,7 +103,11 @@ struct Tuner::State {
 
   bool allows(const Problem& problem, const Schedule& schedule) const {
     if (options.allows && !options.allows(problem, schedule)) return false;
-    return !gpu_obstacle(make_plans(problem, schedule), machine);
+    const std::vector<Plan> plans = make_plans(problem, schedule);
+    // Not even what an earlier version has kept.
+    const bool overlaps = schedule.strategy != Strategy::sequential;
+    if (machine.peer_access && overlaps && can_be_held_up(plans)) return false;
+    return !gpu_obstacle(plans, machine);
   }
 
   std::vector<Candidate> candidates(const Problem& problem, const SearchSpace& space = {}) const {

@@ -46,6 +46,22 @@ TEST(MessageNeeds, OfCopyEnginesAndStoresOfTilesTakeNoMultiprocessors) {
   EXPECT_EQ(use(plans_of(all_gather_gemm, p2p, 2)), MultiprocessorUse::transfers);
 }
 
+TEST(MessageNeeds, OnlyPlansThatOverlapHaveTilesThatWaitForOthers) {
+  EXPECT_FALSE(tiles_wait(plans_of(gemm_all_reduce, signal, 4)[0]));
+  EXPECT_TRUE(tiles_wait(plans_of(gemm_reduce_scatter, copy, 4)[0]));
+  EXPECT_TRUE(tiles_wait(plans_of(all_gather_gemm, signal, 4)[0]));
+}
+
+TEST(MessageNeeds, OnlyTilesThatWaitForMultiprocessorsCanBeHeldUp) {
+  EXPECT_TRUE(can_be_held_up(plans_of(all_gather_gemm, p2p, 2)));
+  EXPECT_TRUE(can_be_held_up(plans_of(all_gather_gemm, signal, 2)));
+  EXPECT_TRUE(can_be_held_up(plans_of(all_to_all_gemm, copy, 2, Exchange::heads)));
+  EXPECT_FALSE(can_be_held_up(plans_of(all_gather_gemm, copy, 4))) << "copy engines";
+  EXPECT_FALSE(can_be_held_up(plans_of(all_to_all_gemm, store, 4, Exchange::heads)))
+      << "the tiles' own kernel";
+  EXPECT_FALSE(can_be_held_up(plans_of(gemm_all_reduce, signal, 4))) << "no tile waits";
+}
+
 TEST(MessageNeeds, ACounterIsRaisedInOrderByOneRankOnly) {
   std::vector<Plan> plans = plans_of(gemm_reduce_scatter, copy, 4);
   const auto copy_of = [&](std::size_t rank) {

@@ -11,6 +11,7 @@
 #include "flashoverlap/simulate.hpp"
 #include "flashoverlap/validate.hpp"
 #include "plan/enumerators.hpp"
+#include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
 #include "support/random_problems.hpp"
 
@@ -46,6 +47,24 @@ TEST(DefaultSchedule, OfFewRowsIsAShotAlsoWhereAKernelThatCannotShootIsFaster) {
                         .ranks = 7,
                         .b_layout = OperandLayout::row_contiguous};
   EXPECT_EQ(default_schedule(problem, preset("h200-nvlink")).shots, 1);
+}
+
+TEST(DefaultSchedule, CanBeHeldUpByOtherKernelsOnlyWherePeersHaveNoOtherWay) {
+  const auto held_up = [](const Problem& problem, const Machine& machine) {
+    const std::vector<Candidate> candidates = search_schedules(problem, machine);
+    return std::ranges::count_if(candidates, [&](const Candidate& each) {
+      return each.schedule.strategy != Strategy::sequential &&
+             can_be_held_up(make_plans(problem, each.schedule));
+    });
+  };
+  for (const Operation operation : enumerators<Operation>) {
+    for (const Exchange exchange : {Exchange::rows, Exchange::heads}) {
+      Problem problem = layer(operation, 4096);
+      problem.exchange = exchange;
+      EXPECT_EQ(held_up(problem, preset("h200-nvlink")), 0) << name(operation);
+    }
+  }
+  EXPECT_GT(held_up(layer(Operation::all_gather_gemm), preset("h200-pcie")), 0);
 }
 
 TEST(DefaultSchedule, RunsOnTheMachinesGpusAndIsProvenRight) {

@@ -272,9 +272,8 @@ class _Reorder(torch.autograd.Function):
         return copied.unflatten(0, (len(copied) // ctx.copies, ctx.copies)).sum(1), None, None, None
 
 
-class _Mix(torch.autograd.Function):
-    """Σ over j of scores[i, j] · results[i, j], of [rows, copies, features] and [rows, copies], in the results' data type.
-    As products, which read the results once."""
+class _WeightedSum(torch.autograd.Function):
+    """As products, which read the results once."""
 
     @staticmethod
     def forward(ctx: Any, results: Tensor, scores: Tensor) -> Tensor:
@@ -287,6 +286,13 @@ class _Mix(torch.autograd.Function):
         results, scores = ctx.saved_tensors
         of_results = scores.to(results.dtype).unsqueeze(2) * gradient.unsqueeze(1)
         return of_results, torch.bmm(results, gradient.unsqueeze(2)).squeeze(2).to(scores.dtype)
+
+
+def weighted_sum(results: Tensor, scores: Tensor) -> Tensor:
+    """Σ over j of scores[i, j] · results[i, j], of [rows, copies, features] and [rows, copies], in the results' data
+    type."""
+    mixed: Tensor = _WeightedSum.apply(results, scores)
+    return mixed
 
 
 class ExpertParallelMoE(nn.Module):
@@ -373,8 +379,7 @@ class ExpertParallelMoE(nn.Module):
         )
         results = matmul_combine(self.activate(gate_up), self.down_weight, routes)
         results = _Reorder.apply(results, inverse, order, 1).unflatten(0, chosen.shape)
-        mixed: Tensor = _Mix.apply(results, scores)
-        return mixed
+        return weighted_sum(results, scores)
 
     def extra_repr(self) -> str:
         own, features, hidden_features = self.down_weight.shape

@@ -11,6 +11,7 @@
 #include "exec/cuda/operator_state.hpp"
 #include "exec/cuda/stream_memory.hpp"
 #include "flashoverlap/validate.hpp"
+#include "plan/message_needs.hpp"
 
 namespace flashoverlap {
 namespace {

@@ -29,9 +29,4 @@ bool meets_collectives(std::span<const Plan> plans, BufferRole role) {
 
 bool is_fast_enough(bool is_shared, int thread_blocks) { return is_shared && thread_blocks >= 8; }
 
-bool tiles_wait(const Plan& plan) {
-  return std::ranges::any_of(
-      plan.tiles, [](const Tile& tile) { return tile.start_wait != none || tile.store_wait != none; });
-}
-
 }  // namespace flashoverlap

@@ -21,7 +21,4 @@ bool meets_collectives(std::span<const Plan> plans, BufferRole role);
 /// that is shared (`CollectiveMemory`) 8 are enough.
 bool is_fast_enough(bool is_shared, int thread_blocks);
 
-/// Whether tiles of the rank wait for counters.
-bool tiles_wait(const Plan& plan);
-
 }  // namespace flashoverlap

@@ -62,12 +62,6 @@ TEST(PlanNeeds, ACollectiveDoesNotMeetWhatAPeerWrites) {
   EXPECT_FALSE(meets_collectives(plans, BufferRole::out));
 }
 
-TEST(PlanNeeds, OnlyPlansThatOverlapHaveTilesThatWaitForOthers) {
-  EXPECT_FALSE(tiles_wait(plans_of(gemm_all_reduce, signal, 4)[0]));
-  EXPECT_TRUE(tiles_wait(plans_of(gemm_reduce_scatter, copy, 4)[0]));
-  EXPECT_TRUE(tiles_wait(plans_of(all_gather_gemm, signal, 4)[0]));
-}
-
 std::vector<Plan> shots_after_gemm(Operation operation, int ranks) {
   return make_plans(
       {.operation = operation, .m = 16, .n = 24, .k = 8, .ranks = ranks},
