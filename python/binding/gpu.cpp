@@ -126,7 +126,8 @@ class GpuOperator {
         operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches, b_is_constant)),
         side_(workspace->side_stream()) {
     const Problem& own = operator_->plan().problem;
-    a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches), own.capacity > 0};
+    a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches),
+          own.capacity > 0 && own.a_layout == OperandLayout::k_contiguous};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
     out_ = result_shape(operator_->plan());
     if (stays()) out_.rows = 0;

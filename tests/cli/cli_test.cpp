@@ -111,7 +111,7 @@ TEST_F(Cli, TheBestStrategyIsTheFirstOfTheRankedTable) {
     before_us = candidate["predicted_us"];
     strategies.insert(candidate["schedule"]["strategy"]);
   }
-  EXPECT_EQ(strategies, (std::set<std::string>{"sequential", "signal", "copy", "store", "p2p"}));
+  EXPECT_EQ(strategies, (std::set<std::string>{"sequential", "signal", "copy", "store"}));
   const Outcome table = run(problem + " --machine h200-pcie --comm-multiprocessors 1");
   EXPECT_THAT(table.out, AllOf(HasSubstr("\nrank  strategy"), HasSubstr("\n   1  "),
                                HasSubstr("  sequential  "), Not(HasSubstr("  store  "))));

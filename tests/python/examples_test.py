@@ -69,7 +69,7 @@ def test_the_notebook_plans_predicts_and_draws(monkeypatch, capsys):
     notebook = Notebook(EXAMPLES / "plan_and_predict.ipynb")
     printed = capsys.readouterr().out
     table = dict(re.findall(r"^(\w+) +\d+x\d+ .* (\d+\.\d+)$", printed, re.MULTILINE))
-    assert table.keys() == {"sequential", "signal", "copy", "store", "p2p"}
+    assert table.keys() == {"sequential", "signal", "copy", "store"}
     assert float(table["sequential"]) == 1 < max(map(float, table.values()))
     speed_up = float(re.search(r"(\d+\.\d+) times as fast", printed).group(1))
     assert speed_up == pytest.approx(max(map(float, table.values())), abs=0.01)

@@ -204,7 +204,8 @@ void Operator::State::bind(const void* a, const void* b, void* out) {
 }
 
 std::int64_t Operator::State::rows_of(BufferRole role) const {
-  if (role == BufferRole::a && takes_routes()) return a_rows(plan.problem, plan.rank);
+  const bool by_row = plan.problem.a_layout == OperandLayout::k_contiguous;
+  if (role == BufferRole::a && takes_routes() && by_row) return a_rows(plan.problem, plan.rank);
   return plan.buffer(role).rows;
 }
 
