@@ -66,6 +66,7 @@ bench_peers() {
     run $ranks "$gpus" bench/peers/shapes.py $operation --out out/bench-$operation-$gpus-peers.json
   done
   run $ranks "$gpus" bench/peers/blocks.py --out out/bench-block-$gpus.json
+  run $ranks "$gpus" bench/peers/layers.py attention experts --out out/bench-layers-$gpus.json
 }
 
 # The Python package, where it is installed next to PyTorch
