@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from measuring import Graph, World, relative_difference, run, write_results  # before PyTorch
+from measuring import Layer, World, measure, passes, run, write_results  # before PyTorch
 
 import torch
 import torch.distributed as dist
@@ -25,8 +25,6 @@ import flashoverlap.torch as ours
 
 HEAD = 128
 SEQUENCE = 4096
-LIMIT = 2e-2  # of the relative difference from plain PyTorch
-MEASURED_US = 20_000  # at a time
 
 
 @dataclass(frozen=True)
@@ -199,57 +197,14 @@ def block(x: Tensor, weights: Weights, model: Model, ranks: int, products: Produ
 # Measuring
 
 
-def passes(model: Model, tokens: int, ranks: int, products: dict[str, Products]):
-    """name of pass -> name of implementation -> function, each returning what is compared."""
+def implementations(model: Model, ranks: int, products: dict[str, Products]) -> tuple[dict[str, Layer], list[Tensor]]:
+    """The block by each, and its weights."""
     weights = Weights(model, ranks)
-    x = torch.randn(tokens // ranks, model.features, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    gradient = torch.randn_like(x)
 
-    def forward(using: Products):
-        def run() -> list[Tensor]:
-            with torch.no_grad():
-                return [block(x, weights, model, ranks, using)]
+    def using(each: Products) -> Layer:
+        return lambda x: block(x, weights, model, ranks, each)
 
-        return run
-
-    def training(using: Products):
-        def run() -> list[Tensor]:
-            out = block(x, weights, model, ranks, using)
-            return [out.detach(), *torch.autograd.grad(out, [x, *weights.all()], gradient)]
-
-        return run
-
-    for name, make in (("forward", forward), ("training", training)):
-        yield name, {each: make(using) for each, using in products.items()}
-
-
-def measure(world: World, functions: dict[str, Callable[[], list[Tensor]]], rounds: int) -> dict[str, object]:
-    plain = [each.clone() for each in functions["plain"]()]
-    errors = {}
-    for name in ("async_tp", "ours"):
-        differences = [relative_difference(*pair) for pair in zip(functions[name](), plain)]
-        errors[name] = max(world.maxima(differences))
-        if errors[name] >= LIMIT:
-            raise RuntimeError(f"{name} differs from plain by {errors[name]}: must be less than {LIMIT:g}")
-    peaks, graphs = {}, {}
-    for name, function in functions.items():
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        function()
-        peaks[name] = round((torch.cuda.max_memory_allocated() - before) / 2**20)
-        graphs[name] = Graph(function)
-    once = world.maxima([world.time_us(graphs["plain"].replay)])[0]
-    repetitions = max(2, round(MEASURED_US / once))
-
-    def repeated(graph: Graph) -> Callable[[], object]:
-        return lambda: [graph.replay() for _ in range(repetitions)]
-
-    times = world.medians_us({name: repeated(graph) for name, graph in graphs.items()}, rounds)
-    row: dict[str, object] = {f"{name}_us": round(each / repetitions, 1) for name, each in times.items()}
-    row["errors"] = errors
-    row["peak_mib"] = peaks
-    return row
+    return {name: using(each) for name, each in products.items()}, weights.all()
 
 
 def main() -> None:
@@ -269,7 +224,10 @@ def main() -> None:
         rows = []
         for name in arguments.model:
             for tokens in arguments.tokens:
-                for which, functions in passes(MODELS[name], tokens, world.ranks, products):
+                model = MODELS[name]
+                layers, weights = implementations(model, world.ranks, products)
+                x = torch.randn(tokens // world.ranks, model.features, device="cuda", dtype=torch.bfloat16)
+                for which, functions in passes(layers, x, weights):
                     row = {"model": name, "tokens": tokens, "ranks": world.ranks, "pass": which}
                     row |= measure(world, functions, arguments.rounds)
                     rows.append(row)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from measuring import Graph, World, relative_difference, run, write_results  # before PyTorch
+from measuring import Layer, World, measure, passes, run, write_results  # before PyTorch
 
 import torch
 import torch.distributed as dist
@@ -23,11 +23,6 @@ from torch import Tensor
 
 import flashoverlap.torch as ours
 from flashoverlap.torch.experts import weighted_sum
-
-LIMIT = 2e-2  # of the relative difference from plain PyTorch
-MEASURED_US = 20_000  # at a time
-
-Run = Callable[[], list[Tensor]]
 
 
 class Exchange(torch.autograd.Function):
@@ -75,7 +70,7 @@ def plain_attention(layer: ours.UlyssesAttention, x: Tensor, exchange: Callable[
     return (rows.transpose(0, 1).reshape(own, -1) @ layer.out_weight.t()).view(x.shape)
 
 
-def attentions(name: str, world: World) -> dict[str, Callable[[Tensor], Tensor]]:
+def attentions(name: str, world: World) -> tuple[dict[str, Layer], list[Tensor]]:
     sizes = ATTENTIONS[name]
     layers = {
         slices: ours.UlyssesAttention(
@@ -155,7 +150,7 @@ def plain_experts(layer: ours.ExpertParallelMoE, x: Tensor, communicates: bool) 
     return weighted_sum(of_tokens, scores)  # the same for all, as it takes several times as long without products
 
 
-def mixtures(name: str, world: World) -> dict[str, Callable[[Tensor], Tensor]]:
+def mixtures(name: str, world: World) -> tuple[dict[str, Layer], list[Tensor]]:
     sizes = MIXTURES[name]
     layer = ours.ExpertParallelMoE(
         sizes.features,
@@ -178,52 +173,6 @@ def mixtures(name: str, world: World) -> dict[str, Callable[[Tensor], Tensor]]:
 # Measuring
 
 
-def passes(layers: dict[str, Callable[[Tensor], Tensor]], x: Tensor, weights: list[Tensor]):
-    """name of pass -> name of implementation -> function, each returning what is compared."""
-    x = x.requires_grad_()
-    gradient = torch.randn_like(x)
-
-    def forward(layer: Callable[[Tensor], Tensor]) -> Run:
-        def run() -> list[Tensor]:
-            with torch.no_grad():
-                return [layer(x)]
-
-        return run
-
-    def training(layer: Callable[[Tensor], Tensor]) -> Run:
-        def run() -> list[Tensor]:
-            out = layer(x)
-            return [out.detach(), *torch.autograd.grad(out, [x, *weights], gradient)]
-
-        return run
-
-    for name, make in (("forward", forward), ("training", training)):
-        yield name, {each: make(layer) for each, layer in layers.items()}
-
-
-def measure(world: World, functions: dict[str, Run], in_graphs: bool, rounds: int) -> dict[str, object]:
-    plain = [each.clone() for each in functions["plain"]()]
-    errors = {}
-    for name in functions:
-        if name.startswith("ours"):
-            differences = [relative_difference(*pair) for pair in zip(functions[name](), plain)]
-            errors[name] = max(world.maxima(differences))
-            if errors[name] >= LIMIT:
-                raise RuntimeError(f"{name} differs from plain by {errors[name]}: must be less than {LIMIT:g}")
-    launches: dict[str, Callable[[], object]] = dict(functions)
-    if in_graphs:
-        launches = {name: Graph(function).replay for name, function in functions.items()}
-    for _ in range(3):
-        once = world.maxima([world.time_us(launches["plain"])])[0]
-    repetitions = max(2, round(MEASURED_US / once))
-
-    def repeated(launch: Callable[[], object]) -> Callable[[], object]:
-        return lambda: [launch() for _ in range(repetitions)] and None
-
-    times = world.medians_us({name: repeated(launch) for name, launch in launches.items()}, rounds)
-    return {**{f"{name}_us": round(each / repetitions, 1) for name, each in times.items()}, "errors": errors}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("layer", nargs="+", choices=("attention", "experts"))
@@ -240,7 +189,7 @@ def main() -> None:
         def measure_all(layer: str, name: str, tokens: int, x: Tensor, made, in_graphs: bool) -> None:
             for which, functions in passes(made[0], x, made[1]):
                 row: dict[str, object] = {"layer": layer, "model": name, "tokens": tokens, "ranks": world.ranks}
-                row |= {"pass": which} | measure(world, functions, in_graphs, arguments.rounds)
+                row |= {"pass": which} | measure(world, functions, arguments.rounds, in_graphs=in_graphs)
                 rows.append(row)
                 gains = {each[:-3]: row["plain_us"] / row[each] for each in row if each.endswith("_us")}
                 shown = "  ".join(f"{each} {gain:.2f}x" for each, gain in gains.items() if each != "plain")

@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("flashoverlap", "torch", "triton", "kraken", "quack-kernels")
 WARM_UP_ROUNDS = 2
 HEAD_START_SIZE = 4096  # of a product that takes 0.2 ms
+LIMIT = 2e-2  # of the relative difference from plain PyTorch
+MEASURED_US = 20_000  # at a time
 
 Result = TypeVar("Result")
 
@@ -145,6 +147,69 @@ class Graph:
 
     def replay(self) -> None:
         self._graph.replay()
+
+
+Layer = Callable[[Tensor], Tensor]
+Pass = Callable[[], list[Tensor]]
+
+
+def passes(layers: dict[str, Layer], x: Tensor, weights: list[Tensor]) -> Iterator[tuple[str, dict[str, Pass]]]:
+    """Of implementations by name: forward, then training, each as functions that return what is compared."""
+    x = x.requires_grad_()
+    gradient = torch.randn_like(x)
+
+    def forward(layer: Layer) -> Pass:
+        def run() -> list[Tensor]:
+            with torch.no_grad():
+                return [layer(x)]
+
+        return run
+
+    def training(layer: Layer) -> Pass:
+        def run() -> list[Tensor]:
+            out = layer(x)
+            return [out.detach(), *torch.autograd.grad(out, [x, *weights], gradient)]
+
+        return run
+
+    for name, make in (("forward", forward), ("training", training)):
+        yield name, {each: make(layer) for each, layer in layers.items()}
+
+
+def measure(world: World, functions: dict[str, Pass], rounds: int, *, in_graphs: bool = True) -> dict[str, object]:
+    """µs of each, largest difference from "plain", which must be small but for "possible", and peak memory of one
+    eager call."""
+    plain = [each.clone() for each in functions["plain"]()]
+    errors = {}
+    for name in functions:  # in the same order on all ranks
+        if name in ("plain", "possible"):
+            continue
+        differences = [relative_difference(*pair) for pair in zip(functions[name](), plain, strict=True)]
+        errors[name] = max(world.maxima(differences))
+        if errors[name] >= LIMIT:
+            raise RuntimeError(f"{name} differs from plain by {errors[name]}: must be less than {LIMIT:g}")
+    peaks: dict[str, int] = {}
+    launches: dict[str, Callable[[], object]] = {}
+    for name, function in functions.items():
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        function()
+        peaks[name] = round((torch.cuda.max_memory_allocated() - before) / 2**20)
+        launches[name] = Graph(function).replay if in_graphs else function
+    once = world.maxima([world.time_us(launches["plain"])])[0]
+    repetitions = max(2, round(MEASURED_US / once))
+
+    def repeated(launch: Callable[[], object]) -> Callable[[], object]:
+        def run() -> None:
+            for _ in range(repetitions):
+                launch()
+
+        return run
+
+    times = world.medians_us({name: repeated(launch) for name, launch in launches.items()}, rounds)
+    row: dict[str, object] = {f"{name}_us": round(each / repetitions, 1) for name, each in times.items()}
+    return row | {"errors": errors, "peak_mib": peaks}
 
 
 def described(error: Exception) -> str:
