@@ -165,7 +165,7 @@ class _Dispatch(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, routes: ExpertRoutes, learns: bool) -> Tensor:
         product, received = routes.dispatch(x, weight, keeps_received=learns)
         ctx.routes = routes
-        ctx.save_for_backward(*(routes.by_expert(received) if learns else (None, None)), weight)
+        ctx.save_for_backward(*((None, None) if received is None else routes.by_expert(received)), weight)
         return product
 
     @staticmethod

@@ -105,14 +105,14 @@ def _run(
     """
     x, cast_weight = autocast(x, weight)
     product: Tensor
-    keeps = keeping is not None and torch.is_grad_enabled() and cast_weight.requires_grad
+    learns = torch.is_grad_enabled() and cast_weight.requires_grad
+    chosen = keeping if keeping is not None and learns else name
     if not _concerns_only_autograd(x, cast_weight):
-        operation = getattr(_operations, keeping if keeps else name)
-        result = operation(x, cast_weight, name_of(group))
-        product = result[0] if keeps else result
+        result = getattr(_operations, chosen)(x, cast_weight, name_of(group))
+        product = result if chosen == name else result[0]
         return product
     if torch.is_grad_enabled() and (x.requires_grad or cast_weight.requires_grad):
-        product = _with_gradients[keeping if keeps else name].apply(x, cast_weight, name_of(group))
+        product = _with_gradients[chosen].apply(x, cast_weight, name_of(group))
         return product
     compute = _computations[name]
     if weight_is_constant and cast_weight is weight:  # which the kernel right before has written otherwise
