@@ -21,6 +21,7 @@
 #include "flashoverlap/workspace.hpp"
 #include "names.hpp"
 #include "plan/gathered_rows.hpp"
+#include "plan/route_room.hpp"
 #include "results.hpp"
 #include "tensor.hpp"
 
@@ -126,8 +127,7 @@ class GpuOperator {
         operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches, b_is_constant)),
         side_(workspace->side_stream()) {
     const Problem& own = operator_->plan().problem;
-    a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches),
-          own.capacity > 0 && own.a_layout == OperandLayout::k_contiguous};
+    a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
     out_ = result_shape(operator_->plan());
     if (stays()) out_.rows = 0;
@@ -136,18 +136,8 @@ class GpuOperator {
   std::tuple<std::int64_t, std::int64_t> shape() const { return {out_.rows, out_.cols}; }
 
   void run(const Tensor& a, const Tensor& b, const Tensor& out) {
-    require_operand(a, a_, "a");
-    require_operand(b, b_, "b");
-    require_dense(out, out_, "out");
-    const nb::gil_scoped_release released;
-    make_current(*communicator_);
-    void* const own = operator_->result();
-    operator_->run(a.data, b.data, own == nullptr ? out.data : own, static_cast<Stream>(a.stream));
-    if (own == nullptr || stays()) return;
-    const auto bytes =
-        static_cast<std::size_t>(out_.rows * out_.cols * size_of(operator_->plan().problem.data_type));
-    FLASHOVERLAP_CUDA(
-        cudaMemcpyAsync(out.data, own, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(a.stream)));
+    require_all(a, b, out);
+    enqueue(a, b, out);
   }
 
   /// Enqueued on the stream of `result`.
@@ -202,10 +192,11 @@ class GpuOperator {
     const bool routed = problem.operation == Operation::all_to_all_gemm && !exchanges_heads();
     const Shape shape{routed ? gemm_shape(problem, communicator_->rank()).rows : problem.m * parts,
                       problem.k / parts};
+    require_all(a, b, out);
     if (gathered) require_dense(*gathered, shape, "gathered");
     void* const own = const_cast<void*>(operator_->gathered());
     if (exchanges_heads() || own == nullptr) {  // by heads a run copies its own rows, one below the other
-      run(a, b, out);
+      enqueue(a, b, out);
     } else {
       run_and_copy(a, b, out, gathered ? gathered->data : own);
     }
@@ -261,18 +252,41 @@ class GpuOperator {
     make_current(*communicator_);
     FLASHOVERLAP_CUDA(cudaEventRecord(side_->begun, stream));
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(side_->stream, side_->begun));
-    copy(BufferRole::a, side_->stream);
+    try {
+      copy(BufferRole::a, side_->stream);
+      enqueue(a, b, out);
+      if (gathered != operator_->gathered()) copy(BufferRole::gathered, stream);
+    } catch (...) {  // before the caller frees what is copied
+      cudaEventRecord(side_->ended, side_->stream);
+      cudaStreamWaitEvent(stream, side_->ended);
+      throw;
+    }
     FLASHOVERLAP_CUDA(cudaEventRecord(side_->ended, side_->stream));
-    run(a, b, out);
-    if (gathered != operator_->gathered()) copy(BufferRole::gathered, stream);
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, side_->ended));
+  }
+
+  void require_all(const Tensor& a, const Tensor& b, const Tensor& out) const {
+    require_operand(a, a_, "a");
+    require_operand(b, b_, "b");
+    require_dense(out, out_, "out");
+  }
+
+  void enqueue(const Tensor& a, const Tensor& b, const Tensor& out) {
+    const nb::gil_scoped_release released;
+    make_current(*communicator_);
+    void* const own = operator_->result();
+    operator_->run(a.data, b.data, own == nullptr ? out.data : own, static_cast<Stream>(a.stream));
+    if (own == nullptr || stays()) return;
+    const auto bytes =
+        static_cast<std::size_t>(out_.rows * out_.cols * size_of(operator_->plan().problem.data_type));
+    FLASHOVERLAP_CUDA(
+        cudaMemcpyAsync(out.data, own, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(a.stream)));
   }
 
   struct OperandMemory {
     Shape shape{};  ///< in memory
     OperandLayout layout = OperandLayout::k_contiguous;
     std::int64_t pitch = 0;
-    bool may_have_fewer_rows = false;  ///< where routes say how many are sent
   };
 
   static Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
@@ -333,7 +347,7 @@ class GpuOperator {
     const std::int64_t rows = by_row ? expected.shape.rows : expected.shape.cols;
     const std::int64_t cols = by_row ? expected.shape.cols : expected.shape.rows;
     const std::int64_t least =
-        expected.may_have_fewer_rows ? a_rows(operator_->plan().problem, communicator_->rank()) : rows;
+        &expected == &a_ && by_row ? least_rows_of_a(operator_->plan().problem, communicator_->rank()) : rows;
     require(least <= tensor.rows && tensor.rows <= rows && tensor.cols == cols,
             fmt::format("shape of {}", name), fmt::format("({}, {})", tensor.rows, tensor.cols),
             fmt::format("must be ({}, {})", rows, cols));

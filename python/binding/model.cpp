@@ -37,6 +37,7 @@ Timeline simulated(const Plans& plans, const Machine& machine) {
 
 SearchSpace search_space(std::optional<std::vector<Strategy>> strategies, std::vector<Layout> layouts) {
   SearchSpace space;
+  require(!strategies || !strategies->empty(), "strategies", "none", "must be one or more, or not given");
   if (strategies) space.strategies = std::move(*strategies);
   space.layouts = std::move(layouts);
   return space;

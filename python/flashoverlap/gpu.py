@@ -51,7 +51,10 @@ class _BoundOperator:
         memory = self._operator.run_and_gather(a, b, out, gathered)
         if gathered is not None:
             return gathered
-        return a if memory is None else from_dlpack(a, memory)
+        if memory is not None:
+            return from_dlpack(a, memory)
+        problem = self.problem  # of one rank
+        return a[: problem.out_shape(0)[0]] if problem.capacity > 0 else a
 
     @property
     def shape(self) -> tuple[int, int]:

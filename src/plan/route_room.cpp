@@ -28,4 +28,9 @@ RouteRoom route_room(const Plan& plan) {
           .stores = stores ? (divide_up(problem.m, entry_rows(schedule)) + ranks) * schedule.rounds : 0};
 }
 
+std::int64_t least_rows_of_a(const Problem& problem, int rank) {
+  const bool may_have_fewer = problem.capacity > 0 && problem.a_layout == OperandLayout::k_contiguous;
+  return may_have_fewer ? a_rows(problem, rank) : a_shape(problem, rank).rows;
+}
+
 }  // namespace flashoverlap

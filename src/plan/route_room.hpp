@@ -16,4 +16,8 @@ struct RouteRoom {
 
 RouteRoom route_room(const Plan& plan);
 
+/// Rows that the caller's A has in memory at least: where routes change and its k is contiguous those that
+/// they send, otherwise all of `a_shape`.
+std::int64_t least_rows_of_a(const Problem& problem, int rank);
+
 }  // namespace flashoverlap

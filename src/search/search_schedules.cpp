@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "flashoverlap/error.hpp"
@@ -55,9 +57,9 @@ class Search {
         std::ranges::move(candidates_by(strategy, layout), std::back_inserter(candidates));
       }
     }
+    candidates = simulate_likeliest(std::move(candidates));
     require(!candidates.empty(), "strategies", fmt::format("{} of them", space_.strategies.size()),
             "must hold one that the problem and the machine allow");
-    candidates = simulate_likeliest(std::move(candidates));
     std::ranges::move(simulate_likeliest(variants_of_best(candidates)), std::back_inserter(candidates));
     // Before others that are as fast, which have more that can go wrong.
     std::stable_partition(candidates.begin(), candidates.end(), is_simplest);
@@ -195,9 +197,14 @@ class Search {
                                           /*during_gemm=*/schedule.strategy != Strategy::sequential);
   }
 
-  bool is_left_out(const std::vector<Plan>& plans) const {
-    const bool overlaps = plans.front().schedule.strategy != Strategy::sequential;
-    return space_.strategies.empty() && machine_.peer_access && overlaps && can_be_held_up(plans);
+  /// What messages need does not depend on the rest of a schedule, whose plans take time.
+  bool is_left_out(const Schedule& schedule) {
+    if (!space_.strategies.empty() || !machine_.peer_access) return false;
+    if (schedule.strategy == Strategy::sequential) return false;
+    const Needs needs{schedule.strategy, schedule.shots > 0, schedule.comm_multiprocessors > 0};
+    const auto [known, is_new] = left_out_.try_emplace(needs, false);
+    if (is_new) known->second = can_be_held_up(make_plans(problem_, schedule));
+    return known->second;
   }
 
   /// With the predicted time, as long as there are not too many tiles to plan; each way at least once.
@@ -206,14 +213,13 @@ class Search {
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     std::vector<Candidate> simulated;
     for (Candidate& candidate : candidates) {
+      if (is_left_out(candidate.schedule)) continue;
       const Shape gemm = gemm_shape(problem_, 0);
       const std::int64_t tiles = problem_.ranks * entry_count(candidate.schedule, gemm.rows, gemm.cols);
       const bool is_new = simulated_ways_.insert(way_of(candidate.schedule)).second;
       if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
       simulated_tiles_ += tiles;
-      const std::vector<Plan> plans = make_plans(problem_, candidate.schedule);
-      if (is_left_out(plans)) continue;
-      candidate.predicted_us = simulate(plans, machine_).latency_us;
+      candidate.predicted_us = simulate(make_plans(problem_, candidate.schedule), machine_).latency_us;
       simulated.push_back(std::move(candidate));
     }
     return simulated;
@@ -223,6 +229,8 @@ class Search {
   const Machine& machine_;
   const SearchSpace& space_;
   std::vector<int> comm_multiprocessors_;
+  using Needs = std::tuple<Strategy, bool, bool>;  ///< shots, multiprocessors of their own
+  std::map<Needs, bool> left_out_{};
   std::set<Way> simulated_ways_{};
   std::int64_t simulated_tiles_ = 0;
 };

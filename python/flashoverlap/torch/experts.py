@@ -153,7 +153,8 @@ def _matrix(weight: Tensor, transposed: bool) -> Tensor:
 def _gradient_of_weight(gradient: tuple[Tensor, Tensor], x: tuple[Tensor, Tensor]) -> Tensor:
     """One plain product for each expert: their k, which are the rows received, differ. Both are sorted by expert."""
     rows, ends = gradient
-    if hasattr(torch.nn.functional, "grouped_mm"):
+    can_load = rows.shape[1] % 8 == 0 and x[0].shape[1] % 8 == 0  # 16 bytes at a time
+    if hasattr(torch.nn.functional, "grouped_mm") and can_load and len(rows) > 0:
         return torch.nn.functional.grouped_mm(rows.t(), x[0], offs=ends)
     parts = [0, *ends.tolist()]
     sizes = [end - first for first, end in itertools.pairwise(parts)]
@@ -291,6 +292,7 @@ class _WeightedSum(torch.autograd.Function):
 def weighted_sum(results: Tensor, scores: Tensor) -> Tensor:
     """Σ over j of scores[i, j] · results[i, j], of [rows, copies, features] and [rows, copies], in the results' data
     type."""
+    (results,) = autocast(results)
     mixed: Tensor = _WeightedSum.apply(results, scores)
     return mixed
 

@@ -8,6 +8,7 @@
 #include "cuda/graph.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/exchange/tile_exchange.hpp"
+#include "plan/route_room.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -204,9 +205,7 @@ void Operator::State::bind(const void* a, const void* b, void* out) {
 }
 
 std::int64_t Operator::State::rows_of(BufferRole role) const {
-  const bool by_row = plan.problem.a_layout == OperandLayout::k_contiguous;
-  if (role == BufferRole::a && takes_routes() && by_row) return a_rows(plan.problem, plan.rank);
-  return plan.buffer(role).rows;
+  return role == BufferRole::a ? least_rows_of_a(plan.problem, plan.rank) : plan.buffer(role).rows;
 }
 
 void Operator::State::bind(BufferRole role, const void* address) {

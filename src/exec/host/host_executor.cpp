@@ -6,6 +6,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/validate.hpp"
+#include "plan/route_room.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -59,9 +60,8 @@ std::vector<Matrix> HostExecutor::run(std::span<const Matrix> a, std::span<const
     const Problem& problem = ranks.at(rank).plan().problem;
     const Shape of_a = a_shape(problem, rank);
     const Shape of_b = b_shape(problem, rank);
-    const bool may_have_fewer = problem.capacity > 0 && problem.a_layout == OperandLayout::k_contiguous;
-    const std::int64_t sent = may_have_fewer ? a_rows(problem, rank) : of_a.rows;
-    require_operand(a[static_cast<std::size_t>(rank)], "a", rank, of_a, problem.data_type, sent);
+    require_operand(a[static_cast<std::size_t>(rank)], "a", rank, of_a, problem.data_type,
+                    least_rows_of_a(problem, rank));
     require_operand(b[static_cast<std::size_t>(rank)], "b", rank, of_b, problem.data_type, of_b.rows);
   }
   const HostOperands operands{a, b};

@@ -9,6 +9,7 @@
 #include "gemm/device/share_k.hpp"
 #include "gemm/sm90/kernels.hpp"
 #include "plan/message_rules.hpp"
+#include "plan/route_room.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -75,9 +76,8 @@ void Sm90Gemm::rebind(BufferRole role, void* base) {
 
 /// The caller's A has those that these routes send, and the TMA reads no others.
 void Sm90Gemm::limit_rows_of_a(const Plan& plan) {
-  if (plan.problem.capacity == 0 || plan.problem.a_layout == OperandLayout::row_contiguous) return;
   DeviceMatrix& a = own(BufferRole::a);
-  a.rows = a_rows(plan.problem, plan.rank);
+  a.rows = least_rows_of_a(plan.problem, plan.rank);
   rebind(BufferRole::a, std::exchange(a.base, nullptr));
 }
 

@@ -420,7 +420,11 @@ def test_a_has_the_rows_that_routes_send_and_no_more(group, strategy):
         sent = of_all(torch.cat([a, a.new_zeros(most - len(a), K)]))
         first = [sum(each[:rank]) for each in routes]
         expected = torch.cat([of[at : at + each[rank]] for of, at, each in zip(sent, first, routes)])
-        expect_close(operator.run(a, b), expected @ b.float().t())
+        product, received = operator.run_and_gather(a, b)
+        expect_close(product, expected @ b.float().t())
+        assert torch.equal(received.float(), expected)
+    with pytest.raises(flashoverlap.InvalidArgument, match="shape of a"):
+        operator.run_and_gather(draw(most + 1, K), b)
 
 
 def test_what_one_rank_gathers_of_a_wider_matrix(group):
