@@ -119,8 +119,8 @@ class Operator {
   const void* gathered() const noexcept;
 
   /// Enqueues a run: it sees what `stream` did before, and what `stream` does next sees its results.
-  /// a, b: operands in GPU memory, shaped as `a_shape` and `b_shape` say; where routes change, of an A whose k
-  /// is contiguous only the rows that they send (`a_rows`) must be there. out: shaped as the plan's buffer
+  /// a, b: operands in GPU memory, shaped as `a_shape` and `b_shape` say; where routes change, of an A whose
+  /// k is contiguous only the rows that they send (`a_rows`) must be there. out: shaped as the plan's buffer
   /// `out`; null or `result()` where that is not null. Their rows lie `OperatorOptions::pitches` apart. All
   /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; a and b do not lie in the
   /// operator's workspace. Allocates no GPU memory. Waits for the GPU only where about 16 runs of the
@@ -136,9 +136,9 @@ class Operator {
   /// rows: then the routes stay as they are. A CUDA graph keeps the routes that it was captured with only
   /// until then.
   void route(std::span<const std::int32_t> expert_rows);
-  /// The same where every rank knows the routes of all already, as those of `returning` a problem that another
-  /// operator has: `Problem::expert_rows`, the same on all ranks. Exchanges nothing, and waits only until this
-  /// rank's earlier runs have ended.
+  /// The same where every rank knows the routes of all already, as those of `returning` a problem that
+  /// another operator has: `Problem::expert_rows`, the same on all ranks. Exchanges nothing, and waits only
+  /// until this rank's earlier runs have ended.
   void route_all(std::vector<std::vector<std::int32_t>> expert_rows);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or

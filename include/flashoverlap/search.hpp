@@ -55,10 +55,10 @@ PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule
 
 /// What a search may choose from.
 struct SearchSpace {
-  /// Those that the machine or the problem does not allow are left out. Empty: all, but where GPUs address each
-  /// other's memory no schedules whose tiles wait for messages that need multiprocessors. A kernel that runs
-  /// concurrently on another stream could hold these up, and be held up by the tiles, for a hundred times as
-  /// long as they take.
+  /// Those that the machine or the problem does not allow are left out. Empty: all, but where GPUs address
+  /// each other's memory no schedules whose tiles wait for messages that need multiprocessors. A kernel that
+  /// runs concurrently on another stream could hold these up, and be held up by the tiles, for a hundred
+  /// times as long as they take.
   std::vector<Strategy> strategies{};
   std::vector<Layout> layouts{Layout::natural};
   /// Multiprocessors to leave to communication that needs some. Empty: those that the machine has curves for.
