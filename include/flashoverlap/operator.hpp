@@ -73,8 +73,8 @@ struct RunTimes {
 /// different streams, unless they share a workspace, or tiles of two of them wait for other ranks: each could
 /// hold the multiprocessors that the other needs. Other kernels may run concurrently too; only plans that
 /// `search_schedules` leaves out by itself, whose tiles wait for messages that need multiprocessors, can then
-/// take a hundred times as long. A run that fails aborts the communicator, with everything
-/// split from it and every operator on it.
+/// take a hundred times as long. A run that fails aborts the communicator, with everything split from it and
+/// every operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, which must be GPUs of one host;
 /// NCCL's collectives may too (`Communicator::allocate`). Every rank destroys its operators in the same order
@@ -115,7 +115,7 @@ class Operator {
   void* result() const noexcept;
   /// The operand that the last run has gathered or exchanged, valid until the next run on its workspace
   /// begins; null where the plan has none. Rows that tiles read from a or b directly, which are this rank's
-  /// own, may be missing.
+  /// own, may be missing, and several groups that a collective gathers lie one after the other.
   const void* gathered() const noexcept;
 
   /// Enqueues a run: it sees what `stream` did before, and what `stream` does next sees its results.

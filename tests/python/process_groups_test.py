@@ -1,5 +1,6 @@
 """Process groups and device meshes of real processes, whose operations Gloo computes in place of GPUs."""
 
+import os
 import shutil
 import sys
 import types
@@ -134,6 +135,7 @@ def compiled_on_rank(rank, store):
     shapes = ((SEQUENCE, K), (N, K), (K, N), (K,))
     operands = [torch.randn(shape).to(torch.bfloat16) for shape in shapes]
     expected = layers_of_a_compiled_model(*operands)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{store}-compiled-{rank}"  # of nobody else
     torch._inductor.config.post_grad_custom_pre_pass = parallel.OverlapPass()
     result = torch.compile(layers_of_a_compiled_model, fullgraph=True)(*operands)
     torch.testing.assert_close(result, expected, rtol=5e-2, atol=5e-1)

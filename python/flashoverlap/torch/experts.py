@@ -33,6 +33,7 @@ class ExpertRoutes:
     experts: on each rank.
     rows: that this rank has sent, and gets back.
     of_ranks: of_ranks[r][t · experts + e] rows of rank r have gone to expert e of rank t.
+    ends: where the rows of each of this rank's experts end, of what `by_expert` has sorted.
     """
 
     def __init__(
@@ -53,12 +54,11 @@ class ExpertRoutes:
         """Rows that this rank's experts have got."""
         return sum(self._received())
 
-    def by_expert(self, received: Tensor) -> tuple[Tensor, Tensor]:
-        """A copy of [received, ...] as `dispatch_matmul` returns it, sorted by this rank's experts, and where the rows
-        of each of them end."""
+    def by_expert(self, received: Tensor) -> Tensor:
+        """A copy of [received, ...] as `dispatch_matmul` returns it, sorted by this rank's experts."""
         if self._order is None:
-            self._order, self._ends = self._sorted(received.device)
-        return received.index_select(0, self._order), self._ends
+            self._order, self.ends = self._sorted(received.device)
+        return received.index_select(0, self._order)
 
     def _sorted(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Which row comes when rows are sorted by expert, and where each expert's end."""
@@ -150,15 +150,13 @@ def _matrix(weight: Tensor, transposed: bool) -> Tensor:
     return weight.flatten(0, 1).t() if transposed else weight.flatten(0, 1)
 
 
-def _gradient_of_weight(gradient: tuple[Tensor, Tensor], x: tuple[Tensor, Tensor]) -> Tensor:
+def _gradient_of_weight(gradient: Tensor, x: Tensor, routes: ExpertRoutes) -> Tensor:
     """One plain product for each expert: their k, which are the rows received, differ. Both are sorted by expert."""
-    rows, ends = gradient
-    can_load = rows.shape[1] % 8 == 0 and x[0].shape[1] % 8 == 0  # 16 bytes at a time
-    if hasattr(torch.nn.functional, "grouped_mm") and can_load and len(rows) > 0:
-        return torch.nn.functional.grouped_mm(rows.t(), x[0], offs=ends)
-    parts = [0, *ends.tolist()]
-    sizes = [end - first for first, end in itertools.pairwise(parts)]
-    return torch.stack([of_product.t() @ of_x for of_product, of_x in zip(rows.split(sizes), x[0].split(sizes))])
+    can_load = gradient.shape[1] % 8 == 0 and x.shape[1] % 8 == 0  # 16 bytes at a time
+    if hasattr(torch.nn.functional, "grouped_mm") and can_load and len(x) > 0:
+        return torch.nn.functional.grouped_mm(gradient.t(), x, offs=routes.ends)
+    sizes = [end - first for first, end in itertools.pairwise([0, *routes.ends.tolist()])]
+    return torch.stack([of_product.t() @ rows for of_product, rows in zip(gradient.split(sizes), x.split(sizes))])
 
 
 class _Dispatch(torch.autograd.Function):
@@ -166,17 +164,18 @@ class _Dispatch(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, routes: ExpertRoutes, learns: bool) -> Tensor:
         product, received = routes.dispatch(x, weight, keeps_received=learns)
         ctx.routes = routes
-        ctx.save_for_backward(*((None, None) if received is None else routes.by_expert(received)), weight)
+        ctx.save_for_backward(None if received is None else routes.by_expert(received), weight)
         return product
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        *received, weight = ctx.saved_tensors
+        received, weight = ctx.saved_tensors
+        routes = ctx.routes
         wanted_x, wanted_weight, *_ = ctx.needs_input_grad
         return (
-            ctx.routes.combine(gradient, weight, transposed=True) if wanted_x else None,
-            _gradient_of_weight(ctx.routes.by_expert(gradient), received) if wanted_weight else None,
+            routes.combine(gradient, weight, transposed=True) if wanted_x else None,
+            _gradient_of_weight(routes.by_expert(gradient), received, routes) if wanted_weight else None,
             None,
             None,
         )
@@ -193,13 +192,11 @@ class _Combine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        of_x, received = ctx.routes.dispatch(
-            gradient, weight, transposed=True, keeps_received=ctx.needs_input_grad[1]
-        )
+        routes = ctx.routes
+        of_x, received = routes.dispatch(gradient, weight, transposed=True, keeps_received=ctx.needs_input_grad[1])
         if received is None:
             return of_x, None, None
-        by_expert = ctx.routes.by_expert
-        return of_x, _gradient_of_weight(by_expert(received), by_expert(x)), None
+        return of_x, _gradient_of_weight(routes.by_expert(received), routes.by_expert(x), routes), None
 
 
 def _require_operands(x: Tensor, rows: int, rows_are: str, weight: Tensor, experts: int) -> None:

@@ -57,8 +57,8 @@ def all_gather_matmul(
     x: Tensor, weight: Tensor, group: Group | str, *, weight_is_constant: bool = False, keep_gathered: bool = False
 ) -> Tensor:
     """X · weightᵀ, where each rank has rows of X: a column-parallel layer with sequence parallelism."""
-    by_rows = x.stride(-1) == 1 and x.shape[-1] == weight.shape[-1]
-    kept = "all_gather_matmul_and_gathered" if keep_gathered and by_rows else None
+    keeps = keep_gathered and x.stride(-1) == 1 and x.shape[-1] == weight.shape[-1]  # gathered by rows
+    kept = "all_gather_matmul_and_gathered" if keeps else None
     return _run("all_gather_matmul", x, weight, group, weight_is_constant, keeping=kept)
 
 
@@ -105,8 +105,7 @@ def _run(
     """
     x, cast_weight = autocast(x, weight)
     product: Tensor
-    learns = torch.is_grad_enabled() and cast_weight.requires_grad
-    chosen = keeping if keeping is not None and learns else name
+    chosen = keeping if keeping is not None and cast_weight.requires_grad and torch.is_grad_enabled() else name
     if not _concerns_only_autograd(x, cast_weight):
         result = getattr(_operations, chosen)(x, cast_weight, name_of(group))
         product = result if chosen == name else result[0]

@@ -71,11 +71,15 @@ void Operator::State::route(std::span<const std::int32_t> expert_rows) {
   const std::size_t entries = all[index(plan.rank)].size();
   require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
           fmt::format("must have {}", entries));
-  route_all(std::move(all));
+  take_routes(std::move(all));
 }
 
 void Operator::State::route_all(std::vector<std::vector<std::int32_t>> expert_rows) {
   require_ended();
+  take_routes(std::move(expert_rows));
+}
+
+void Operator::State::take_routes(std::vector<std::vector<std::int32_t>> expert_rows) {
   if (routes_are_new) FLASHOVERLAP_CUDA(cudaEventSynchronize(routed));  // without a run
   flashoverlap::route(plans[index(plan.rank)], std::move(expert_rows));
   if (order) order = in_order(plan);

@@ -55,6 +55,8 @@ struct Operator::State {
 
   void route(std::span<const std::int32_t> expert_rows);
   void route_all(std::vector<std::vector<std::int32_t>> expert_rows);
+  /// Once earlier runs have ended.
+  void take_routes(std::vector<std::vector<std::int32_t>> expert_rows);
 
   bool any_rank_exchanges_by_nccl() const;
 
