@@ -84,7 +84,7 @@ TEST(GatheredRows, AreWhereTheMessagesPutThem) {
   SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
   testing::RandomCases cases(seed);
   int out_of_place = 0;
-  for (int checked = 0; checked < 400;) {
+  for (int checked = 0; checked < 8000;) {
     const testing::Case drawn = cases.next();
     if (!gathers_whole_rows(drawn.problem)) continue;
     ++checked;
