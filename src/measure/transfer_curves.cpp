@@ -232,6 +232,15 @@ double gather_us(const GpuRank& gpu, const Machine& machine, Strategy strategy, 
   return us;
 }
 
+/// The least of three, each in memory of its own: on 4 H200, one of four took 10 % longer than the others.
+double least_gather_us(const GpuRank& gpu, const Machine& machine, Strategy strategy, std::int64_t bytes,
+                       int comm_multiprocessors) {
+  double least_us = gather_us(gpu, machine, strategy, bytes, comm_multiprocessors);
+  for (int more = 0; more < 2; ++more)
+    least_us = std::min(least_us, gather_us(gpu, machine, strategy, bytes, comm_multiprocessors));
+  return least_us;
+}
+
 }  // namespace
 
 void measure_collectives(const GpuRank& gpu, Machine& machine) {
@@ -308,8 +317,8 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
   // What stores take longer than copies in an operator, which has launches and signals besides.
   constexpr int copy_blocks = 16;
   for (const std::int64_t bytes : {mebibyte, 8 * mebibyte, 64 * mebibyte}) {
-    const double longer_us = gather_us(gpu, machine, Strategy::store, bytes, copy_blocks) -
-                             gather_us(gpu, machine, Strategy::copy, bytes, copy_blocks);
+    const double longer_us = least_gather_us(gpu, machine, Strategy::store, bytes, copy_blocks) -
+                             least_gather_us(gpu, machine, Strategy::copy, bytes, copy_blocks);
     const double copy_us = machine.copy_microseconds(ranks, static_cast<double>(bytes));
     add_point(machine.store[ranks], bytes, std::max(copy_us / 2, copy_us + longer_us / (ranks - 1)));
   }

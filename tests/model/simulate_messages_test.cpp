@@ -65,6 +65,7 @@ TEST(SimulateMessagesTest, SeeACounterNoSoonerWhenTheyComeToItLate) {
   auto plans = plans_of(2, 4);
   const std::int32_t done = add_tile_counter(plans[0], 4);
   plans[0].messages = {copy(1, 1), copy(1, 1)};
+  plans[0].messages[1].kind = MessageKind::store;
   plans[0].messages[1].waits = {{done, true}};
   Machine machine = round_machine();
   machine.copy_engine = {{2, {{{10, 11}}}}};
@@ -72,6 +73,21 @@ TEST(SimulateMessagesTest, SeeACounterNoSoonerWhenTheyComeToItLate) {
   ASSERT_EQ(transfers.size(), 2u);
   EXPECT_DOUBLE_EQ(transfers[0].end_us, 12);
   EXPECT_DOUBLE_EQ(transfers[1].start_us, 13 + 1);
+}
+
+// The counter of the first four tiles is seen at 13, that of all eight at 23.
+TEST(SimulateMessagesTest, CopiesThatWaitForTilesBeginLaterAfterOtherCopies) {
+  for (const auto& [awaited_tiles, copied_us, start_us] :
+       {std::tuple{4, 11.0, 12.0 + 15}, {8, 1.0, 23.0 + 1}}) {
+    auto plans = plans_of(2, 8);
+    plans[0].messages = {copy(1, 1), copy(1, 1)};
+    plans[0].messages[1].waits = {{add_tile_counter(plans[0], awaited_tiles), true}};
+    Machine machine = round_machine();
+    machine.copy_engine = {{2, {{{10, copied_us}}}}};
+    const auto transfers = lane(simulate(plans, machine), 0, Lane::communication);
+    ASSERT_EQ(transfers.size(), 2u);
+    EXPECT_DOUBLE_EQ(transfers[1].start_us, start_us);
+  }
 }
 
 TEST(SimulateMessagesTest, CollectivesStartWhenTheLastRankIsReady) {
