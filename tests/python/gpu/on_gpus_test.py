@@ -13,6 +13,8 @@ if "LOCAL_RANK" not in os.environ:
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
+from torch._inductor import config as inductor
 
 import flashoverlap
 import flashoverlap.torch as parallel
@@ -479,6 +481,23 @@ def test_a_compiled_layer_is_one_graph(group):
     x = draw(M // dist.get_world_size(), K)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     expect_close(compiled(x).detach(), layer(x).detach().float())
+
+
+def test_inductor_overlaps_a_compiled_model(group):
+    name = group.group_name
+
+    def layers(x, up, down):
+        hidden = torch.relu(collectives.all_gather_tensor(x, 0, name) @ up.t())
+        return collectives.reduce_scatter_tensor(hidden @ down.t(), "sum", 0, name)
+
+    x, up, down = draw(M // dist.get_world_size(), K), draw(808, K), draw(K, 808)  # of no other test
+    expected = layers(x, up, down).float()
+    operators = parallel.groups.named(name).operators
+    before = len(operators)
+    with inductor.patch(post_grad_custom_pre_pass=parallel.OverlapPass()):
+        expect_close(torch.compile(layers, fullgraph=True)(x, up, down), expected)
+    ran = [operator.problem.operation for operator in list(operators.values())[before:]]
+    assert ran == ["all_gather_gemm", "gemm_reduce_scatter"]
 
 
 def test_sub_groups_of_one_rank(group):
