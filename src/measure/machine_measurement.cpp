@@ -32,7 +32,7 @@ Machine measure_machine(const GpuRank& gpu, const std::function<void(std::string
   Machine machine = current_machine(fabric());
   machine.name = fmt::format("{} x {}, {}", gpu.ranks(), properties.name, fabric());
   machine.sources = {fmt::format(
-      "every field but store_slowdown, for which 1 is assumed: measured on {}, {:%Y-%m-%d %H:%M} UTC",
+      "every field but store_slowdown, for which 1.1 is assumed: measured on {}, {:%Y-%m-%d %H:%M} UTC",
       machine.name, fmt::gmtime(std::time(nullptr)))};
   machine.peer_access = all_address_each_other(gpu);
   progress("GEMM kernels");

@@ -48,8 +48,8 @@ double least_store_microseconds(const Schedule& schedule, const Machine& machine
 
 /// The time that stores of these bytes to peers occupy a rank's link, besides their start.
 double stored_microseconds(const Machine& machine, int ranks, double bytes);
-/// The same where a GEMM's tiles are stored: with more than two ranks they go to several at the same time.
-double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes);
+/// The same where a GEMM's tiles are stored: with more than two ranks `to_all` or one after the other.
+double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes, bool to_all);
 
 /// The time of a collective under the schedule's cap, without its launch; see
 /// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other

@@ -148,8 +148,9 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
   if (const double bytes = run.bytes_to_peers * event.count / run.count; bytes > 0) {
     require_peer_access();
     const int ranks = rank.plan->problem.ranks;
+    const bool to_all = run.first->rank == every_rank;
     const double link_us = sums_after_gemm_ ? loaded_first * stored_microseconds(machine_, ranks, bytes)
-                                            : tiles_stored_microseconds(machine_, ranks, bytes);
+                                            : tiles_stored_microseconds(machine_, ranks, bytes, to_all);
     const double start_us = std::max(rank.link_free_us, stored.time_us);
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;

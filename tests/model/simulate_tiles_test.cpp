@@ -208,7 +208,7 @@ TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer)
   EXPECT_EQ(transfer.label, "tiles to rank 1 50 B");
   EXPECT_EQ(transfer.group, 0);
   EXPECT_DOUBLE_EQ(transfer.start_us, 11);
-  EXPECT_DOUBLE_EQ(transfer.end_us, 11 + 5 * 25);
+  EXPECT_DOUBLE_EQ(transfer.end_us, 11 + 5 * 26);
   EXPECT_EQ(lane(simulation, 1, Lane::communication).size(), 0u);
 }
 
@@ -228,15 +228,15 @@ TEST(SimulateTilesTest, OfTwoGroupsThatAreStoredOnPeersAreTwoTransfers) {
   EXPECT_DOUBLE_EQ(transfers[1].start_us, transfers[0].end_us);
 }
 
-// With one worker. The first tile is on its way from 11 to 36; the worker goes on with the next one, as long
-// as that takes: at 26. So the link is free from 36 until the fifth tile is computed.
+// With one worker. The first tile is on its way from 11 to 37; the worker goes on with the next one, as long
+// as that takes: at 27. So the link is free from 37 until the fifth tile is computed.
 TEST(SimulateTilesTest, StoredOnPeersAfterAPauseAreAnotherTransfer) {
   auto plans = plans_that_store({1, 0, 0, 0, 1});
   for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
   const auto transfers = lane(simulate(plans, round_machine_of_3()), 0, Lane::communication);
   ASSERT_EQ(transfers.size(), 2u);
-  EXPECT_DOUBLE_EQ(transfers[0].end_us, 11 + 25);
-  EXPECT_DOUBLE_EQ(transfers[1].start_us, 26 + 4 * 10);
+  EXPECT_DOUBLE_EQ(transfers[0].end_us, 11 + 26);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, 27 + 4 * 10);
 }
 
 TEST(SimulateTilesTest, OfTheRankItselfAreNoTransfer) {
@@ -247,7 +247,7 @@ TEST(SimulateTilesTest, OfTheRankItselfAreNoTransfer) {
 TEST(SimulateTilesTest, StoredOnEveryRankAreSentToEveryOther) {
   auto plans = plans_of(3, 1);
   plans[0].tiles[0] = {.rows = 1, .cols = 5, .rank = every_rank};
-  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 2 * 25);
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 2 * 20);
 }
 
 TEST(SimulateTilesTest, SendOnlyTheRowsThatTheirRowMapGivesToPeers) {

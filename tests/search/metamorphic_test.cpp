@@ -110,7 +110,7 @@ double held_up_us(const Problem& problem, const Schedule& schedule, const Machin
     for (const Tile& tile : plan.tiles) bytes += tile.rank == every_rank ? bytes_to_peers(plan, tile) : 0;
     most_bytes = std::max(most_bytes, bytes);
   }
-  return tiles_stored_microseconds(machine, problem.ranks, most_bytes);
+  return tiles_stored_microseconds(machine, problem.ranks, most_bytes, /*to_all=*/true);
 }
 
 // One schedule on a better machine, or with more to do. Groups are counted in waves, so that they only stay
