@@ -140,7 +140,7 @@ class Products:
 
 
 def all_products(group: str, ranks: int) -> dict[str, Products]:
-    keeps = ranks > 2  # what is gathered, as the others do: more memory, which saves time on 4 GPUs and not on 2
+    keeps = ranks > 2  # what was gathered: saves time on 4 GPUs, not on 2, and takes memory
     return {
         "plain": Products(lambda x, w: Gather.apply(x) @ w.t(), lambda x, w: Scatter.apply(x @ w.t())),
         "possible": Products(

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "flashoverlap/machine.hpp"
 #include "flashoverlap/problem.hpp"
 #include "flashoverlap/schedule.hpp"
 
@@ -93,7 +94,15 @@ class PlanCache {
   /// file stays. Returns the number of entries, also of those that could not be used.
   std::size_t clear() const;
 
-  /// Where the measured `Machine` of the site is kept. The cache neither reads nor writes it.
+  /// What was measured of the site's GPUs; nothing if nothing was. Throws `InvalidArgument` for a file that
+  /// cannot be read, or that another version of the library has written.
+  std::optional<Machine> machine() const;
+
+  /// Keeps it in place of what is kept; makes the folder if there is none. Throws `Error` if it cannot be
+  /// written: then the old one is still there.
+  void store_machine(const Machine& machine) const;
+
+  /// Where it is kept.
   std::string machine_file() const;
 
  private:

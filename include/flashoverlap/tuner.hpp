@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/machine.hpp"
@@ -39,6 +40,11 @@ class Tuner {
 
   /// What the search predicts from.
   const Machine& machine() const noexcept;
+
+  /// Measures the GPUs and what connects them, as `flashoverlap tune machine` does, in less than a minute and
+  /// while nothing else runs on them. Predicts from that since, and keeps it in the cache for all that come
+  /// later. `progress` is told on rank 0 what is measured next. Throws `InvalidArgument` for a single rank.
+  const Machine& measure_machine(const std::function<void(std::string_view step)>& progress = {});
 
   /// From the cache, for this problem; else, for one that differs only in m and has the same `row_bucket`,
   /// the likeliest of the same strategy and kernel; else `tune`. Throws `InvalidArgument` for a problem that

@@ -382,6 +382,11 @@ class GpuTuner {
 
   const Machine& machine() const { return tuner_->machine(); }
 
+  const Machine& measure_machine() {
+    make_current(*communicator_);
+    return tuner_->measure_machine();
+  }
+
  private:
   static Tuner make(const Communicator& communicator) {
     make_current(communicator);
@@ -463,5 +468,6 @@ NB_MODULE(_gpu, module) {
   nb::class_<GpuTuner>(module, "GpuTuner")
       .def(nb::init<const GpuCommunicator&>(), "communicator"_a, Released())
       .def("schedule", &GpuTuner::schedule, "problem"_a, Released())
-      .def_prop_ro("machine", &GpuTuner::machine);
+      .def_prop_ro("machine", &GpuTuner::machine)
+      .def("measure_machine", &GpuTuner::measure_machine, Released());
 }

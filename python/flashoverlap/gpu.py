@@ -143,6 +143,13 @@ class Communicator(NamedCommunicator):
         """What predictions for these GPUs are made from. Collective the first time."""
         return self._its_tuner().machine
 
+    def measure_machine(self) -> Machine:
+        """Measures these GPUs, in less than a minute and while nothing else runs on them. Collective.
+
+        It is kept, and predicted from, by every later process with the same kind and number of GPUs, driver and NCCL.
+        """
+        return self._its_tuner().measure_machine()
+
     def split(self, color: int) -> "Communicator":
         """Ranks that pass the same color (≥ 0) form a group of their own, in the same order. Collective."""
         return self._of(self._communicator.split(color))

@@ -297,7 +297,7 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
   }
   machine.copy_engine.clear();
   machine.store.clear();
-  machine.copy_slowdown = machine.store_slowdown = 1;
+  machine.copy_slowdown = 1;
   machine.block_store_gigabytes_per_second = 0;
   if (!machine.peer_access) return;
   {
@@ -314,7 +314,6 @@ void measure_copies(const GpuRank& gpu, Machine& machine) {
     });
     gpu.barrier();
   }
-  machine.store_slowdown = 1.1;  // assumed: fits ReduceScatters and AllReduces on 4 H100 and H200
   // What stores take longer than copies in an operator, which has launches and signals besides.
   constexpr int copy_blocks = 16;
   for (const std::int64_t bytes : {mebibyte, 8 * mebibyte, 64 * mebibyte}) {

@@ -10,7 +10,7 @@ namespace flashoverlap {
 /// are known.
 void measure_collectives(const GpuRank& gpu, Machine& machine);
 
-/// Fills `copy_engine`, `store`, their slowdowns and `memory_gigabytes_per_second`. Collective; without peer
+/// Fills `copy_engine`, `copy_slowdown`, `store` and `memory_gigabytes_per_second`. Collective; without peer
 /// access, which the machine says, only the last.
 void measure_copies(const GpuRank& gpu, Machine& machine);
 

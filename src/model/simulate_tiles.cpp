@@ -22,7 +22,7 @@ std::int32_t only_peer(const Tile& tile) {
 bool are_alike(const Tile& one, const Tile& other) {
   return one.start_wait == other.start_wait && one.store_wait == other.store_wait &&
          one.raise == other.raise && one.group == other.group && one.only_adds == other.only_adds &&
-         only_peer(one) == only_peer(other);
+         only_peer(one) == only_peer(other) && (one.rank == every_rank) == (other.rank == every_rank);
 }
 
 /// The counter that a tile waits for before it computes a part of k.
@@ -156,7 +156,7 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     rank.stores_end_us = rank.link_free_us;
     record_store(rank, *run.first, bytes, start_us);
     stored.time_us = rank.link_free_us;
-    free_us = std::max(free_us, stored.time_us - rank.tile_us);
+    free_us = std::max(free_us, stored.time_us - rank.tile_us * machine_.store_slowdown);
   }
   push(stored);
   if (!sums_after_gemm_ || run.first->only_adds) free_workers(rank, event.count, free_us);

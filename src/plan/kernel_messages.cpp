@@ -89,11 +89,6 @@ bool store_the_same(const Message& one, const Message& other) {
          one.cols == other.cols;
 }
 
-/// Whether whole rows go to a rank, which its tiles can use while others wait for theirs.
-bool goes_rank_by_rank(const Plan& plan, const Message& store) {
-  return plan.schedule.shots == 0 && store.cols == none && !gathers_along_k(plan.problem);
-}
-
 /// Messages that follow each other and store the same are one shard, unless they go rank by rank.
 void add_shards(std::span<const Message> stores, const Plan& plan, KernelMessages& messages) {
   for (std::size_t first = 0, end = 0; first < stores.size(); first = end) {

@@ -118,6 +118,11 @@ inline bool move_the_same_part(const Message& one, const Message& other) {
          one.cols == other.cols;
 }
 
+/// Whether whole rows go to a rank, which its tiles can use while others wait for theirs.
+inline bool goes_rank_by_rank(const Plan& plan, const Message& store) {
+  return plan.schedule.shots == 0 && store.cols == none && !gathers_along_k(plan.problem);
+}
+
 /// Whether a copy follows another one of the same part: what both raise comes after the last of them.
 inline bool shares_raises(const Plan& plan, const std::vector<Message>& messages, std::size_t index) {
   return messages[index].kind == MessageKind::copy && follows_at_once(plan, messages, index) &&

@@ -21,10 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::hours oldest_writer{1};  ///< what it has not finished by then is left over
 
-void write_entry(const fs::path& folder, const CachedPlan& entry) {
+void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   require(!error, "cache", shown(folder.string()), "cannot be created: " + error.message());
+}
+
+void write_entry(const fs::path& folder, const CachedPlan& entry) {
+  make_folder(folder);
   remove_leftovers(folder.string(), oldest_writer);
   write_file("cache", (folder / entry_name(entry.plan.problem)).string(), entry_to_json(entry));
 }
@@ -76,6 +80,16 @@ std::vector<TunedPlan> PlanCache::entries() const {
 }
 
 std::size_t PlanCache::clear() const { return clear_folder(folder_); }
+
+std::optional<Machine> PlanCache::machine() const {
+  const std::string file = machine_file();
+  return fs::exists(file) ? std::optional(machine_from_json(read_file("machine", file))) : std::nullopt;
+}
+
+void PlanCache::store_machine(const Machine& machine) const {
+  make_folder(folder_);
+  write_file("machine", machine_file(), machine_to_json(machine));
+}
 
 std::string PlanCache::machine_file() const { return fs::path(folder_) / "machine.json"; }
 

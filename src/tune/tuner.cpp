@@ -6,17 +6,16 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "comm/process_environment.hpp"
-#include "file/file.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/gpu_support.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "measure/current_gpu.hpp"
+#include "measure/machine_measurement.hpp"
 #include "measure/trials.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
@@ -84,8 +83,7 @@ struct Tuner::State {
       const std::string directory =
           options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
       cache.emplace(directory, site, [this](const std::string& line) { say(line); });
-      const std::string file = cache->machine_file();
-      if (std::filesystem::exists(file)) machine = machine_from_json(read_file("machine", file));
+      if (const std::optional<Machine> measured = cache->machine()) machine = *measured;
     } catch (const Error& error) {
       say(fmt::format("the tuning cache cannot be used in full: {}", error.what()));
     }
@@ -178,6 +176,18 @@ struct Tuner::State {
     return tuned;
   }
 
+  void measure_machine(const std::function<void(std::string_view step)>& progress) {
+    machine = flashoverlap::measure_machine(gpu, [&](std::string_view step) {
+      if (progress && gpu.is_first()) progress(step);
+    });
+    if (!gpu.is_first() || !cache) return;
+    try {
+      cache->store_machine(machine);
+    } catch (const Error& error) {
+      say(fmt::format("what was measured is not kept: {}", error.what()));
+    }
+  }
+
   TunedPlan measure(const Problem& problem, const std::vector<Candidate>& trials) const {
     const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
     std::optional<Candidate> sequential;
@@ -220,6 +230,11 @@ Tuner::Tuner(Tuner&&) noexcept = default;
 Tuner& Tuner::operator=(Tuner&&) noexcept = default;
 
 const Machine& Tuner::machine() const noexcept { return state_->machine; }
+
+const Machine& Tuner::measure_machine(const std::function<void(std::string_view step)>& progress) {
+  state_->measure_machine(progress);
+  return state_->machine;
+}
 
 Schedule Tuner::schedule(const Problem& problem) {
   state_->check(problem);

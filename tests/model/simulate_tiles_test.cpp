@@ -200,8 +200,8 @@ TEST(SimulateTilesTest, ThatOnlyAddComeAfterThoseThatAllWorkersShare) {
   EXPECT_NEAR(groups[1].end_us, groups[0].end_us + 1, 1e-3);
 }
 
-// With three ranks a tile takes 20 / 0.8 to its peer. Four end at 11 and leave one after the other; the fifth
-// is computed from 36 to 46 meanwhile.
+// With three ranks a tile takes 20 · 1.3 to its peer. Four end at 11 and leave one after the other; the fifth
+// is computed before the last of them has left.
 TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer) {
   const Simulation simulation = simulate(plans_that_store({1, 1, 1, 1, 1}), round_machine_of_3());
   const Interval transfer = only_transfer(simulation, 0);
@@ -242,6 +242,26 @@ TEST(SimulateTilesTest, StoredOnPeersAfterAPauseAreAnotherTransfer) {
 TEST(SimulateTilesTest, OfTheRankItselfAreNoTransfer) {
   EXPECT_EQ(lane(simulate(plans_that_store({0, 0}), round_machine_of_3()), 0, Lane::communication).size(),
             0u);
+}
+
+// A tile takes 10 to compute and 26 on the link, which stays the bound where it takes 11.
+TEST(SimulateTilesTest, AreSlowedByStoresNoLongerThanTheLinkTakes) {
+  auto plans = plans_that_store({1, 1, 1, 1});
+  for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
+  Machine machine = round_machine_of_3();
+  machine.store_slowdown = 1.1;
+  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 11 + 4 * 26);
+}
+
+// The first tile is on its way from 11 to 16, while half of the second one is computed.
+TEST(SimulateTilesTest, TakeLongerWhileStoresAreOnTheirWay) {
+  auto plans = plans_that_store({1, 0});
+  for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
+  Machine machine = round_machine_of_3();
+  machine.store = {{3, {{{1, 0.5 / 1.3}, {1e9, 0.5e9 / 1.3}}}}};
+  EXPECT_DOUBLE_EQ(simulate(plans, machine).gemm_us, 21);
+  machine.store_slowdown = 1.25;
+  EXPECT_DOUBLE_EQ(simulate(plans, machine).gemm_us, 21 + 5 * (1 - 1 / 1.25));
 }
 
 TEST(SimulateTilesTest, StoredOnEveryRankAreSentToEveryOther) {

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
@@ -58,11 +57,10 @@ int tune_machine(const MachineRequest& request) {
     print(machine, request.gpus);
     const std::string directory =
         request.cache_directory.empty() ? default_cache_directory() : request.cache_directory;
-    const std::filesystem::path file = PlanCache(directory, current_site(request.gpus)).machine_file();
-    std::filesystem::create_directories(file.parent_path());
-    write_file("--cache", file.string(), machine_to_json(machine));
+    const PlanCache cache(directory, current_site(request.gpus));
+    cache.store_machine(machine);
     if (!request.save.empty()) write_file("--save", request.save, machine_to_json(machine));
-    fmt::print("measured in {:.0f} s, kept in {}\n", seconds(), file.string());
+    fmt::print("measured in {:.0f} s, kept in {}\n", seconds(), cache.machine_file());
   });
   return exit_success;
 }
