@@ -189,54 +189,6 @@ def test_a_divided_model_computes_and_learns_what_the_whole_one_does(ranks, sequ
         )
 
 
-class TestParallelize:
-    def test_a_layer_with_two_names_stays_one_layer(self):
-        def on_rank(rank, group):
-            model = nn.ModuleDict({"a": (layer := nn.Linear(K, N)), "b": layer})
-            parallel.parallelize(model, group, {"*": "column"})
-            assert isinstance(model["a"], parallel.ColumnParallelLinear) and model["a"] is model["b"]
-
-        run(2, on_rank)
-
-    def test_what_was_frozen_stays_frozen(self):
-        def on_rank(rank, group):
-            model = Block(K, N).eval()
-            model.up.weight.requires_grad_(False)
-            model.down.bias.requires_grad_(False)
-            parallel.parallelize(model, group, {"up": "column", "down": "row"})
-            wanted = {name: each.requires_grad for name, each in model.named_parameters()}
-            assert wanted == {"up.weight": False, "up.bias": True, "down.weight": True, "down.bias": False}
-            assert not model.up.training
-
-        run(2, on_rank)
-
-    @pytest.mark.parametrize(
-        "plan, message",
-        [
-            ({"up": "column", "*": "row"}, '"up" is divided by column and by row'),
-            ({"up": "column", "down": "sideways"}, '"sideways" must be "column" or "row"'),
-            ({"up": "column", "sideways": "row"}, "is the name of no linear layer"),
-            ({"up": "column", "odd": "column"}, "out_features of odd = 7: must be a multiple of the 2 ranks"),
-        ],
-    )
-    def test_nothing_is_replaced_by_a_wrong_plan(self, plan, message):
-        def on_rank(rank, group):
-            model = Block(K, N)
-            model.odd = nn.Linear(K, 7)
-            with pytest.raises(ValueError, match=message):
-                parallel.parallelize(model, group, plan)
-            assert type(model.up) is nn.Linear
-
-        run(2, on_rank)
-
-    def test_a_layer_alone_has_no_name(self):
-        def on_rank(rank, group):
-            with pytest.raises(ValueError, match="is the name of no linear layer"):
-                parallel.parallelize(nn.Linear(K, N), group, {"*": "column"})
-
-        run(1, on_rank)
-
-
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_a_gated_feed_forward_is_that_of_its_parts(sequence_parallel, draw):
     ranks = 2
@@ -501,3 +453,47 @@ def test_errors_reach_the_caller(draw):
             parallel.ColumnParallelLinear(K, 97, group=group)
 
     run(2, on_rank)
+
+
+@pytest.mark.parametrize("name", ["fused_all_gather_matmul", "fused_matmul_reduce_scatter"])
+def test_arguments_have_the_names_of_pytorchs(name):
+    pytest.importorskip("torch.distributed._symmetric_memory")
+    theirs = getattr(torch.ops.symm_mem, name)
+    taken = [argument.name for argument in getattr(torch.ops.flashoverlap, name).default._schema.arguments]
+    assert taken == [argument.name for argument in theirs.default._schema.arguments][: len(taken)]
+
+
+def test_operands_of_pytorchs_schema_lie_in_any_order(draw):
+    x, weight = draw(K, 16), draw(K, N)
+    no_stride_of_1 = torch.stack([x.t(), x.t()], -1)[..., 0]
+
+    def on_rank(rank, group):
+        operations = torch.ops.flashoverlap
+        name = parallel.groups.name_of(group)
+        gathered, (product,) = operations.fused_all_gather_matmul(x.t()[rank::2], [weight], 0, name)
+        scattered = operations.fused_matmul_reduce_scatter(no_stride_of_1, weight, "sum", 0, name)
+        return gathered, product, scattered
+
+    rows = torch.cat([x.t()[0::2], x.t()[1::2]])
+    for rank, result in enumerate(run(2, on_rank)):
+        expect_equal(result, [rows, rows @ weight, 2 * (x.t() @ weight).chunk(2)[rank]])
+
+
+@pytest.mark.parametrize("name", ["all_gather_matmul", "sharded_weight_matmul"])
+def test_what_is_gathered_by_columns_has_no_gradient(name, draw):
+    def on_rank(rank, group):
+        parts = (draw(K // 2, 8).t(), draw(16, K)) if name == "all_gather_matmul" else (draw(8, K), draw(K // 2, 16).t())
+        getattr(parallel, name)(*parts, group)
+        with pytest.raises(ValueError, match="must be equal where gradients are wanted"):
+            getattr(parallel, name)(parts[0].requires_grad_(), parts[1], group)
+
+    run(2, on_rank)
+
+
+def test_autocast_leaves_fp64_as_it_is(draw):
+    def on_rank(rank, group):
+        with torch.autocast("cpu", torch.bfloat16):
+            product = parallel.copy_matmul(draw(8, K).double(), draw(16, K).double(), group)
+        assert product.dtype == torch.float64
+
+    run(1, on_rank)

@@ -343,8 +343,19 @@ class ExpertParallelMoE(nn.Module):
         self.router = nn.Linear(features, experts, bias=False, device=device, dtype=dtype)
         self.gate_up_weight = nn.Parameter(torch.empty(own, 2 * hidden_features, features, device=device, dtype=dtype))
         self.down_weight = nn.Parameter(torch.empty(own, features, hidden_features, device=device, dtype=dtype))
-        for weight in (*self.gate_up_weight, *self.down_weight):
-            nn.init.kaiming_uniform_(weight, a=5**0.5)
+        self._draw()
+
+    def _draw(self) -> None:
+        """Of all experts, so that ranks with equal seeds have different ones and go on from equal states."""
+        if self.router.weight.is_meta:
+            return
+        own, first = len(self.gate_up_weight), self.group.rank * len(self.gate_up_weight)
+        for weights in (self.gate_up_weight, self.down_weight):
+            drawn = torch.empty_like(weights[0])
+            for expert in range(self.experts):
+                nn.init.kaiming_uniform_(drawn, a=5**0.5)
+                if first <= expert < first + own:
+                    weights.data[expert - first].copy_(drawn)
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = x.reshape(-1, x.shape[-1])

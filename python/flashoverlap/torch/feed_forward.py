@@ -9,6 +9,10 @@ from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
 from flashoverlap.torch.norm import ReorderedResult, ReorderRMSNorm
 
 
+class _GateAndUp(ColumnParallelLinear):
+    _blocks = 2
+
+
 class GatedFeedForward(nn.Module):
     """As in Llama. Gate and up projection are one product: each rank's rows of `gate_up.weight` are its part of Wg,
     then its part of Wu."""
@@ -24,7 +28,7 @@ class GatedFeedForward(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.gate_up = ColumnParallelLinear(
+        self.gate_up = _GateAndUp(
             features,
             2 * hidden_features,
             group=group,

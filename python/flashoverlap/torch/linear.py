@@ -10,16 +10,19 @@ from flashoverlap.torch.operations import (
     matmul_all_reduce,
     matmul_reduce_scatter,
 )
+from flashoverlap.torch.parts import MarkedModule, draw_part, mark
 
 
-class _ParallelLinear(nn.Module):
-    """in_features and out_features are those of the whole layer; `weight` and `bias` are this rank's part.
+class _ParallelLinear(MarkedModule):
+    """in_features and out_features are those of the whole layer; `weight` and `bias` are this rank's part. Seed all ranks
+    alike before: the weights are the parts of what `nn.Linear` would draw, for any number of ranks.
 
     Dimensions of the input before the last are rows: [sequence, batch, features], say, of which sequence parallelism
     divides the first among the ranks.
     """
 
     _divides_outputs: bool
+    _blocks = 1  # of the whole layer's rows, of each of which a rank has a part
 
     def __init__(
         self,
@@ -46,9 +49,18 @@ class _ParallelLinear(nn.Module):
         self.skip_bias_add = skip_bias_add
         self.weight = nn.Parameter(torch.empty(rows, cols, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(rows, device=device, dtype=dtype)) if bias else None
-        if self.bias is not None and not self._divides_outputs:
-            self.bias.sequence_parallel = sequence_parallel  # type: ignore[attr-defined]
-        nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+        self._mark()
+        draw_part(self.weight, 0 if self._divides_outputs else 1, self.group, blocks=self._blocks)
+
+    def _mark(self) -> None:
+        of_part = {"tensor_model_parallel": True, "partition_stride": self._blocks}
+        mark(self.weight, partition_dim=0 if self._divides_outputs else 1, **of_part)
+        if self.bias is None:
+            return
+        if self._divides_outputs:
+            mark(self.bias, partition_dim=0, **of_part)
+        else:
+            mark(self.bias, sequence_parallel=self.sequence_parallel)
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
         self.require_rows(x)
@@ -62,6 +74,8 @@ class _ParallelLinear(nn.Module):
         """Raises ValueError for dimensions that the layer does not take."""
         if x.dim() < 2:
             raise ValueError(f"x must have at least 2 dimensions, not {x.dim()}")
+        if x.numel() == 0:
+            raise ValueError(f"shape of x = {list(x.shape)}: must have no dimension of 0")
         if self.sequence_parallel and not self._divides_outputs and x.shape[0] % self.group.ranks != 0:
             raise ValueError(f"x.shape[0] = {x.shape[0]}: must be a multiple of the {self.group.ranks} ranks")
 

@@ -13,6 +13,7 @@ from flashoverlap.operations import operator_for
 from flashoverlap.torch.groups import Group, name_of, named
 from flashoverlap.torch.linear import RowParallelLinear
 from flashoverlap.torch.operations import _library, _operations, autocast, matmul_all_reduce, matmul_reduce_scatter
+from flashoverlap.torch.parts import MarkedModule, mark
 
 
 def matmul_all_reduce_rms_norm(
@@ -193,7 +194,7 @@ class OverlapRowParallelLayer(RowParallelLinear):
         return ReorderedResult(self, x)
 
 
-class ReorderRMSNorm(nn.Module):
+class ReorderRMSNorm(MarkedModule):
     """RMSNorm that undoes the order of a result while it normalises it, and adds the residual in the same pass.
 
     sequence_parallel: set on `weight`, as Megatron expects where each rank computes its gradient of its own rows.
@@ -210,8 +211,12 @@ class ReorderRMSNorm(nn.Module):
     ) -> None:
         super().__init__()
         self.epsilon = epsilon
+        self.sequence_parallel = sequence_parallel
         self.weight = nn.Parameter(torch.ones(features, device=device, dtype=dtype))
-        self.weight.sequence_parallel = sequence_parallel  # type: ignore[attr-defined]
+        self._mark()
+
+    def _mark(self) -> None:
+        mark(self.weight, sequence_parallel=self.sequence_parallel)
 
     def forward(self, result: ReorderedResult, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The norm of result + residual, and the sum, which is the next residual. Without a residual the norm alone."""

@@ -126,7 +126,8 @@ def autocast(*operands: Tensor) -> tuple[Tensor, ...]:
     device = operands[0].device.type
     if device not in ("cuda", "cpu") or not torch.is_autocast_enabled(device):
         return operands
-    return tuple(each.to(torch.get_autocast_dtype(device)) for each in operands)
+    cast_to = torch.get_autocast_dtype(device)
+    return tuple(each if each.dtype == torch.float64 else each.to(cast_to) for each in operands)
 
 
 def _concerns_only_autograd(x: Tensor, weight: Tensor) -> bool:
@@ -170,12 +171,19 @@ def _differentiate(
     gradient_of_x: Callable[..., Tensor],
     gradient_of_weight: Callable[..., Tensor] | None,
     both: Callable[..., tuple[Tensor, Tensor]] | None = None,
+    *,
+    of_rows: bool = False,
 ) -> None:
     """All are functions of the result's gradient, x or weight or both, and the group's name. gradient_of_weight is
-    None where it comes from `both` alone."""
+    None where it comes from `both` alone. of_rows: what is gathered must be rows."""
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor | None) -> None:
         x, weight, ctx.group = inputs
+        if of_rows and x.shape[1] != weight.shape[1]:
+            raise ValueError(
+                f"{name}: columns of x = {x.shape[1]}, of weight = {weight.shape[1]}: must be equal where gradients are "
+                "wanted, as only what is gathered by rows has them"
+            )
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
 
     @once_differentiable
@@ -331,11 +339,13 @@ _differentiate(
     "all_gather_matmul",
     lambda gradient, weight, group: _operations.matmul_reduce_scatter(gradient, weight.t(), group),
     lambda gradient, x, group: _operations.sharded_weight_matmul(gradient.t(), x.t(), group),
+    of_rows=True,
 )
 _differentiate(
     "sharded_weight_matmul",
     lambda gradient, weight, group: _operations.sharded_weight_matmul(gradient, weight.t(), group),
     lambda gradient, x, group: _operations.matmul_reduce_scatter(gradient.t(), x.t(), group),
+    of_rows=True,
 )
 _differentiate(
     "matmul_all_to_all",
@@ -420,6 +430,8 @@ def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_d
     if reduce_op not in ("sum", "avg"):
         raise ValueError(f'reduce_op = "{reduce_op}": must be "sum" or "avg"')
     matrix, sizes = _as_matrix(A, scatter_dim)
+    if 1 not in matrix.stride():
+        matrix = matrix.contiguous()
     scattered = _operations.matmul_reduce_scatter(matrix, B.t(), group_name)
     if reduce_op == "avg":
         scattered = scattered / named(group_name).ranks
@@ -427,10 +439,11 @@ def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_d
 
 
 def _fused_all_gather_matmul(
-    A_shard: Tensor, Bs: list[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
+    A: Tensor, Bs: list[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
 ) -> tuple[Tensor | None, list[Tensor]]:
-    matrix, sizes = _as_matrix(A_shard, gather_dim)
-    differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in (A_shard, *Bs))
+    matrix, sizes = _as_matrix(A, gather_dim)
+    matrix = matrix.contiguous()  # rows are gathered
+    differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in (A, *Bs))
     if differentiable and return_A:
         raise ValueError("return_A = True: has no gradient; must be False where one is needed")
     if return_A or (len(Bs) > 1 and not differentiable):
@@ -447,7 +460,7 @@ _library.define(
 )
 _library.impl("fused_matmul_reduce_scatter", _fused_matmul_reduce_scatter, "CompositeImplicitAutograd")
 _library.define(
-    "fused_all_gather_matmul(Tensor A_shard, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True) "
+    "fused_all_gather_matmul(Tensor A, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True) "
     "-> (Tensor?, Tensor[])"
 )
 _library.impl("fused_all_gather_matmul", _fused_all_gather_matmul, "CompositeImplicitAutograd")

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
@@ -28,7 +29,8 @@ def parallelize(
     on all ranks before; a weight that is tied to another one is not any more.
 
     Raises ValueError, before anything is replaced, for a pattern that no linear layer in `module` has, for a layer with
-    two patterns that differ, and for features that the ranks do not divide.
+    two patterns that differ, for one that has another name which is not in the plan, for one that does more than
+    `nn.Linear` (LoRA, hooks, parametrizations), and for features that the ranks do not divide.
     """
     if isinstance(group, torch.distributed.device_mesh.DeviceMesh):
         group = group.get_group()
@@ -40,14 +42,16 @@ def parallelize(
         features = getattr(layer, attribute)
         if features % ranks != 0:
             raise ValueError(f"{attribute} of {name} = {features}: must be a multiple of the {ranks} ranks")
-    divided: dict[nn.Module, nn.Module] = {}  # a layer may have several names
+    places = []  # all, before the first is replaced: a layer and what it belongs to may have several names
     for name, kind in kinds.items():
         parent, _, attribute = name.rpartition(".")
-        layer = module.get_submodule(name)
+        places.append((module.get_submodule(parent), attribute, module.get_submodule(name), kind))
+    divided: dict[nn.Module, nn.Module] = {}
+    for owner, attribute, layer, kind in places:
         assert isinstance(layer, nn.Linear)
         if layer not in divided:
             divided[layer] = _divided(layer, group, kind, sequence_parallel)
-        setattr(module.get_submodule(parent), attribute, divided[layer])
+        setattr(owner, attribute, divided[layer])
     return module
 
 
@@ -70,7 +74,22 @@ def _kinds(module: nn.Module, plan: Mapping[str, Kind]) -> dict[str, Kind]:
             if of_layers.setdefault(linears[name], kind) != kind:
                 raise ValueError(f'plan: "{name}" is divided by column and by row')
             kinds[name] = kind
+    for name, layer in linears.items():
+        if layer in of_layers and name not in kinds:
+            raise ValueError(f'plan: "{name}" is a layer that is divided under another name, and must be in the plan')
+    for name in kinds:
+        _require_plain(name, linears[name])
     return kinds
+
+
+def _require_plain(name: str, layer: nn.Linear) -> None:
+    """Raises ValueError for what its replacement would not do."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    if type(layer).forward is not nn.Linear.forward or is_parametrized(layer) or any(hooks):
+        raise ValueError(
+            f'plan: "{name}" is a {type(layer).__name__} that does more than nn.Linear (a forward of its own, hooks or '
+            "parametrizations): divide the layers before"
+        )
 
 
 def _divided(layer: nn.Linear, group: Group, kind: Kind, sequence_parallel: bool) -> nn.Module:
@@ -81,9 +100,9 @@ def _divided(layer: nn.Linear, group: Group, kind: Kind, sequence_parallel: bool
         group=group,
         bias=layer.bias is not None,
         sequence_parallel=sequence_parallel,
-        device=layer.weight.device,
+        device="meta",  # nothing is drawn
         dtype=layer.weight.dtype,
-    )
+    ).to_empty(device=layer.weight.device)
     ranks, rank = communicator(group).ranks, communicator(group).rank
     with torch.no_grad():
         divided.weight.copy_(layer.weight.chunk(ranks, 0 if by_columns else 1)[rank])
