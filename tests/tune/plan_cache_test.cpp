@@ -268,6 +268,20 @@ TEST_F(PlanCacheTest, WhatIsNoFileIsNoEntry) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+TEST_F(PlanCacheTest, KeepsWhatWasMeasuredOfItsSiteOnly) {
+  EXPECT_FALSE(cache().machine());
+  Machine measured = preset("h100-nvlink");
+  cache().store_machine(measured);
+  measured.name = "measured again";
+  cache().store_machine(measured);
+  EXPECT_EQ(cache().machine(), measured);
+  EXPECT_FALSE(cache(4).machine());
+  EXPECT_THAT(names_in(folder()), ElementsAre("machine.json"));
+
+  write(cache().machine_file(), "{");
+  EXPECT_THROW(cache().machine(), InvalidArgument);
+}
+
 TEST_F(PlanCacheTest, ClearRemovesItsFilesOnly) {
   EXPECT_EQ(cache().clear(), 0u);
   for (int number = 0; number < 5; ++number) cache().store(small_plan(number));

@@ -93,6 +93,19 @@ TEST_F(TunerTest, TakesTheKindOfScheduleThatWonForNearlyAsManyRows) {
   EXPECT_THAT(lines_, ElementsAre(HasSubstr("1536 x"), HasSubstr("1024 x"))) << "1400 was not measured";
 }
 
+TEST_F(TunerTest, PredictsFromTheMachineThatItHasMeasuredAndKeepsIt) {
+  std::vector<std::string> steps;
+  const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    Tuner tuner(communicator, options());
+    const Machine& measured = tuner.measure_machine([&](std::string_view step) { steps.emplace_back(step); });
+    EXPECT_EQ(&measured, &tuner.machine());
+    EXPECT_GT(measured.teraflops, 10);
+    EXPECT_EQ(Tuner(communicator, options()).machine(), measured);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(steps, Not(IsEmpty()));
+}
+
 TEST_F(TunerTest, PredictsWithoutMeasuringWhereItIsTold) {
   const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
     TunerOptions silent = options();
