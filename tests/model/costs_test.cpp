@@ -1,0 +1,58 @@
+#include "model/costs.hpp"
+
+#include <gmock/gmock.h>
+
+#include "flashoverlap/planner.hpp"
+#include "model/round_machine.hpp"
+
+namespace flashoverlap {
+namespace {
+
+/// Of the stores of an AllGather in this many parts of k: the time of the last one, which follows others,
+/// over that of its bytes at the rate of large stores.
+double last_store_over_its_bytes(const Problem& problem, int parts) {
+  const Schedule schedule{.strategy = Strategy::store, .multiprocessors = 5, .rounds = parts};
+  const Plan plan = make_plans(problem, schedule).front();
+  Machine machine = testing::round_machine();
+  machine.store = {{problem.ranks, machine.store.at(2)}};
+  double times = 0;
+  for (const Message& message : plan.messages) {
+    if (message.kind != MessageKind::store) continue;
+    const double us = transfer_microseconds(plan, message, machine, true, true);
+    times = us / stored_microseconds(machine, problem.ranks, transferred_bytes(plan, message));
+  }
+  return times;
+}
+
+Problem gather(int ranks) {
+  return {.operation = Operation::all_gather_gemm, .m = 128 * ranks, .n = 256, .k = 1024, .ranks = ranks};
+}
+
+TEST(CostsTest, WholeRowsAreStoredNextToAGemmAsFastAsAlone) {
+  for (const int ranks : {2, 4}) EXPECT_DOUBLE_EQ(last_store_over_its_bytes(gather(ranks), 1), 1);
+}
+
+TEST(CostsTest, PartsOfKTakeLongerToSeveralRanksThanToOne) {
+  EXPECT_DOUBLE_EQ(last_store_over_its_bytes(gather(2), 2), 1.3);
+  EXPECT_DOUBLE_EQ(last_store_over_its_bytes(gather(4), 2), 1.5);
+}
+
+TEST(CostsTest, WhatIsGatheredAlongKIsInParts) {
+  Problem along_k = gather(4);
+  along_k.m = 512;
+  along_k.a_layout = OperandLayout::row_contiguous;
+  ASSERT_TRUE(gathers_along_k(along_k));
+  EXPECT_DOUBLE_EQ(last_store_over_its_bytes(along_k, 1), 1.5);
+}
+
+TEST(CostsTest, TilesForOneRankAfterTheOtherTakeLongerThanThoseForAll) {
+  const Machine machine = testing::round_machine();
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(machine, 2, 1000, /*to_all=*/false), 2000);
+  Machine of_three = machine;
+  of_three.store = {{3, machine.store.at(2)}};
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/true), 2000);
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/false), 2600);
+}
+
+}  // namespace
+}  // namespace flashoverlap
