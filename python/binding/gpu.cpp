@@ -468,6 +468,6 @@ NB_MODULE(_gpu, module) {
   nb::class_<GpuTuner>(module, "GpuTuner")
       .def(nb::init<const GpuCommunicator&>(), "communicator"_a, Released())
       .def("schedule", &GpuTuner::schedule, "problem"_a, Released())
-      .def_prop_ro("machine", &GpuTuner::machine)
+      .def_prop_ro("machine", &GpuTuner::machine, nb::rv_policy::copy)
       .def("measure_machine", &GpuTuner::measure_machine, Released());
 }

@@ -63,4 +63,16 @@ struct type_caster<flashoverlap::python::Tensor> {
   }
 };
 
+/// nanobind's own may not throw, and would end the process.
+template <>
+struct type_caster<std::optional<flashoverlap::python::Tensor>> {
+  NB_TYPE_CASTER(std::optional<flashoverlap::python::Tensor>, const_name("typing.Any | None"))
+
+  bool from_python(handle source, std::uint8_t, cleanup_list*) {
+    value.reset();
+    if (!source.is_none()) value = flashoverlap::python::tensor_of(source);
+    return true;
+  }
+};
+
 }  // namespace nanobind::detail

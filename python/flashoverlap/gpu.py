@@ -148,6 +148,8 @@ class Communicator(NamedCommunicator):
 
         It is kept, and predicted from, by every later process with the same kind and number of GPUs, driver and NCCL.
         """
+        for each in self._bound:
+            each.wait()
         return self._its_tuner().measure_machine()
 
     def split(self, color: int) -> "Communicator":

@@ -83,7 +83,10 @@ std::size_t PlanCache::clear() const { return clear_folder(folder_); }
 
 std::optional<Machine> PlanCache::machine() const {
   const std::string file = machine_file();
-  return fs::exists(file) ? std::optional(machine_from_json(read_file("machine", file))) : std::nullopt;
+  std::error_code error;
+  const bool exists = fs::exists(file, error);
+  require(!error, "machine", shown(file), "cannot be read: " + error.message());
+  return exists ? std::optional(machine_from_json(read_file("machine", file))) : std::nullopt;
 }
 
 void PlanCache::store_machine(const Machine& machine) const {

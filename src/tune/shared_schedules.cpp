@@ -1,5 +1,6 @@
 #include "tune/shared_schedules.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -73,6 +74,23 @@ std::vector<Candidate> shared_candidates(const GpuRank& gpu, const std::vector<C
     throw Error(fmt::format("{} numbers of schedules are too many to share", count));
   numbers.resize(static_cast<std::size_t>(count));
   return candidates_of(gpu.gather(numbers).front());
+}
+
+std::string shared_text(const GpuRank& gpu, const std::string& text) {
+  const auto size =
+      static_cast<std::size_t>(gpu.maximum(gpu.is_first() ? static_cast<double>(text.size()) : 0));
+  std::string shared;
+  while (shared.size() < size) {
+    std::vector<double> codes(std::min(size - shared.size(), GpuRank::most_gathered));
+    if (gpu.is_first()) {
+      for (std::size_t place = 0; place < codes.size(); ++place)
+        codes[place] = static_cast<unsigned char>(text[shared.size() + place]);
+    }
+    const std::vector<std::vector<double>> of_ranks = gpu.gather(codes);
+    for (const double code : of_ranks.front())
+      shared.push_back(static_cast<char>(static_cast<unsigned char>(code)));
+  }
+  return shared;
 }
 
 }  // namespace flashoverlap

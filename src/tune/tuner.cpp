@@ -75,7 +75,11 @@ struct Tuner::State {
     if (!options.log) options.log = print_line;
     if (is_switched_off()) options.measure = false;
     if (options.use_cache) open_cache();
+    share_machine();
   }
+
+  /// Rank 0's, as hosts may have measured different ones.
+  void share_machine() { machine = machine_from_json(shared_text(gpu, machine_to_json(machine))); }
 
   /// Without a cache everything is tuned anew, which is no reason to fail.
   void open_cache() {
@@ -180,6 +184,7 @@ struct Tuner::State {
     machine = flashoverlap::measure_machine(gpu, [&](std::string_view step) {
       if (progress && gpu.is_first()) progress(step);
     });
+    share_machine();
     if (!gpu.is_first() || !cache) return;
     try {
       cache->store_machine(machine);

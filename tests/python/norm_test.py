@@ -186,7 +186,7 @@ def test_autocast_casts_operands(draw):
     def on_rank(rank, group):
         with torch.autocast("cpu", torch.bfloat16):
             layer = parallel.NormedFeedForward(K, 64, group=group)
-            normalized, total = layer(draw(8, K), draw(8, K))
+            normalized, total = layer(draw(8, K), draw(8, K).double())
         assert normalized.dtype == total.dtype == torch.bfloat16
         normalized.float().sum().backward()
         assert layer.norm.weight.grad.dtype == torch.float32
@@ -210,5 +210,17 @@ def test_errors_reach_the_caller(draw):
         layer = parallel.OverlapRowParallelLayer(K, N, group=group, comm_op="reduce_scatter")
         with pytest.raises(ValueError, match=r"x.shape\[0\] = 3: must be a multiple of the 2 ranks"):
             layer(draw(3, K // 2))
+
+    run(2, on_rank)
+
+
+def test_a_residual_of_another_kind_is_refused(draw):
+    def on_rank(rank, group):
+        layer = parallel.OverlapRowParallelLayer(2 * K, N, group=group, comm_op="all_reduce")
+        norm = parallel.ReorderRMSNorm(N)
+        with torch.no_grad():
+            for residual in (draw(M, N).double(), draw(N)):
+                with pytest.raises((TypeError, ValueError, flashoverlap.InvalidArgument)):
+                    norm(layer(draw(M, K)), residual)
 
     run(2, on_rank)

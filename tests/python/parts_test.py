@@ -116,8 +116,30 @@ def test_marks_of_parameters_stay_where_pytorch_makes_new_ones(kind):
     run(2, on_rank)
 
 
-def test_no_weight_is_drawn_on_the_meta_device():
-    run(2, lambda rank, group: parallel.ExpertParallelMoE(K, N, EXPERTS, top_k=2, group=group, max_tokens=4, device="meta"))
+def test_no_weight_is_drawn_on_the_meta_device(monkeypatch):
+    monkeypatch.setattr(nn.init, "kaiming_uniform_", lambda *_, **__: pytest.fail("drawn"))
+
+    def on_rank(rank, group):
+        parallel.GatedFeedForward(K, N, group=group, device="meta")
+        moe = parallel.ExpertParallelMoE
+        monkeypatch.setattr(nn.Linear, "reset_parameters", lambda router: None)
+        moe(K, N, EXPERTS, top_k=2, group=group, max_tokens=4, device="meta")
+
+    run(2, on_rank)
+
+
+def test_what_is_marked_otherwise_stays_so():
+    def on_rank(rank, group):
+        norm = parallel.ReorderRMSNorm(K)
+        norm.weight.sequence_parallel = True
+        assert norm.to(torch.float32).weight.sequence_parallel
+        norm.load_state_dict(norm.state_dict())
+        assert norm.weight.sequence_parallel
+        layer = parallel.RowParallelLinear(K, N, group=group)
+        layer.weight = None
+        layer.to(torch.float64)
+
+    run(2, on_rank)
 
 
 def test_an_input_without_elements_is_refused():

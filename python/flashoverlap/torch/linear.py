@@ -54,13 +54,11 @@ class _ParallelLinear(MarkedModule):
 
     def _mark(self) -> None:
         of_part = {"tensor_model_parallel": True, "partition_stride": self._blocks}
-        mark(self.weight, partition_dim=0 if self._divides_outputs else 1, **of_part)
-        if self.bias is None:
-            return
+        mark(self._parameters.get("weight"), partition_dim=0 if self._divides_outputs else 1, **of_part)
         if self._divides_outputs:
-            mark(self.bias, partition_dim=0, **of_part)
+            mark(self._parameters.get("bias"), partition_dim=0, **of_part)
         else:
-            mark(self.bias, sequence_parallel=self.sequence_parallel)
+            mark(self._parameters.get("bias"), sequence_parallel=self.sequence_parallel)
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, nn.Parameter | None]:
         self.require_rows(x)
@@ -74,7 +72,7 @@ class _ParallelLinear(MarkedModule):
         """Raises ValueError for dimensions that the layer does not take."""
         if x.dim() < 2:
             raise ValueError(f"x must have at least 2 dimensions, not {x.dim()}")
-        if x.numel() == 0:
+        if not torch.compiler.is_compiling() and x.numel() == 0:  # which may be unknown there
             raise ValueError(f"shape of x = {list(x.shape)}: must have no dimension of 0")
         if self.sequence_parallel and not self._divides_outputs and x.shape[0] % self.group.ranks != 0:
             raise ValueError(f"x.shape[0] = {x.shape[0]}: must be a multiple of the {self.group.ranks} ranks")

@@ -12,7 +12,14 @@ from torch.autograd.function import once_differentiable
 from flashoverlap.operations import operator_for
 from flashoverlap.torch.groups import Group, name_of, named
 from flashoverlap.torch.linear import RowParallelLinear
-from flashoverlap.torch.operations import _library, _operations, autocast, matmul_all_reduce, matmul_reduce_scatter
+from flashoverlap.torch.operations import (
+    _library,
+    _operations,
+    autocast,
+    is_autocast,
+    matmul_all_reduce,
+    matmul_reduce_scatter,
+)
 from flashoverlap.torch.parts import MarkedModule, mark
 
 
@@ -59,9 +66,10 @@ def _run(
     epsilon: float,
     group: Group | str,
 ) -> tuple[Tensor, Tensor]:
-    x, weight, norm_weight = autocast(x, weight, norm_weight)
-    if residual is not None:
-        (residual,) = autocast(residual.contiguous())
+    x, weight = autocast(x, weight)
+    if is_autocast(x):
+        norm_weight, residual = norm_weight.to(x.dtype), None if residual is None else residual.to(x.dtype)
+    residual = None if residual is None else residual.contiguous()
     return operation(x, weight, norm_weight.contiguous(), residual, epsilon, name_of(group))
 
 
@@ -216,7 +224,7 @@ class ReorderRMSNorm(MarkedModule):
         self._mark()
 
     def _mark(self) -> None:
-        mark(self.weight, sequence_parallel=self.sequence_parallel)
+        mark(self._parameters.get("weight"), sequence_parallel=self.sequence_parallel)
 
     def forward(self, result: ReorderedResult, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The norm of result + residual, and the sum, which is the next residual. Without a residual the norm alone."""

@@ -120,14 +120,18 @@ def _run(
 
 
 def autocast(*operands: Tensor) -> tuple[Tensor, ...]:
-    """In the data type that `torch.autocast` gives matrix products, if it is on."""
-    if not torch._C._is_any_autocast_enabled():  # faster than asking for a device
+    """In the data type that `torch.autocast` gives matrix products, if it is on; fp64 as it is."""
+    if not is_autocast(operands[0]):
         return operands
-    device = operands[0].device.type
-    if device not in ("cuda", "cpu") or not torch.is_autocast_enabled(device):
-        return operands
-    cast_to = torch.get_autocast_dtype(device)
+    cast_to = torch.get_autocast_dtype(operands[0].device.type)
     return tuple(each if each.dtype == torch.float64 else each.to(cast_to) for each in operands)
+
+
+def is_autocast(operand: Tensor) -> bool:
+    if not torch._C._is_any_autocast_enabled():  # faster than asking for a device
+        return False
+    device = operand.device.type
+    return device in ("cuda", "cpu") and torch.is_autocast_enabled(device)
 
 
 def _concerns_only_autograd(x: Tensor, weight: Tensor) -> bool:
@@ -179,7 +183,7 @@ def _differentiate(
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor | None) -> None:
         x, weight, ctx.group = inputs
-        if of_rows and x.shape[1] != weight.shape[1]:
+        if of_rows and x.dim() == weight.dim() == 2 and x.shape[1] != weight.shape[1]:
             raise ValueError(
                 f"{name}: columns of x = {x.shape[1]}, of weight = {weight.shape[1]}: must be equal where gradients are "
                 "wanted, as only what is gathered by rows has them"

@@ -44,6 +44,8 @@ class MarkedModule(nn.Module):
         self._mark()
 
 
-def mark(parameter: Tensor, **attributes: object) -> None:
+def mark(parameter: Tensor | None, **attributes: object) -> None:
+    """What somebody has set already stays."""
     for name, value in attributes.items():
-        setattr(parameter, name, value)
+        if parameter is not None and not hasattr(parameter, name):
+            setattr(parameter, name, value)
