@@ -31,7 +31,7 @@ struct TunerOptions {
 /// all ranks agree even if their files differ. Every call is collective. Used by one thread at a time.
 class Tuner {
  public:
-  /// Reads the machine that `flashoverlap tune machine` has measured here, or takes a preset. Throws
+  /// Takes the machine that was measured where rank 0 runs (`measure_machine`), or a preset. Throws
   /// `InvalidArgument` where there are no kernels for the GPU.
   explicit Tuner(const Communicator& communicator, TunerOptions options = {});
   ~Tuner();
