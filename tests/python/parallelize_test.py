@@ -7,21 +7,53 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 from torch import nn  # noqa: E402
 
 import flashoverlap.torch as parallel  # noqa: E402
-from torch_ranks import run  # noqa: E402
+from torch_ranks import Block, draw, expect_equal, run  # noqa: E402, F401
 
-N, K = 96, 48
+RANKS = [1, 2, 4]
+M, N, K = 64, 96, 48
 
 
-class Block(nn.Module):
-    """What `parallelize` is to divide."""
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_divided_model_computes_and_learns_what_the_whole_one_does(ranks, sequence_parallel, draw):
+    torch.manual_seed(0)
+    whole = Block(K, N)
+    x, gradient = draw(M, 2, K), draw(M, 2, K)
 
-    def __init__(self, features, hidden):
-        super().__init__()
-        self.up = nn.Linear(features, hidden)
-        self.down = nn.Linear(hidden, features)
+    def on_rank(rank, group):
+        model = Block(K, N)
+        model.load_state_dict(whole.state_dict())
+        parallel.parallelize(
+            model, group, {"up": "column", "dow*": "row"}, sequence_parallel=sequence_parallel
+        )
 
-    def forward(self, x):
-        return self.down(torch.relu(self.up(x)))
+        def own(tensor):
+            return tensor.chunk(ranks)[rank].clone() if sequence_parallel else tensor.clone()
+
+        own_x = own(x).requires_grad_()
+        out = model(own_x)
+        out.backward(own(gradient))
+        return out.detach(), own_x.grad, model.up.weight.grad, model.up.bias.grad, model.down.weight.grad
+
+    results = run(ranks, on_rank)
+    whole_x = x.clone().requires_grad_()
+    out = whole(whole_x)
+    out.backward(gradient)
+    for rank, result in enumerate(results):
+
+        def own(tensor):
+            return tensor.chunk(ranks)[rank] if sequence_parallel else tensor
+
+        expect_equal(
+            result,
+            [
+                own(out.detach()),
+                own(whole_x.grad),
+                whole.up.weight.grad.chunk(ranks)[rank],
+                whole.up.bias.grad.chunk(ranks)[rank],
+                whole.down.weight.grad.chunk(ranks, 1)[rank],
+            ],
+        )
 
 
 class TestParallelize:

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 import torch.distributed as dist  # noqa: E402
 import torch.distributed._functional_collectives as collectives  # noqa: E402
-from torch import nn  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
 import flashoverlap.torch as parallel  # noqa: E402
+from torch_ranks import Block  # noqa: E402
 
 RANKS = 4
 SEQUENCE, BATCH, K, N = 8, 2, 16, 24
@@ -67,22 +67,13 @@ class GlooCommunicator:
         return GlooOperator(problem, self.group)
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Linear(K, N), nn.Linear(N, K)
-
-    def forward(self, x):
-        return self.down(torch.relu(self.up(x)))
-
-
 def on_rank(rank, store):
     sys.modules["flashoverlap.gpu"] = types.SimpleNamespace(Communicator=GlooCommunicator)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
     mesh = init_device_mesh("cpu", (2, RANKS // 2), mesh_dim_names=("data", "tensor"))
     torch.manual_seed(0)
-    whole, x, gradient = Block(), torch.randn(SEQUENCE, BATCH, K), torch.randn(SEQUENCE, BATCH, K)
-    divided = Block()
+    whole, x, gradient = Block(K, N), torch.randn(SEQUENCE, BATCH, K), torch.randn(SEQUENCE, BATCH, K)
+    divided = Block(K, N)
     divided.load_state_dict(whole.state_dict())
     with pytest.raises(RuntimeError, match="mesh_dim"):
         parallel.parallelize(divided, mesh, {"up": "column", "down": "row"})

@@ -20,6 +20,7 @@ from flashoverlap._core import Problem
 from flashoverlap.operations import AnyCommunicator, Operator
 from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.operations import autocast
+from flashoverlap.torch.parts import draw
 
 _names_of_types = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
@@ -353,7 +354,7 @@ class ExpertParallelMoE(nn.Module):
         for weights in (self.gate_up_weight, self.down_weight):
             drawn = torch.empty_like(weights[0])
             for expert in range(self.experts):
-                nn.init.kaiming_uniform_(drawn, a=5**0.5)
+                draw(drawn)
                 if first <= expert < first + own:
                     weights.data[expert - first].copy_(drawn)
 

@@ -35,19 +35,18 @@ def parallelize(
         group = group.get_group()
     kinds = _kinds(module, plan)
     ranks = communicator(group).ranks
-    for name, kind in kinds.items():
-        layer = module.get_submodule(name)
-        attribute = "out_features" if kind == "column" else "in_features"
-        features = getattr(layer, attribute)
-        if features % ranks != 0:
-            raise ValueError(f"{attribute} of {name} = {features}: must be a multiple of the {ranks} ranks")
     places = []  # all, before the first is replaced: a layer and what it belongs to may have several names
     for name, kind in kinds.items():
+        layer = module.get_submodule(name)
+        assert isinstance(layer, nn.Linear)
+        extent = "out_features" if kind == "column" else "in_features"
+        features = getattr(layer, extent)
+        if features % ranks != 0:
+            raise ValueError(f"{extent} of {name} = {features}: must be a multiple of the {ranks} ranks")
         parent, _, attribute = name.rpartition(".")
-        places.append((module.get_submodule(parent), attribute, module.get_submodule(name), kind))
+        places.append((module.get_submodule(parent), attribute, layer, kind))
     divided: dict[nn.Module, nn.Module] = {}
     for owner, attribute, layer, kind in places:
-        assert isinstance(layer, nn.Linear)
         if layer not in divided:
             divided[layer] = _divided(layer, group, kind, sequence_parallel)
         setattr(owner, attribute, divided[layer])

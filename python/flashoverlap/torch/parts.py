@@ -8,6 +8,11 @@ from torch import Tensor, nn
 from flashoverlap.operations import AnyCommunicator
 
 
+def draw(weight: Tensor) -> None:
+    """As `nn.Linear` does."""
+    nn.init.kaiming_uniform_(weight, a=5**0.5)
+
+
 def draw_part(part: Tensor, dim: int, group: AnyCommunicator, *, blocks: int = 1) -> None:
     """Fills this rank's part of a weight with what `nn.Linear` draws for the whole of it: from equal seeds the ranks get
     the parts of one weight, the same for any number of ranks, and go on from equal states.
@@ -18,7 +23,7 @@ def draw_part(part: Tensor, dim: int, group: AnyCommunicator, *, blocks: int = 1
         return
     shape = [size * (group.ranks if each == dim else 1) for each, size in enumerate(part.shape)]
     whole = torch.empty(shape, device=part.device, dtype=part.dtype)
-    nn.init.kaiming_uniform_(whole, a=5**0.5)
+    draw(whole)
     with torch.no_grad():
         torch.cat([block.chunk(group.ranks, dim)[group.rank] for block in whole.chunk(blocks)], out=part.data)
 

@@ -9,6 +9,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 from flashoverlap.torch.groups import Group, communicator, name_of
 from flashoverlap.torch.operations import all_to_all_matmul, matmul_all_to_all
+from flashoverlap.torch.parts import draw
 
 
 class UlyssesAttention(nn.Module):
@@ -67,7 +68,7 @@ class UlyssesAttention(nn.Module):
         self.qkv_weight = nn.Parameter(torch.empty(qkv_rows, features, device=device, dtype=dtype))
         self.out_weight = nn.Parameter(torch.empty(features, heads * head_features, device=device, dtype=dtype))
         for weight in (self.qkv_weight, self.out_weight):
-            nn.init.kaiming_uniform_(weight, a=5**0.5)
+            draw(weight)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 3:
