@@ -1,4 +1,4 @@
-// Operators that take new routes with every run, bit by bit. Needs 2 GPUs; or with NCCL 2.30 one that two
+// Operators that take new routes with every run, bit by bit, on all GPUs. Needs 2; or with NCCL 2.30 one that two
 // processes share: `FLASHOVERLAP_SEED=1 scripts/run_ranks.sh 2 --gpus 1 build/release/tests/routes_test`.
 #include <gtest/gtest.h>
 
@@ -15,10 +15,9 @@
 namespace flashoverlap {
 namespace {
 
-constexpr int ranks = 2;
 constexpr std::chrono::seconds limit{20};
 
-Problem routed(Operation operation, OperandLayout b_layout = OperandLayout::k_contiguous) {
+Problem routed(int ranks, Operation operation, OperandLayout b_layout = OperandLayout::k_contiguous) {
   return {.operation = operation,
           .m = 520,
           .n = 264,
@@ -27,7 +26,7 @@ Problem routed(Operation operation, OperandLayout b_layout = OperandLayout::k_co
           .b_layout = b_layout,
           .experts = 3,
           .expert_rows = std::vector(ranks, std::vector<std::int32_t>(ranks * 3, 0)),
-          .capacity = 700};
+          .capacity = 350 * ranks};
 }
 
 Schedule schedule(Strategy strategy) {
@@ -81,8 +80,8 @@ Matrix weights(const Problem& problem, int rank) {
 class Products {
  public:
   explicit Products(const Problem& problem) : problem_(problem) {
-    for (int source = 0; source < ranks; ++source) {
-      for (int owner = 0; owner < ranks; ++owner) {
+    for (int source = 0; source < problem.ranks; ++source) {
+      for (int owner = 0; owner < problem.ranks; ++owner) {
         Problem whole{.operation = Operation::gemm_all_reduce,
                       .m = problem.m,
                       .n = problem.n * problem.experts,
@@ -102,7 +101,7 @@ class Products {
 
   /// The first element of a product.
   const std::byte* at(int source, std::int64_t row, int owner, int expert) const {
-    const Matrix& all = products_[static_cast<std::size_t>(source * ranks + owner)];
+    const Matrix& all = products_[static_cast<std::size_t>(source * problem_.ranks + owner)];
     return all.row(row) + expert * problem_.n * size_of(DataType::bf16);
   }
 
@@ -116,9 +115,9 @@ int wrong_rows(const Problem& problem, const Products& products, int rank, const
   int wrong = 0;
   std::int64_t out_row = 0;
   const bool received = problem.operation == Operation::all_to_all_gemm;
-  for (int source = 0; source < ranks; ++source) {
+  for (int source = 0; source < problem.ranks; ++source) {
     std::int64_t row = 0;
-    for (int entry = 0; entry < ranks * problem.experts; ++entry) {
+    for (int entry = 0; entry < problem.ranks * problem.experts; ++entry) {
       const std::int32_t count =
           problem.expert_rows[static_cast<std::size_t>(source)][static_cast<std::size_t>(entry)];
       if (entry / problem.experts == rank) {
@@ -151,11 +150,12 @@ struct Route {
 class Routes : public ::testing::TestWithParam<Route> {};
 
 TEST_P(Routes, NewWithEveryRunAreRightBitByBitAndAllocateNothing) {
-  if (testing::rank_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
+  const int ranks = testing::rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs 2 GPUs";
   constexpr int runs = 1000;
   const std::uint64_t seed = testing::base_seed();
   SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
-  const Problem first = routed(GetParam().operation, GetParam().b_layout);
+  const Problem first = routed(ranks, GetParam().operation, GetParam().b_layout);
   const Products products(first);
   const auto errors = testing::on_ranks(ranks, limit, [&](const Communicator& communicator) {
     const int rank = communicator.rank();
@@ -189,8 +189,9 @@ TEST_P(Routes, NewWithEveryRunAreRightBitByBitAndAllocateNothing) {
 }
 
 TEST_P(Routes, WithoutRowsAreCapturedAndReplayed) {
-  if (testing::rank_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
-  const Problem nothing = routed(GetParam().operation, GetParam().b_layout);
+  const int ranks = testing::rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs 2 GPUs";
+  const Problem nothing = routed(ranks, GetParam().operation, GetParam().b_layout);
   const auto errors = testing::on_ranks(ranks, limit, [&](const Communicator& communicator) {
     Operator op(make_plans(nothing, schedule(GetParam().strategy)), communicator);
     const auto a = testing::upload(operand_a(nothing, communicator.rank()));
@@ -227,8 +228,9 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(Routes, ThatDoNotFitAreRefusedOnEveryRankAndLoseNothing) {
+  constexpr int ranks = 2;
   if (testing::rank_count() < ranks) GTEST_SKIP() << "needs 2 GPUs";
-  const Problem problem = routed(Operation::all_to_all_gemm);
+  const Problem problem = routed(ranks, Operation::all_to_all_gemm);
   const auto errors = testing::on_ranks(ranks, limit, [&](const Communicator& communicator) {
     Operator op(make_plans(problem, schedule(Strategy::copy)), communicator);
     const auto refused = [&](const std::vector<std::int32_t>& rows) -> std::string {
