@@ -4,6 +4,7 @@
 #include <span>
 
 #include "model/gemm_time.hpp"
+#include "plan/box_steps.hpp"
 #include "plan/grouping.hpp"
 #include "plan/kernel_messages.hpp"
 #include "plan/message_needs.hpp"
@@ -156,6 +157,16 @@ double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes
   // Fitted to 53 ReduceScatters and AllReduces on 4 H100 and H200, and taken for routed rows too.
   constexpr double to_several = 1.3;
   return (ranks > 2 && !to_all ? to_several : 1) * stored_microseconds(machine, ranks, bytes);
+}
+
+double store_delay_tiles(const Machine& machine, const Problem& problem, const Schedule& schedule) {
+  // Fitted to 520 ReduceScatters and AllReduces on 4 H100.
+  constexpr double slowest_block = 0.5;
+  if (!machine_kernels(machine).stores_aside) return slowest_block;
+  const double boxes = static_cast<double>(divide_up(schedule.tile_cols, box_cols));
+  const auto steps = static_cast<double>(divide_up(problem.k, step_cols));
+  return slowest_block +
+         std::min(1.0, boxes * static_cast<double>(steps_per_box(schedule, problem.k)) / steps);
 }
 
 double least_store_microseconds(const Schedule& schedule, const Machine& machine, double bytes) {

@@ -10,19 +10,9 @@
 
 namespace flashoverlap {
 
-/// What happens to tiles (`compute` for each part of k that they wait for; `add` to those that only add;
-/// `claim`, workers are free for the next ones) or to a message: `message`, the next one of a rank may begin;
-/// `transferred`, one has ended.
-enum class SimulationStep : std::uint8_t {
-  compute,
-  computed,
-  add,
-  store,
-  stored,
-  claim,
-  message,
-  transferred
-};
+/// What happens to tiles (`compute` for each part of k that they wait for; `add` to those that only add) or
+/// to a message: `message`, the next one of a rank may begin; `transferred`, one has ended.
+enum class SimulationStep : std::uint8_t { compute, computed, add, store, stored, message, transferred };
 
 struct SimulationEvent {
   double time_us = 0;
@@ -30,6 +20,7 @@ struct SimulationEvent {
   SimulationStep step = SimulationStep::compute;
   std::int32_t index = none;  ///< of the run of tiles, or of the message that has ended
   std::int32_t count = 0;     ///< tiles of the run that workers compute at the same time
+  std::int64_t place = 0;     ///< of the plan's tiles, the first of them
   std::int32_t part = 0;      ///< of the tiles' k that is computed, see `Plan::wait_depth`
   std::int64_t order = 0;     ///< events of the same time are handled in the order of their creation
 
@@ -46,6 +37,8 @@ struct TileRun {
   std::int32_t count = 0;
   bool is_shared = false;     ///< among all workers: see `Schedule::share_k`
   double bytes_to_peers = 0;  ///< of all of them
+
+  std::int64_t end() const { return begin + count; }
 };
 
 struct CounterProgress {
@@ -85,12 +78,9 @@ struct RankProgress {
   std::vector<TileRun> runs;
   double tile_us = 0;  ///< of one tile, while nothing slows it
   double shared_tile_us = 0;
-  double shared_end_us = 0;  ///< of shared tiles that have begun
-  double adding_us = 0;      ///< of one that only adds
-  int workers = 0;           ///< of the GEMM that have not exited
-  std::size_t next_run = 0;
-  std::int32_t claimed = 0;            ///< tiles of that run
-  std::map<double, int> free_workers;  ///< from when on
+  double shared_end_us = 0;   ///< of shared tiles that have begun
+  double adding_us = 0;       ///< of one that only adds
+  double store_delay_us = 0;  ///< from the end of a tile to its arrival at a peer, at least
   std::int64_t uncomputed_tiles = 0;
   std::vector<SimulationEvent> computed;  ///< which are stored when all are
   std::size_t tiles_done = 0;

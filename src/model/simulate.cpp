@@ -44,8 +44,7 @@ Simulator::Simulator(std::span<const Plan> plans, const Machine& machine)
 
 Simulation Simulator::run() {
   for (RankProgress& rank : ranks_) {
-    rank.workers = present(first_workers(schedule_));
-    free_workers(rank, rank.workers, gemm_start_us_);
+    begin_tiles(rank, 0, present(first_workers(schedule_)), gemm_start_us_);
     if (!sums_after_gemm_) push({0, rank.plan->rank, Step::message});
   }
   while (!events_.empty()) {
@@ -80,6 +79,7 @@ void Simulator::add_rank(const Plan& plan) {
                                                      steady);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
+  rank.store_delay_us = rank.tile_us * store_delay_tiles(machine_, plan.problem, schedule_);
   rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
 }
 
@@ -91,14 +91,13 @@ void Simulator::handle(const SimulationEvent& event) {
       const Tile& tile = *run_of(rank, event).first;
       if (sums_after_gemm_ && !tile.only_adds) return hold_until_all_are_computed(rank, event);
       const Step next = tile.only_adds ? Step::add : Step::store;
-      return push_when_reached(rank, tile.store_wait,
-                               {event.time_us, event.rank, next, event.index, event.count});
+      SimulationEvent finished = event;
+      finished.step = next;
+      return push_when_reached(rank, tile.store_wait, finished);
     }
-    case Step::add:
-      return push({event.time_us + rank.adding_us, event.rank, Step::store, event.index, event.count});
+    case Step::add: return push_next(event, Step::store, event.time_us + rank.adding_us);
     case Step::store: return store(rank, event);
     case Step::stored: return finish_tiles(rank, event);
-    case Step::claim: return claim_tiles(rank, event.time_us);
     case Step::message: return take_message(rank, event);
     case Step::transferred: return finish_message(rank, event);
   }

@@ -62,33 +62,32 @@ void Simulator::add_runs(RankProgress& rank) const {
   }
 }
 
-void Simulator::free_workers(RankProgress& rank, int count, double time_us) {
-  const auto [place, is_first] = rank.free_workers.try_emplace(time_us, 0);
-  place->second += count;
-  if (is_first) push({time_us, rank.plan->rank, Step::claim});
+void Simulator::begin_tiles(RankProgress& rank, std::int64_t place, std::int32_t count, double time_us) {
+  if (place >= std::ssize(rank.plan->tiles)) return;
+  auto run = std::ranges::upper_bound(rank.runs, place, {}, &TileRun::begin) - rank.runs.begin() - 1;
+  for (; count > 0 && run < std::ssize(rank.runs); ++run) {
+    const TileRun& taken = rank.runs[static_cast<std::size_t>(run)];
+    const auto of_run = static_cast<std::int32_t>(std::min<std::int64_t>(count, taken.end() - place));
+    push_when_reached(rank, operand_wait(rank, taken, 0),
+                      {.time_us = time_us,
+                       .rank = rank.plan->rank,
+                       .step = Step::compute,
+                       .index = static_cast<std::int32_t>(run),
+                       .count = of_run,
+                       .place = place});
+    place += of_run;
+    count -= of_run;
+  }
 }
 
-void Simulator::claim_tiles(RankProgress& rank, double time_us) {
-  int free = rank.free_workers.extract(time_us).mapped();
+void Simulator::begin_next_tiles(RankProgress& rank, const SimulationEvent& done, double time_us) {
   const int steady = present(workers(schedule_));
-  while (free > 0 && rank.next_run < rank.runs.size()) {
-    const TileRun& run = rank.runs[rank.next_run];
-    if (run.begin >= first_entries_ && rank.workers > steady) {
-      const int leaving = std::min(free, rank.workers - steady);
-      rank.workers -= leaving;
-      free -= leaving;
-      continue;
-    }
-    const std::int32_t count = std::min(free, run.count - rank.claimed);
-    push_when_reached(
-        rank, operand_wait(rank, run, 0),
-        {time_us, rank.plan->rank, Step::compute, static_cast<std::int32_t>(rank.next_run), count});
-    free -= count;
-    rank.claimed += count;
-    if (rank.claimed < run.count) continue;
-    rank.claimed = 0;
-    ++rank.next_run;
-  }
+  if (done.place >= first_entries_) return begin_tiles(rank, done.place + steady, done.count, time_us);
+  const int first = present(first_workers(schedule_));
+  const std::int64_t next = done.place + first;
+  const auto staying =
+      next < first_entries_ ? done.count : steady - static_cast<std::int32_t>(done.place % first);
+  begin_tiles(rank, next, std::clamp(staying, 0, done.count), time_us);
 }
 
 void Simulator::compute(RankProgress& rank, const SimulationEvent& event) {
@@ -103,21 +102,23 @@ void Simulator::compute(RankProgress& rank, const SimulationEvent& event) {
   if (run.first->only_adds) {
     // All workers share tiles before any of them adds up others.
     const double free_us = std::max(event.time_us, rank.shared_end_us);
-    return push({free_us, event.rank, Step::computed, event.index, event.count});
+    return push_next(event, Step::computed, free_us);
   }
   const std::int32_t parts =
       std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
   const double end_us =
       slowed_end(rank, event.time_us, (run.is_shared ? rank.shared_tile_us : rank.tile_us) / parts);
   if (run.is_shared) rank.shared_end_us = std::max(rank.shared_end_us, end_us);
-  if (event.part + 1 == parts) return push({end_us, event.rank, Step::computed, event.index, event.count});
-  push_when_reached(rank, operand_wait(rank, run, event.part + 1),
-                    {end_us, event.rank, Step::compute, event.index, event.count, event.part + 1});
+  if (event.part + 1 == parts) return push_next(event, Step::computed, end_us);
+  SimulationEvent next = event;
+  next.time_us = end_us;
+  ++next.part;
+  push_when_reached(rank, operand_wait(rank, run, next.part), next);
 }
 
 void Simulator::hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event) {
   rank.computed.push_back(event);
-  free_workers(rank, event.count, event.time_us);
+  begin_next_tiles(rank, event, event.time_us);
   rank.uncomputed_tiles -= event.count;
   if (rank.uncomputed_tiles > 0) return;
   const double start_us = event.time_us + machine_.launch_microseconds;
@@ -155,11 +156,13 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;
     record_store(rank, *run.first, bytes, start_us);
-    stored.time_us = rank.link_free_us;
-    free_us = std::max(free_us, stored.time_us - rank.tile_us * machine_.store_slowdown);
+    const bool is_followed = event.place + present(workers(schedule_)) < std::ssize(rank.plan->tiles);
+    const double delay_us = is_followed && !sums_after_gemm_ ? rank.store_delay_us : 0;
+    stored.time_us = std::max(rank.link_free_us, event.time_us + delay_us);
+    free_us = std::max(free_us, rank.link_free_us - rank.tile_us * machine_.store_slowdown);
   }
   push(stored);
-  if (!sums_after_gemm_ || run.first->only_adds) free_workers(rank, event.count, free_us);
+  if (!sums_after_gemm_ || run.first->only_adds) begin_next_tiles(rank, event, free_us);
 }
 
 void Simulator::finish_tiles(RankProgress& rank, const SimulationEvent& event) {

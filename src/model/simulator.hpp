@@ -39,6 +39,11 @@ class Simulator {
     event.order = next_order_++;
     events_.push(event);
   }
+  void push_next(SimulationEvent event, Step step, double time_us) {
+    event.step = step;
+    event.time_us = time_us;
+    push(event);
+  }
   void handle(const SimulationEvent& event);
 
   // Counters
@@ -58,9 +63,10 @@ class Simulator {
   static const TileRun& run_of(const RankProgress& rank, const SimulationEvent& event) {
     return rank.runs[static_cast<std::size_t>(event.index)];
   }
-  /// Workers that become free at the same time take tiles together.
-  void free_workers(RankProgress& rank, int count, double time_us);
-  void claim_tiles(RankProgress& rank, double time_us);
+  /// From `place` on, each by a worker of its own.
+  void begin_tiles(RankProgress& rank, std::int64_t place, std::int32_t count, double time_us);
+  /// Those that the workers of `done` compute next: which they are does not depend on who is free.
+  void begin_next_tiles(RankProgress& rank, const SimulationEvent& done, double time_us);
   void compute(RankProgress& rank, const SimulationEvent& event);
   /// Until the next kernel stores them.
   void hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event);

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
+#include "plan/box_steps.hpp"
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
 namespace {
-
-constexpr std::int64_t least_steps = 3;  // what is stored at once holds up the loads
-constexpr std::int64_t most_steps = 16;  // by then the link has taken them
 
 /// By tile: whether its block computes another one after it, and that one waits for nothing that the block
 /// has not waited for before.
@@ -31,15 +29,14 @@ std::vector<bool> find_late(const Plan& plan) {
 }  // namespace
 
 SpreadStores spread_stores(const Plan& plan) {
-  SpreadStores spread{least_steps, std::vector<bool>(plan.tiles.size(), false)};
+  SpreadStores spread{least_steps_per_box, std::vector<bool>(plan.tiles.size(), false)};
   const auto leaves = [&](const Tile& tile) { return tile.rank != plan.rank; };
   if (std::none_of(plan.tiles.begin(), plan.tiles.end(), leaves)) return spread;
-  const std::int64_t boxes = divide_up(plan.schedule.tile_cols, 64);
-  const std::int64_t steps = divide_up(plan.problem.k, 64) / boxes;
-  spread.steps_per_box = static_cast<int>(std::clamp(steps, least_steps, most_steps));
+  spread.steps_per_box = steps_per_box(plan.schedule, plan.problem.k);
   const auto starts_at_once = [](const Tile& tile) { return tile.start_wait == none; };
   // Workers that share k may have nothing to store after their whole tiles.
-  if (steps <= most_steps && plan.schedule.first_multiprocessors == 0 && !plan.schedule.share_k &&
+  if (box_steps(plan.schedule, plan.problem.k) <= most_steps_per_box &&
+      plan.schedule.first_multiprocessors == 0 && !plan.schedule.share_k &&
       std::all_of(plan.tiles.begin(), plan.tiles.end(), starts_at_once)) {
     spread.raised_late = find_late(plan);
   }
