@@ -10,9 +10,19 @@
 
 namespace flashoverlap {
 
-/// What happens to tiles (`compute` for each part of k that they wait for; `add` to those that only add) or
-/// to a message: `message`, the next one of a rank may begin; `transferred`, one has ended.
-enum class SimulationStep : std::uint8_t { compute, computed, add, store, stored, message, transferred };
+/// What happens to tiles (`compute` for each part of k that they wait for; `add` to those that only add;
+/// `begin`, workers take their next ones) or to a message: `message`, the next one of a rank may begin;
+/// `transferred`, one has ended.
+enum class SimulationStep : std::uint8_t {
+  compute,
+  computed,
+  add,
+  store,
+  stored,
+  begin,
+  message,
+  transferred
+};
 
 struct SimulationEvent {
   double time_us = 0;
@@ -37,8 +47,12 @@ struct TileRun {
   std::int32_t count = 0;
   bool is_shared = false;     ///< among all workers: see `Schedule::share_k`
   double bytes_to_peers = 0;  ///< of all of them
+};
 
-  std::int64_t end() const { return begin + count; }
+/// Of the plan's tiles.
+struct TilePlaces {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
 };
 
 struct CounterProgress {
@@ -81,6 +95,7 @@ struct RankProgress {
   double shared_end_us = 0;   ///< of shared tiles that have begun
   double adding_us = 0;       ///< of one that only adds
   double store_delay_us = 0;  ///< from the end of a tile to its arrival at a peer, at least
+  std::map<double, std::vector<TilePlaces>> next_tiles;  ///< by when they begin
   std::int64_t uncomputed_tiles = 0;
   std::vector<SimulationEvent> computed;  ///< which are stored when all are
   std::size_t tiles_done = 0;

@@ -44,7 +44,7 @@ Simulator::Simulator(std::span<const Plan> plans, const Machine& machine)
 
 Simulation Simulator::run() {
   for (RankProgress& rank : ranks_) {
-    begin_tiles(rank, 0, present(first_workers(schedule_)), gemm_start_us_);
+    if (!rank.runs.empty()) begin_tiles(rank, {0, present(first_workers(schedule_))}, gemm_start_us_);
     if (!sums_after_gemm_) push({0, rank.plan->rank, Step::message});
   }
   while (!events_.empty()) {
@@ -98,6 +98,7 @@ void Simulator::handle(const SimulationEvent& event) {
     case Step::add: return push_next(event, Step::store, event.time_us + rank.adding_us);
     case Step::store: return store(rank, event);
     case Step::stored: return finish_tiles(rank, event);
+    case Step::begin: return begin_planned_tiles(rank, event.time_us);
     case Step::message: return take_message(rank, event);
     case Step::transferred: return finish_message(rank, event);
   }

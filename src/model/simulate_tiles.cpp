@@ -62,32 +62,48 @@ void Simulator::add_runs(RankProgress& rank) const {
   }
 }
 
-void Simulator::begin_tiles(RankProgress& rank, std::int64_t place, std::int32_t count, double time_us) {
-  if (place >= std::ssize(rank.plan->tiles)) return;
-  auto run = std::ranges::upper_bound(rank.runs, place, {}, &TileRun::begin) - rank.runs.begin() - 1;
-  for (; count > 0 && run < std::ssize(rank.runs); ++run) {
+void Simulator::begin_tiles(RankProgress& rank, TilePlaces places, double time_us) {
+  auto run = std::ranges::upper_bound(rank.runs, places.first, {}, &TileRun::begin) - rank.runs.begin() - 1;
+  for (; places.count > 0 && run < std::ssize(rank.runs); ++run) {
     const TileRun& taken = rank.runs[static_cast<std::size_t>(run)];
-    const auto of_run = static_cast<std::int32_t>(std::min<std::int64_t>(count, taken.end() - place));
+    const std::int64_t of_run = std::min(places.count, taken.begin + taken.count - places.first);
     push_when_reached(rank, operand_wait(rank, taken, 0),
                       {.time_us = time_us,
                        .rank = rank.plan->rank,
                        .step = Step::compute,
                        .index = static_cast<std::int32_t>(run),
-                       .count = of_run,
-                       .place = place});
-    place += of_run;
-    count -= of_run;
+                       .count = static_cast<std::int32_t>(of_run),
+                       .place = places.first});
+    places.first += of_run;
+    places.count -= of_run;
   }
 }
 
-void Simulator::begin_next_tiles(RankProgress& rank, const SimulationEvent& done, double time_us) {
+void Simulator::plan_next_tiles(RankProgress& rank, const SimulationEvent& done, double time_us) {
   const int steady = present(workers(schedule_));
-  if (done.place >= first_entries_) return begin_tiles(rank, done.place + steady, done.count, time_us);
   const int first = present(first_workers(schedule_));
-  const std::int64_t next = done.place + first;
-  const auto staying =
-      next < first_entries_ ? done.count : steady - static_cast<std::int32_t>(done.place % first);
-  begin_tiles(rank, next, std::clamp(staying, 0, done.count), time_us);
+  const bool is_early = done.place < first_entries_;
+  const std::int64_t next = done.place + (is_early ? first : steady);
+  const bool some_leave = is_early && next >= first_entries_;
+  const std::int64_t staying = some_leave ? steady - done.place % first : done.count;
+  if (staying <= 0 || next >= std::ssize(rank.plan->tiles)) return;
+  const auto [at_once, is_new] = rank.next_tiles.try_emplace(time_us);
+  at_once->second.push_back({next, std::min<std::int64_t>(staying, done.count)});
+  if (is_new) push({time_us, rank.plan->rank, Step::begin});
+}
+
+void Simulator::begin_planned_tiles(RankProgress& rank, double time_us) {
+  std::vector<TilePlaces> planned = std::move(rank.next_tiles.extract(time_us).mapped());
+  std::ranges::sort(planned, {}, &TilePlaces::first);
+  TilePlaces joined = planned.front();
+  for (std::size_t each = 1; each < planned.size(); ++each) {
+    if (planned[each].first == joined.first + joined.count) {
+      joined.count += planned[each].count;
+    } else {
+      begin_tiles(rank, std::exchange(joined, planned[each]), time_us);
+    }
+  }
+  begin_tiles(rank, joined, time_us);
 }
 
 void Simulator::compute(RankProgress& rank, const SimulationEvent& event) {
@@ -118,7 +134,7 @@ void Simulator::compute(RankProgress& rank, const SimulationEvent& event) {
 
 void Simulator::hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event) {
   rank.computed.push_back(event);
-  begin_next_tiles(rank, event, event.time_us);
+  plan_next_tiles(rank, event, event.time_us);
   rank.uncomputed_tiles -= event.count;
   if (rank.uncomputed_tiles > 0) return;
   const double start_us = event.time_us + machine_.launch_microseconds;
@@ -162,7 +178,7 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     free_us = std::max(free_us, rank.link_free_us - rank.tile_us * machine_.store_slowdown);
   }
   push(stored);
-  if (!sums_after_gemm_ || run.first->only_adds) begin_next_tiles(rank, event, free_us);
+  if (!sums_after_gemm_ || run.first->only_adds) plan_next_tiles(rank, event, free_us);
 }
 
 void Simulator::finish_tiles(RankProgress& rank, const SimulationEvent& event) {

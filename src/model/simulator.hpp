@@ -63,10 +63,12 @@ class Simulator {
   static const TileRun& run_of(const RankProgress& rank, const SimulationEvent& event) {
     return rank.runs[static_cast<std::size_t>(event.index)];
   }
-  /// From `place` on, each by a worker of its own.
-  void begin_tiles(RankProgress& rank, std::int64_t place, std::int32_t count, double time_us);
-  /// Those that the workers of `done` compute next: which they are does not depend on who is free.
-  void begin_next_tiles(RankProgress& rank, const SimulationEvent& done, double time_us);
+  /// Each by a worker of its own.
+  void begin_tiles(RankProgress& rank, TilePlaces places, double time_us);
+  /// What the workers of `done` compute next: which tiles they are does not depend on who is free.
+  void plan_next_tiles(RankProgress& rank, const SimulationEvent& done, double time_us);
+  /// Those next to each other that begin at the same time are one event for each run.
+  void begin_planned_tiles(RankProgress& rank, double time_us);
   void compute(RankProgress& rank, const SimulationEvent& event);
   /// Until the next kernel stores them.
   void hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event);

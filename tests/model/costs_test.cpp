@@ -54,5 +54,21 @@ TEST(CostsTest, TilesForOneRankAfterTheOtherTakeLongerThanThoseForAll) {
   EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/false), 2600);
 }
 
+TEST(CostsTest, TilesAreStoredWhileTheNextOneIsComputedWhereKernelsDoSo) {
+  Machine machine = testing::round_machine();
+  const Schedule wide{.tile_cols = 256};
+  const auto delay = [&](std::int64_t k, const Schedule& schedule) {
+    return store_delay_tiles(machine, {.m = 128, .n = 256, .k = k, .ranks = 2}, schedule);
+  };
+  EXPECT_DOUBLE_EQ(delay(2048, wide), 0.5);
+  machine.compute_capability = 80;
+  EXPECT_DOUBLE_EQ(delay(2048, wide), 0.5);
+  machine.compute_capability = 90;
+  EXPECT_DOUBLE_EQ(delay(2048, wide), 1.5);
+  EXPECT_DOUBLE_EQ(delay(8192, wide), 0.5 + 4 * 16 / 128.0);
+  EXPECT_DOUBLE_EQ(delay(8192, {.tile_cols = 128}), 0.5 + 2 * 16 / 128.0);
+  EXPECT_DOUBLE_EQ(delay(64, wide), 1.5);
+}
+
 }  // namespace
 }  // namespace flashoverlap

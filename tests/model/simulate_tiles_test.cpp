@@ -109,6 +109,34 @@ TEST(SimulateTilesTest, StoredOnPeersShareTheOutgoingLink) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + 4 * 20);
 }
 
+// Worker 0 has tiles 0 and 4, and begins at 23. The others have ended at 21 and take nothing from it.
+TEST(SimulateTilesTest, StayWithTheirWorkerWhenOthersAreFree) {
+  auto plans = plans_of(2, 8);
+  plans[0].tiles.clear();
+  const std::int32_t arrival = add_counter(plans[1], 1);
+  plans[1].tiles[0].start_wait = arrival;
+  plans[0].messages = {copy(1, 2, {{1, arrival}})};
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 23 + 20);
+}
+
+/// When rank 1 sees the first of this many tiles of rank 0, which takes the link for 4 µs from 11 on.
+double seen_us(int tiles) {
+  auto plans = plans_of(2, tiles);
+  Tile& sent = plans[0].tiles.front();
+  sent.rank = 1;
+  sent.rows = sent.cols = 1;
+  sent.raise = {1, add_counter(plans[1], 1)};
+  plans[1].tiles.resize(1);
+  plans[1].tiles.front().start_wait = sent.raise.counter;
+  return lane(simulate(plans, round_machine()), 1, Lane::gemm).front().start_us;
+}
+
+TEST(SimulateTilesTest, StoredOnAPeerComeLaterWhereTheirWorkerComputesAnotherOne) {
+  EXPECT_DOUBLE_EQ(seen_us(1), 11 + 4 + 2);
+  EXPECT_DOUBLE_EQ(seen_us(4), 11 + 4 + 2);
+  EXPECT_DOUBLE_EQ(seen_us(5), 11 + 5 + 2);  // half of a tile's time
+}
+
 TEST(SimulateTilesTest, AfterTheWholeGemmAreStoredByTheNextKernel) {
   auto plans = plans_of(2, 4);
   for (Plan& plan : plans) {
