@@ -16,14 +16,15 @@ namespace flashoverlap {
 
 struct TunerOptions {
   /// Measure what is not in the cache. Otherwise the fastest prediction is taken, and not kept. The variable
-  /// FLASHOVERLAP_TUNING=off has the same effect as false.
+  /// FLASHOVERLAP_TUNING=off has the same effect as false. As rank 0 says.
   bool measure = true;
   bool use_cache = true;
   std::string cache_directory{};  ///< empty: `default_cache_directory`
   /// Gets one line for each problem that is measured, and one for each file that is set aside; on rank 0
   /// only. Empty: lines go to standard error.
   std::function<void(const std::string& line)> log{};
-  /// Where given, other schedules are not chosen. The same on all ranks.
+  /// Where given, other schedules are not chosen. The same on all ranks. What is measured is kept for others
+  /// only if nothing was left out.
   std::function<bool(const Problem& problem, const Schedule& schedule)> allows{};
 };
 
@@ -47,13 +48,14 @@ class Tuner {
   const Machine& measure_machine(const std::function<void(std::string_view step)>& progress = {});
 
   /// From the cache, for this problem; else, for one that differs only in m and has the same `row_bucket`,
-  /// the likeliest of the same strategy and kernel; else `tune`. Throws `InvalidArgument` for a problem that
-  /// breaks a rule or is for another number of ranks.
+  /// the likeliest of the same strategy and kernel; else `tune`, or the prediction where GPU memory is short.
+  /// Throws `InvalidArgument` for a problem that breaks a rule or is for another number of ranks. What fails
+  /// on rank 0 alone, such as the search, throws on every rank.
   Schedule schedule(const Problem& problem);
 
   /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one
   /// is faster by more than 1 %; keeps the winner. Takes one to three seconds, and GPU memory for the
-  /// operands several times over. Throws as `Operator`.
+  /// operands several times over: throws `Error` where it is short. Otherwise throws as `Operator`.
   TunedPlan tune(const Problem& problem);
 
  private:

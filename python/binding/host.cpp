@@ -30,24 +30,27 @@ class HostWorld {
         executor_(plans_, {.wait_limit = std::chrono::milliseconds(std::llround(wait_limit_seconds * 1e3))}) {
   }
 
-  void run(const std::vector<Tensor>& a, const std::vector<Tensor>& b, const std::vector<Tensor>& out) {
+  /// One matrix for each rank.
+  void run(const nb::sequence& a, const nb::sequence& b, const nb::sequence& out) {
     const DataType data_type = plans_.front().problem.data_type;
+    std::vector<Tensor> outs;
     std::vector<Matrix> as;
     std::vector<Matrix> bs;
-    for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
-      require(!out.at(rank).on_gpu, "out", "a matrix on a GPU",
-              "must be in host memory for ranks on the host");
-      const Problem& problem = plans_[rank].problem;
-      require_result(out[rank], result_shape(plans_[rank]), data_type);
-      as.push_back(copy_to_host_matrix(a.at(rank), data_type, problem.a_layout, "a"));
-      bs.push_back(copy_to_host_matrix(b.at(rank), data_type, problem.b_layout, "b"));
+    for (const Plan& plan : plans_) {
+      const OperandLayout a_layout = plan.problem.a_layout;
+      const OperandLayout b_layout = plan.problem.b_layout;
+      const Tensor& own = outs.emplace_back(tensor_of(nb::object(out[plan.rank])));
+      require(!own.on_gpu, "out", "a matrix on a GPU", "must be in host memory for ranks on the host");
+      require_result(own, result_shape(plan), data_type);
+      as.push_back(copy_to_host_matrix(tensor_of(nb::object(a[plan.rank])), data_type, a_layout, "a"));
+      bs.push_back(copy_to_host_matrix(tensor_of(nb::object(b[plan.rank])), data_type, b_layout, "b"));
     }
     const nb::gil_scoped_release released;
     const std::vector<Matrix> results = executor_.run(as, bs);
     for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
       const Plan& plan = plans_[rank];
       const bool is_natural = plan.schedule.layout == Layout::natural;
-      copy(is_natural ? natural_result(plan.output, results[rank]) : results[rank], out[rank]);
+      copy(is_natural ? natural_result(plan.output, results[rank]) : results[rank], outs[rank]);
     }
   }
 

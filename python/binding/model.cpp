@@ -35,11 +35,24 @@ Timeline simulated(const Plans& plans, const Machine& machine) {
   return timeline;
 }
 
-SearchSpace search_space(std::optional<std::vector<Strategy>> strategies, std::vector<Layout> layouts) {
-  SearchSpace space;
-  require(!strategies || !strategies->empty(), "strategies", "none", "must be one or more, or not given");
-  if (strategies) space.strategies = std::move(*strategies);
-  space.layouts = std::move(layouts);
+using Names = nb::typed<nb::sequence, nb::str>;
+
+/// One by one: nanobind's own conversion of sequences may not throw, and would end the process.
+template <typename Enum>
+std::vector<Enum> named(const nb::sequence& names) {
+  std::vector<Enum> found;
+  for (const nb::handle each : names) {
+    if (!nb::isinstance<nb::str>(each)) throw nb::type_error("names must be strings");
+    found.push_back(nb::cast<Enum>(each));
+  }
+  return found;
+}
+
+SearchSpace search_space(const std::optional<Names>& strategies, const Names& layouts) {
+  SearchSpace space{.layouts = named<Layout>(layouts)};
+  if (!strategies) return space;
+  space.strategies = named<Strategy>(*strategies);
+  require(!space.strategies.empty(), "strategies", "none", "must be one or more, or not given");
   return space;
 }
 
@@ -69,12 +82,13 @@ void bind_model(nb::module_& module) {
 
   module.def(
       "search",
-      [](const Problem& problem, const Machine& machine, std::optional<std::vector<Strategy>> strategies,
-         std::vector<Layout> layouts) {
-        return search_schedules(problem, machine, search_space(std::move(strategies), std::move(layouts)));
+      [](const Problem& problem, const Machine& machine, const std::optional<Names>& strategies,
+         const Names& layouts) {
+        const SearchSpace space = search_space(strategies, layouts);
+        const nb::gil_scoped_release released;
+        return search_schedules(problem, machine, space);
       },
-      "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = std::vector{Layout::natural},
-      nb::call_guard<nb::gil_scoped_release>(),
+      "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = nb::make_tuple("natural"),
       "The schedules that are worth trying, the one that is predicted to be fastest first.");
 
   nb::class_<Timeline>(module, "Timeline", "What plans are predicted to do, and when. Notebooks draw it.")

@@ -54,7 +54,10 @@ DataType data_type_of(const nb::dlpack::dtype& type) {
   if (type == nb::dlpack::dtype{bfloat, 16, 1}) return DataType::bf16;
   if (type == nb::dlpack::dtype{floating, 16, 1}) return DataType::fp16;
   if (type == nb::dlpack::dtype{floating, 32, 1}) return DataType::fp32;
-  throw nb::type_error("the elements of a matrix must be bfloat16, float16 or float32");
+  const std::string_view kind = type.code == floating ? "float" : "another kind of ";
+  throw nb::type_error(
+      fmt::format("the elements of a matrix must be bfloat16, float16 or float32, not {}{}", kind, type.bits)
+          .c_str());
 }
 
 Tensor tensor_of(const nb::dlpack::dltensor& source) {
@@ -149,7 +152,8 @@ void require_row_major(const Tensor& matrix, const Shape& shape, DataType data_t
           fmt::format("must be ({}, {})", shape.rows, shape.cols));
   require(matrix.data_type == data_type, fmt::format("data type of {}", name),
           flashoverlap::name(matrix.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
-  require(matrix.col_stride == 1 || matrix.cols <= 1, fmt::format("strides of {}", name),
+  const bool rows_are_apart = matrix.rows <= 1 || matrix.row_stride >= matrix.cols;
+  require((matrix.col_stride == 1 || matrix.cols <= 1) && rows_are_apart, fmt::format("strides of {}", name),
           fmt::format("({}, {})", matrix.row_stride, matrix.col_stride),
           "must be those of a row-major matrix");
 }

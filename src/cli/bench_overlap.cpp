@@ -87,6 +87,9 @@ int run(BenchArguments arguments) {
   require(arguments.random == 0 || (arguments.shapes.n == 0 && arguments.shapes.experts == 1 &&
                                     arguments.shapes.pass == LayerPass::forward),
           "--random", arguments.random, "cannot be combined with --n, --k, --experts or --pass");
+  require(arguments.random == 0 || !arguments.shapes.asks_for_m(), "--m", "(given)",
+          "cannot be combined with --random, which draws it");
+  require(arguments.random > 0 || arguments.seed == 0, "--seed", arguments.seed, "is for --random");
   bench.problems = arguments.random > 0 ? random_problems(arguments) : arguments.shapes.problems(bench.gpus);
   check_files(bench);
   return run_gpu_command(&GpuCommands::bench_overlap, bench);

@@ -8,6 +8,7 @@
 #include "cli/gpu_module.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
+#include "plan/grouping.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -63,7 +64,8 @@ std::vector<Problem> LayerShapes::problems(int gpus) const {
   if (n > 0) layers = {{n, k}};
   std::vector<Problem> wanted;
   for (const Layer& layer : layers) {
-    for (const int rows : m) {
+    for (const int given : m) {
+      const int rows = asks_for_m() ? given : static_cast<int>(divide_up(given, gpus)) * gpus;
       Problem& problem = wanted.emplace_back(Problem{.operation = operation,
                                                      .m = rows,
                                                      .n = layer.n,

@@ -22,12 +22,16 @@ constexpr std::array<std::pair<std::string_view, ModelSizes>, 3> known_models{{
 ModelSizes from_json(const std::string& text) {
   const nlohmann::json json = parse_json(text, "model");
   JsonObject object(JsonValue(json, "model"));
-  constexpr std::int64_t least = 1;
-  ModelSizes sizes{.hidden = object["hidden"].integer(least),
-                   .ffn = object["ffn"].integer(least),
-                   .heads = object["heads"].integer(least),
-                   .kv_heads = object["kv_heads"].integer(least)};
-  if (const auto given = object.find("head_dimension")) sizes.head_dimension = given->integer(least);
+  const auto size = [](const JsonValue& value, std::int64_t most) {
+    return value.integer(std::int64_t{1}, most);
+  };
+  constexpr std::int64_t most_features = 1 << 24;
+  constexpr std::int64_t most_of_heads = 1 << 12;
+  ModelSizes sizes{.hidden = size(object["hidden"], most_features),
+                   .ffn = size(object["ffn"], most_features),
+                   .heads = size(object["heads"], most_of_heads),
+                   .kv_heads = size(object["kv_heads"], most_of_heads)};
+  if (const auto given = object.find("head_dimension")) sizes.head_dimension = size(*given, most_of_heads);
   object.finish();
   return sizes;
 }

@@ -276,7 +276,14 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   const Machine target = machine();
   schedule.comm_multiprocessors = comm_multiprocessors_.value_or(0);
   share_multiprocessors(schedule, problem, target);
-  if (comm_multiprocessors_) schedule.comm_multiprocessors = *comm_multiprocessors_;
+  if (comm_multiprocessors_) {
+    const int asked = *comm_multiprocessors_;
+    require(asked < target.multiprocessors, "--comm-multiprocessors", asked,
+            fmt::format("must be less than {}, those of {}", target.multiprocessors, target.name));
+    if (schedule.comm_multiprocessors > 0)
+      schedule.multiprocessors = std::max(target.multiprocessors - asked, schedule.cluster_rows);
+    schedule.comm_multiprocessors = asked;
+  }
   if (multiprocessors_) schedule.multiprocessors = *multiprocessors_;
   for (const auto& [option, count] : {std::pair{"--multiprocessors", schedule.multiprocessors},
                                       {"--first-multiprocessors", schedule.first_multiprocessors}}) {

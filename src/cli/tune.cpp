@@ -69,8 +69,14 @@ class CacheCommand {
 
   std::shared_ptr<const std::string> chosen_directory() const { return directory_; }
 
+  /// What was asked for, besides the folder, has no effect where something is measured.
+  void refuse_all() const {
+    const std::string given = action_ != nullptr ? asked_ : json_ ? "--json" : site_.empty() ? "" : "--site";
+    require(given.empty(), given, "(given)", "cannot be combined with what measures");
+  }
+
   int run() const {
-    require(action_ != nullptr, "OPERATION, --model, --list, --show, --export, --import, --clear",
+    require(action_ != nullptr, "OPERATION, machine, --model, --list, --show, --export, --import, --clear",
             "(missing)", "one of them must be given");
     require(!json_ || action_ == &CacheCommand::list, "--json", "(given)", "is for --list");
     require(site_.empty() || action_ != &CacheCommand::add, "--site", shown(site_),
@@ -219,9 +225,23 @@ Command tune_command(CLI::App& app) {
       "  flashoverlap tune --import plans.json --cache /shared/flashoverlap\n");
   return {parser, [=] {
             for (const Command& command : measuring) {
-              if (command.parser->parsed()) return command.run();
+              if (!command.parser->parsed()) continue;
+              cache->refuse_all();
+              for (const std::string option : {"--model", "--m", "--gpus"}) {
+                require(parser->count(option) == 0, option, "(given)",
+                        fmt::format("must come after {}, or not at all", command.parser->get_name()));
+              }
+              return command.run();
             }
-            return model->is_wanted() ? model->run(*cache->chosen_directory()) : cache->run();
+            if (!model->is_wanted()) {
+              for (const std::string option : {"--m", "--gpus"}) {
+                require(parser->count(option) == 0, option, "(given)",
+                        "is for OPERATION, machine and --model");
+              }
+              return cache->run();
+            }
+            cache->refuse_all();
+            return model->run(*cache->chosen_directory());
           }};
 }
 

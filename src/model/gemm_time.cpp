@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
 #include "plan/grouping.hpp"
 #include "plan/strategies.hpp"
@@ -20,7 +21,7 @@ const KernelFamily& machine_kernels(const Machine& machine) {
   return family == nullptr ? usual : *family;
 }
 
-std::vector<KernelChoice> kernel_choices(const Machine& machine) {
+std::vector<KernelChoice> kernel_choices(const Machine& machine, int multiprocessors) {
   const KernelFamily& family = machine_kernels(machine);
   // One that was compiled after the machine was measured would win by what a formula promises.
   const auto is_known = [&](const KernelTile& tile) {
@@ -29,10 +30,12 @@ std::vector<KernelChoice> kernel_choices(const Machine& machine) {
   const bool knows_some = std::ranges::any_of(family.tiles, is_known);
   std::vector<KernelChoice> choices;
   for (const KernelTile& tile : family.tiles) {
-    if (knows_some && !is_known(tile)) continue;
+    if ((knows_some && !is_known(tile)) || tile.cluster_rows > multiprocessors) continue;
     choices.push_back({tile});
     if (shares_k(family, tile)) choices.push_back({tile, true});
   }
+  require(!choices.empty(), "multiprocessors", multiprocessors,
+          fmt::format("must be enough for a cluster of the kernels of {}", machine.name));
   return choices;
 }
 
@@ -74,9 +77,9 @@ double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64
   constexpr double adding_us = 4;  // parts of k
   const int multiprocessors = machine.multiprocessors;
   double least_us = std::numeric_limits<double>::infinity();
-  for (const KernelChoice& kernel : kernel_choices(machine)) {
+  for (const KernelChoice& kernel : kernel_choices(machine, multiprocessors)) {
     const KernelTile& tile = kernel.tile;
-    if (kernel.share_k || tile.cluster_rows > multiprocessors) continue;
+    if (kernel.share_k) continue;
     least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;

@@ -20,8 +20,9 @@ struct KernelChoice {
   bool share_k = false;
 };
 
-/// All of `machine_kernels` that the machine knows the costs of; all, where it knows none.
-std::vector<KernelChoice> kernel_choices(const Machine& machine);
+/// All of `machine_kernels` that the machine knows the costs of; all, where it knows none. Only those whose
+/// clusters find room on this many multiprocessors.
+std::vector<KernelChoice> kernel_choices(const Machine& machine, int multiprocessors);
 
 /// In how many waves a kernel computes C.
 std::int64_t wave_count(const KernelTile& tile, const Shape& gemm, int multiprocessors);

@@ -15,15 +15,15 @@ namespace flashoverlap {
 namespace {
 
 double least_gemm_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  std::vector<KernelChoice> kernels = kernel_choices(machine);
-  kernels.push_back({kernel_tile(schedule), schedule.share_k});
+  std::vector<KernelChoice> kernels = kernel_choices(machine, machine.multiprocessors);
+  if (schedule.cluster_rows <= machine.multiprocessors)
+    kernels.push_back({kernel_tile(schedule), schedule.share_k});
   double slowest_rank_us = 0;
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const Shape gemm = gemm_shape(problem, rank);
     if (gemm.rows == 0) continue;
     double least_us = std::numeric_limits<double>::infinity();
     for (const KernelChoice& kernel : kernels) {
-      if (kernel.tile.cluster_rows > machine.multiprocessors) continue;
       const double us =
           least_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, machine.multiprocessors);
       least_us = std::min(least_us, sustained_microseconds(machine, us));

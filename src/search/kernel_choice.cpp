@@ -87,7 +87,7 @@ bool stores_whole_lines(const Schedule& schedule) {
 
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
                                          OperandLayout b_layout, int multiprocessors, double near) {
-  std::vector<KernelChoice> kernels = kernel_choices(machine);
+  std::vector<KernelChoice> kernels = kernel_choices(machine, multiprocessors);
   const auto expected_us = [&](const KernelChoice& kernel) {
     return expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
   };
@@ -117,7 +117,7 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
                                        double near) {
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> schedules;
-  for (const KernelChoice& kernel : kernel_choices(machine)) {
+  for (const KernelChoice& kernel : kernel_choices(machine, multiprocessors)) {
     Schedule schedule = kernel_schedule(family, strategy, kernel, multiprocessors);
     schedule.layout = layout;
     if (kernel.share_k && !is_kernel_alone(problem, schedule)) continue;

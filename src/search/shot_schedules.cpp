@@ -18,7 +18,7 @@ std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& mach
   const Shape gemm = gemm_shape(problem, 0);
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> possible;
-  for (const KernelChoice& kernel : kernel_choices(machine)) {
+  for (const KernelChoice& kernel : kernel_choices(machine, machine.multiprocessors)) {
     const Schedule schedule = kernel_schedule(family, Strategy::store, kernel, machine.multiprocessors);
     if (communicates_first(problem.operation) || stores_whole_lines(schedule)) possible.push_back(schedule);
   }

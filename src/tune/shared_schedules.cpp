@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <utility>
 
 #include "flashoverlap/error.hpp"
@@ -65,13 +66,31 @@ std::vector<Candidate> candidates_of(const std::vector<double>& numbers) {
   return candidates;
 }
 
+constexpr double failed = GpuRank::most_gathered + 1;  ///< in place of how many numbers there are
+
 }  // namespace
 
-std::vector<Candidate> shared_candidates(const GpuRank& gpu, const std::vector<Candidate>& candidates) {
-  std::vector<double> numbers = gpu.is_first() ? numbers_of(candidates) : std::vector<double>{};
-  const double count = gpu.maximum(static_cast<double>(numbers.size()));
-  if (count > static_cast<double>(GpuRank::most_gathered))
-    throw Error(fmt::format("{} numbers of schedules are too many to share", count));
+std::vector<Candidate> decided_by_first(const GpuRank& gpu,
+                                        const std::function<std::vector<Candidate>()>& decide) {
+  std::vector<double> numbers;
+  std::exception_ptr thrown;
+  std::string why;
+  if (gpu.is_first()) {
+    try {
+      numbers = numbers_of(decide());
+      if (numbers.size() > GpuRank::most_gathered)
+        throw Error(fmt::format("{} numbers of schedules are too many to share", numbers.size()));
+    } catch (const std::exception& error) {
+      thrown = std::current_exception();
+      why = error.what();
+    }
+  }
+  const double count = gpu.maximum(thrown ? failed : static_cast<double>(numbers.size()));
+  if (count == failed) {
+    why = shared_text(gpu, why);
+    if (thrown) std::rethrow_exception(thrown);
+    throw Error(fmt::format("rank 0: {}", why));
+  }
   numbers.resize(static_cast<std::size_t>(count));
   return candidates_of(gpu.gather(numbers).front());
 }

@@ -1,6 +1,7 @@
 /// What rank 0 decides, as all ranks learn it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,10 @@
 
 namespace flashoverlap {
 
-/// Rank 0's candidates, on every rank. Collective. Throws `Error` on all ranks if there are too many.
-std::vector<Candidate> shared_candidates(const GpuRank& gpu, const std::vector<Candidate>& candidates);
+/// What `decide` returns on rank 0, where alone it is called, on every rank. Collective. What it throws there
+/// the other ranks throw as an `Error`, and so do all if these are too many candidates to share.
+std::vector<Candidate> decided_by_first(const GpuRank& gpu,
+                                        const std::function<std::vector<Candidate>()>& decide);
 
 /// Rank 0's text, on every rank. Collective.
 std::string shared_text(const GpuRank& gpu, const std::string& text);

@@ -9,6 +9,7 @@ namespace {
 
 /// Leaves out what the operator's options forbid: padding.
 TunerOptions within(const OperatorOptions& options, TunerOptions tuning) {
+  if (options.pitches == Pitches{}) return tuning;
   tuning.allows = [options, allows = tuning.allows](const Problem& problem, const Schedule& schedule) {
     if (allows && !allows(problem, schedule)) return false;
     const std::vector<Plan> plans = make_plans(problem, schedule);

@@ -74,6 +74,7 @@ struct Tuner::State {
         machine(current_machine(site.fabric)) {
     if (!options.log) options.log = print_line;
     if (is_switched_off()) options.measure = false;
+    options.measure = gpu.maximum(gpu.is_first() && options.measure ? 1 : 0) > 0;
     if (options.use_cache) open_cache();
     share_machine();
   }
@@ -127,22 +128,41 @@ struct Tuner::State {
     std::erase_if(entries, [&](const TunedPlan& entry) { return !is_near(problem, entry.problem); });
     if (entries.empty()) return std::nullopt;
     const auto distance = [&](const TunedPlan& entry) { return std::abs(entry.problem.m - problem.m); };
-    const Schedule wanted = std::ranges::min_element(entries, {}, distance)->schedule;
-    const auto is_alike = [&](const Candidate& each) {
+    return likeliest_like(problem, std::ranges::min_element(entries, {}, distance)->schedule);
+  }
+
+  /// Of the same way to overlap; with the same kernel, if there is one.
+  std::optional<Schedule> likeliest_like(const Problem& problem, const Schedule& wanted) const {
+    std::vector<Candidate> likely;
+    try {
+      likely = candidates(problem, {.strategies = {wanted.strategy}, .layouts = {wanted.layout}});
+    } catch (const InvalidArgument&) {
+      return std::nullopt;  // nothing by this strategy for these rows
+    }
+    std::erase_if(likely, [&](const Candidate& each) {
+      return each.schedule.shots != wanted.shots || is_by_libraries(each.schedule) != is_by_libraries(wanted);
+    });
+    const auto alike = std::ranges::find_if(likely, [&](const Candidate& each) {
       return kernel_tile(each.schedule) == kernel_tile(wanted) && each.schedule.rounds == wanted.rounds &&
              each.schedule.comm_multiprocessors == wanted.comm_multiprocessors;
-    };
-    const auto likely = candidates(problem, {.strategies = {wanted.strategy}, .layouts = {wanted.layout}});
-    const auto alike = std::ranges::find_if(likely, is_alike);
+    });
     if (alike != likely.end()) return alike->schedule;
     return likely.empty() ? std::nullopt : std::optional(likely.front().schedule);
   }
 
+  /// Collective, as all that follow.
+  std::optional<Schedule> known_to_first(const Problem& problem) const {
+    const std::vector<Candidate> decided = decided_by_first(gpu, [&]() -> std::vector<Candidate> {
+      if (const auto schedule = known(problem)) return {{*schedule, 0}};
+      return {};
+    });
+    return decided.empty() ? std::nullopt : std::optional(decided.front().schedule);
+  }
+
   /// The likeliest, at most this many, on all ranks.
   std::vector<Candidate> likeliest(const Problem& problem, std::size_t count) const {
-    std::vector<Candidate> decided;
-    if (gpu.is_first()) decided = shortlist(candidates(problem), count);
-    decided = shared_candidates(gpu, decided);
+    std::vector<Candidate> decided =
+        decided_by_first(gpu, [&] { return shortlist(candidates(problem), count); });
     require(!decided.empty(), "problem", described(problem), obstacle(problem));
     return decided;
   }
@@ -156,12 +176,16 @@ struct Tuner::State {
 
   Schedule predicted(const Problem& problem) const { return likeliest(problem, 1).front().schedule; }
 
-  bool can_measure(const Problem& problem) const {
-    const bool too_little = gpu.maximum(has_memory_for(problem, gpu.rank()) ? 0 : 1) > 0;
-    if (too_little)
-      say(fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken",
-                      described(problem)));
-    return !too_little;
+  bool has_memory_everywhere(const Problem& problem) const {
+    return gpu.maximum(has_memory_for(problem, gpu.rank()) ? 0 : 1) == 0;
+  }
+
+  /// Whether the caller refuses schedules that others may take: then the winner is not the answer for them.
+  bool restricts(const Problem& problem) const {
+    return options.allows &&
+           !std::ranges::all_of(search_schedules(problem, machine), [&](const Candidate& each) {
+             return options.allows(problem, each.schedule);
+           });
   }
 
   TunedPlan tune(const Problem& problem) const {
@@ -169,14 +193,16 @@ struct Tuner::State {
     TunedPlan tuned = measure(problem, likeliest(problem, measured_schedules));
     if (gpu.is_first() && cache) {
       try {
-        cache->store(tuned);
+        if (!restricts(problem)) cache->store(tuned);
       } catch (const Error& error) {
         say(fmt::format("the tuned plan is not kept: {}", error.what()));
       }
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    say(fmt::format("tuned {} in {:.1f} s: {}, {:.1f} us; one after the other {:.1f} us", described(problem),
-                    taken.count(), name(tuned.schedule.strategy), tuned.tuned_us, tuned.sequential_us));
+    const std::string in_turn =
+        tuned.sequential_us > 0 ? fmt::format("; one after the other {:.1f} us", tuned.sequential_us) : "";
+    say(fmt::format("tuned {} in {:.1f} s: {}, {:.1f} us{}", described(problem), taken.count(),
+                    name(tuned.schedule.strategy), tuned.tuned_us, in_turn));
     return tuned;
   }
 
@@ -243,18 +269,18 @@ const Machine& Tuner::measure_machine(const std::function<void(std::string_view 
 
 Schedule Tuner::schedule(const Problem& problem) {
   state_->check(problem);
-  std::vector<Candidate> decided;
-  if (state_->gpu.is_first()) {
-    if (const auto known = state_->known(problem)) decided.push_back({*known, 0});
-  }
-  decided = shared_candidates(state_->gpu, decided);
-  if (!decided.empty()) return decided.front().schedule;
-  if (!state_->options.measure || !state_->can_measure(problem)) return state_->predicted(problem);
-  return state_->tune(problem).schedule;
+  if (const auto known = state_->known_to_first(problem)) return *known;
+  if (!state_->options.measure) return state_->predicted(problem);
+  if (state_->has_memory_everywhere(problem)) return state_->tune(problem).schedule;
+  state_->say(
+      fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken", described(problem)));
+  return state_->predicted(problem);
 }
 
 TunedPlan Tuner::tune(const Problem& problem) {
   state_->check(problem);
+  if (!state_->has_memory_everywhere(problem))
+    throw Error(fmt::format("{} cannot be tuned: GPU memory is short", described(problem)));
   return state_->tune(problem);
 }
 

@@ -96,6 +96,17 @@ TEST_F(Cli, SearchIsNeverSlowerThanEveryWaveByItself) {
   EXPECT_LE(first["prediction"]["latency_us"], searched["prediction"]["latency_us"].get<double>() * 1.02);
 }
 
+TEST_F(Cli, TheGemmGetsTheMultiprocessorsThatCommunicationLeaves) {
+  const std::string problem = "plan gemm_all_reduce --m 4096 --n 4096 --k 1024 --ranks 4 --json --strategy ";
+  for (const int asked : {4, 16, 40, 131}) {
+    const json schedule =
+        json::parse(run(fmt::format("{} signal --comm-multiprocessors {}", problem, asked)).out)["schedule"];
+    EXPECT_EQ(schedule["comm_multiprocessors"], asked);
+    EXPECT_EQ(schedule["multiprocessors"], 132 - asked);
+  }
+  EXPECT_EQ(json::parse(run(problem + "copy").out)["schedule"]["multiprocessors"], 132);
+}
+
 TEST_F(Cli, TheBestStrategyIsTheFirstOfTheRankedTable) {
   const std::string problem = "plan gemm_reduce_scatter --m 4096 --n 4096 --k 2048 --ranks 4 --strategy best";
   const json best = json::parse(run(problem + " --json").out);

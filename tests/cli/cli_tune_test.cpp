@@ -179,9 +179,10 @@ TEST_F(Tune, TheUsualCacheIsThatOfTheEnvironment) {
 
 TEST_F(Tune, WrongInputIsRefused) {
   write("file", "");
+  write("many_heads", R"({"hidden": 4096, "ffn": 14336, "heads": 4611686018427387904, "kv_heads": 8})");
   fill("cache");
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"", "OPERATION, --model, --list, --show, --export, --import, --clear = (missing)"},
+      {"", "OPERATION, machine, --model, --list, --show, --export, --import, --clear = (missing)"},
       {"--list --clear", "--clear = (given): cannot be combined with --list"},
       {"--show a --export b", "--export = (given): cannot be combined with --show"},
       {"--clear --json", "--json = (given): is for --list"},
@@ -191,6 +192,15 @@ TEST_F(Tune, WrongInputIsRefused) {
       {"--export absent/file --cache cache", "--export = absent/file: cannot be created"},
       {"--show", "--show = (missing)"},
       {"--list --wrong", "ARGUMENT = --wrong"},
+      {"--list --m 3", "--m = (given): is for OPERATION, machine and --model"},
+      {"--list --gpus 4", "--gpus = (given): is for OPERATION, machine and --model"},
+      {"--model llama3-8b --gpus 2 --list", "--list = (given): cannot be combined with what measures"},
+      {"--model llama3-8b --gpus 2 --json", "--json = (given): cannot be combined with what measures"},
+      {"--clear gemm_all_reduce --gpus 2 --m 8 --n 8 --k 8",
+       "--clear = (given): cannot be combined with what measures"},
+      {"--gpus 2 gemm_all_reduce --m 8 --n 8 --k 8", "--gpus = (given): must come after gemm_all_reduce"},
+      {"--site a machine --gpus 2", "--site = (given): cannot be combined with what measures"},
+      {"--model many_heads --gpus 2 --m 4096", "--model many_heads: heads = 4611686018427387904: must be"},
       {"gemm", "ARGUMENT = gemm"},
   };
   for (const auto& [line, start] : cases) expect_refused(words_of("tune " + line), start);

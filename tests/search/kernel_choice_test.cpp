@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "flashoverlap/error.hpp"
+#include "flashoverlap/search.hpp"
+
 namespace flashoverlap {
 namespace {
 
@@ -50,7 +53,8 @@ TEST(KernelChoice, ExpectsNarrowTilesToDriftApartAlongALongK) {
 
 TEST(KernelChoice, LeavesOutKernelsThatAMachineWasMeasuredWithout) {
   const auto has = [](const Machine& machine, const KernelTile& wanted) {
-    return std::ranges::count(kernel_choices(machine), wanted, &KernelChoice::tile) > 0;
+    return std::ranges::count(kernel_choices(machine, machine.multiprocessors), wanted, &KernelChoice::tile) >
+           0;
   };
   Machine older = machine();
   const KernelTile added = older.kernels.back().tile;
@@ -152,6 +156,27 @@ TEST(KernelChoice, EveryKernelWinsSomewhere) {
   for (const KernelTile& tile : kernel_family(90)->tiles) {
     EXPECT_TRUE(wins_somewhere(machine(), tile) || wins_somewhere(h100, tile))
         << tile.rows << "x" << tile.cols << ", cluster of " << tile.cluster_rows;
+  }
+}
+
+TEST(KernelChoice, LeavesOutClustersThatFindNoRoom) {
+  const Machine whole = machine();
+  ASSERT_GT(
+      std::ranges::count(whole.kernels, 2, [](const KernelCosts& each) { return each.tile.cluster_rows; }),
+      0);
+  const auto one = kernel_choices(whole, 1);
+  EXPECT_FALSE(one.empty());
+  for (const KernelChoice& each : one) EXPECT_EQ(each.tile.cluster_rows, 1);
+  Machine pairs = whole;
+  std::erase_if(pairs.kernels, [](const KernelCosts& each) { return each.tile.cluster_rows == 1; });
+  EXPECT_THROW(kernel_choices(pairs, 1), InvalidArgument);
+}
+
+TEST(KernelChoice, SearchesWhereOneMultiprocessorIsLeft) {
+  for (const Operation operation : {Operation::gemm_all_reduce, Operation::all_gather_gemm}) {
+    const Problem problem{.operation = operation, .m = 1024, .n = 1024, .k = 64, .ranks = 4};
+    const auto found = search_schedules(problem, machine(), {.comm_multiprocessors = {131}});
+    EXPECT_FALSE(found.empty());
   }
 }
 
