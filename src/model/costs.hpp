@@ -51,9 +51,10 @@ double stored_microseconds(const Machine& machine, int ranks, double bytes);
 /// The same where a GEMM's tiles are stored: with more than two ranks `to_all` or one after the other.
 double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes, bool to_all);
 
-/// How long after a tile is computed its counter tells a peer that it has come, in times of a tile, where its
-/// block computes another one: which it stores it during. Who waits for tiles waits for the slowest block's.
-double store_delay_tiles(const Machine& machine, const Problem& problem, const Schedule& schedule);
+/// How long after a tile is computed, which takes `tile_us`, its counter tells a peer that it has come, where
+/// its block computes another one: meanwhile it stores it. Who waits for tiles waits for the slowest block's.
+double store_delay_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule,
+                                double tile_us);
 
 /// The time of a collective under the schedule's cap, without its launch; see
 /// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other

@@ -79,7 +79,7 @@ void Simulator::add_rank(const Plan& plan) {
                                                      steady);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
-  rank.store_delay_us = rank.tile_us * store_delay_tiles(machine_, plan.problem, schedule_);
+  rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);
   rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
 }
 

@@ -56,18 +56,18 @@ TEST(CostsTest, TilesForOneRankAfterTheOtherTakeLongerThanThoseForAll) {
 
 TEST(CostsTest, TilesAreStoredWhileTheNextOneIsComputedWhereKernelsDoSo) {
   Machine machine = testing::round_machine();
-  const Schedule wide{.tile_cols = 256};
-  const auto delay = [&](std::int64_t k, const Schedule& schedule) {
-    return store_delay_tiles(machine, {.m = 128, .n = 256, .k = k, .ranks = 2}, schedule);
+  const auto delay_us = [&](std::int64_t k, int cols, double tile_us) {
+    return store_delay_microseconds(machine, {.m = 128, .n = 256, .k = k, .ranks = 2}, {.tile_cols = cols},
+                                    tile_us);
   };
-  EXPECT_DOUBLE_EQ(delay(2048, wide), 0.5);
+  EXPECT_DOUBLE_EQ(delay_us(2048, 256, 10), 5);
   machine.compute_capability = 80;
-  EXPECT_DOUBLE_EQ(delay(2048, wide), 0.5);
+  EXPECT_DOUBLE_EQ(delay_us(2048, 256, 10), 5);
   machine.compute_capability = 90;
-  EXPECT_DOUBLE_EQ(delay(2048, wide), 1.5);
-  EXPECT_DOUBLE_EQ(delay(8192, wide), 0.5 + 4 * 16 / 128.0);
-  EXPECT_DOUBLE_EQ(delay(8192, {.tile_cols = 128}), 0.5 + 2 * 16 / 128.0);
-  EXPECT_DOUBLE_EQ(delay(64, wide), 1.5);
+  EXPECT_DOUBLE_EQ(delay_us(2048, 256, 10), 5 + 10);
+  EXPECT_DOUBLE_EQ(delay_us(64, 256, 10), 5 + 10);
+  EXPECT_DOUBLE_EQ(delay_us(8192, 256, 100), 20 + 100 * 4 * 16 / 128.0);
+  EXPECT_DOUBLE_EQ(delay_us(8192, 128, 100), 20 + 100 * 2 * 16 / 128.0);
 }
 
 }  // namespace
