@@ -132,8 +132,12 @@ double adding_microseconds(const Plan& plan, const Machine& machine) {
   const double tile_bytes =
       static_cast<double>(entry_rows(schedule)) * schedule.tile_cols * size_of(plan.problem.data_type);
   const double bytes = tile_bytes * (plan.addends.count + 1) / schedule.cluster_rows;
+  const std::int64_t blocks = (std::ssize(plan.tiles) - product_count(plan)) * schedule.cluster_rows;
+  constexpr int most_parts = 2;  // of the memory's rate, that one multiprocessor draws
+  const std::int64_t drawing =
+      std::clamp<std::int64_t>(blocks, machine.multiprocessors / most_parts, machine.multiprocessors);
   return machine.tile_microseconds +
-         bytes * machine.multiprocessors / (machine.memory_gigabytes_per_second * 1e3);
+         bytes * static_cast<double>(drawing) / (machine.memory_gigabytes_per_second * 1e3);
 }
 
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine) {

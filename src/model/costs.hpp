@@ -34,7 +34,7 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
                                const Machine& machine, double waves);
 
 /// The time of a tile that only adds: what it reads and writes, at its multiprocessors' part of the memory's
-/// rate.
+/// rate, which those share that add.
 double adding_microseconds(const Plan& plan, const Machine& machine);
 
 /// Multiprocessors that collectives occupy: the machine's, or the schedule's cap where that is lower.

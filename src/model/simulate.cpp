@@ -37,7 +37,9 @@ Simulator::Simulator(std::span<const Plan> plans, const Machine& machine)
           gemm_start_microseconds(machine, predicts_cublas(machine, plans.front().problem, schedule_))),
       sums_after_gemm_(sums_after_gemm(schedule_) && plans.size() > 1),
       messages_by_kernel_(std::ranges::all_of(plans, are_for_kernel)),
-      first_entries_(entries_in(schedule_, first_waves(schedule_))) {
+      first_entries_(
+          divide_up(entries_in(schedule_, first_waves(schedule_)), present(first_workers(schedule_))) *
+          present(first_workers(schedule_))) {
   for (const Plan& plan : plans) add_rank(plan);
   find_partners(plans);
 }

@@ -22,6 +22,15 @@ TEST(SimulateTilesTest, FindNoMoreWorkersThanTheMachineHasMultiprocessors) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 20);
 }
 
+// 6 first workers leave the others with 4, of which the machine has 5 and 4.
+TEST(SimulateTilesTest, AreComputedOnceWhereTheMachineLacksFirstWorkers) {
+  auto plans = plans_of(1, 13);
+  plans[0].schedule.first_multiprocessors = 6;
+  plans[0].schedule.groups = {1, 2};
+  plans[0].schedule.strategy = Strategy::signal;
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 * 3);
+}
+
 TEST(SimulateTilesTest, OfAClusterTakeItsMultiprocessorsAndRaiseOncePerBlock) {
   auto plans = plans_of(1, 5);
   plans[0].schedule.cluster_rows = 2;
@@ -176,22 +185,31 @@ Machine round_machine_of_3() {
   return machine;
 }
 
-// Two tiles of 512 bytes are read and one is written, at 1/5 of 1000 bytes a µs.
-TEST(SimulateTilesTest, ThatOnlyAddWaitForAllAndTakeTheirBytes) {
+/// One tile of each rank adds what two others have left, or several that wait for the same.
+double added_us(int tiles) {
   auto plans = plans_of(2, 2);
   for (Plan& plan : plans) {
     const std::int32_t arrived = add_counter(plan, 2);
     plan.addends.count = 2;
     for (Tile& tile : plan.tiles) tile.raise = {plan.rank, arrived};
-    plan.tiles.push_back(plan.tiles.front());
-    plan.tiles.back().raise = {};
-    plan.tiles.back().store_wait = arrived;
-    plan.tiles.back().only_adds = true;
+    Tile adds = plan.tiles.front();
+    adds.raise = {};
+    adds.store_wait = arrived;
+    adds.only_adds = true;
+    for (int tile = 0; tile < tiles; ++tile) plan.tiles.push_back(adds);
   }
   Machine machine = round_machine();
   machine.memory_gigabytes_per_second =
       100;  // the GEMM's operands are read a hundred times as fast as multiplied
-  EXPECT_NEAR(simulate(plans, machine).latency_us, 11 + 2 + 1 + 3 * 512.0 * 5 / 1e5, 1e-6);
+  return simulate(plans, machine).latency_us;
+}
+
+// Two tiles of 512 bytes are read and one is written, at 100,000 bytes a µs for all 5 multiprocessors. Those
+// that add share this, but one draws no more than half of it.
+TEST(SimulateTilesTest, ThatOnlyAddWaitForAllAndTakeTheirBytes) {
+  EXPECT_NEAR(added_us(1), 11 + 2 + 1 + 3 * 512.0 * 2 / 1e5, 1e-6);
+  EXPECT_NEAR(added_us(2), 11 + 2 + 1 + 3 * 512.0 * 2 / 1e5, 1e-6);
+  EXPECT_NEAR(added_us(4), 11 + 2 + 1 + 3 * 512.0 * 4 / 1e5, 1e-6);
 }
 
 // It adds from 13 to 24. The last product is computed from 11 to 21, and so is sent before it.
@@ -200,7 +218,7 @@ TEST(SimulateTilesTest, ThatOnlyAddTakeTheLinkWhenTheyHaveAdded) {
   plans[1].tiles.clear();
   Plan& plan = plans[0];
   plan.schedule.multiprocessors = 2;
-  plan.addends.count = 1;
+  plan.addends.count = 4;
   const std::int32_t done = add_tile_counter(plan, 2);
   plan.tiles[2] = {.rows = 1, .cols = 5, .rank = 1};
   plan.tiles.push_back({.rows = 1, .cols = 5, .rank = 1, .store_wait = done, .group = 1});
