@@ -127,17 +127,30 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
   return std::max(computed_us, read_us) / waves;
 }
 
-double adding_microseconds(const Plan& plan, const Machine& machine) {
+namespace {
+
+constexpr int most_parts = 2;  ///< of the memory's rate, that one multiprocessor draws
+
+/// What a block of `drawing` takes to read or write a tile of its plan this many times.
+double drawn_microseconds(const Plan& plan, const Machine& machine, int times, std::int64_t drawing) {
   const Schedule& schedule = plan.schedule;
-  const double tile_bytes =
-      static_cast<double>(entry_rows(schedule)) * schedule.tile_cols * size_of(plan.problem.data_type);
-  const double bytes = tile_bytes * (plan.addends.count + 1) / schedule.cluster_rows;
-  const std::int64_t blocks = (std::ssize(plan.tiles) - product_count(plan)) * schedule.cluster_rows;
-  constexpr int most_parts = 2;  // of the memory's rate, that one multiprocessor draws
-  const std::int64_t drawing =
-      std::clamp<std::int64_t>(blocks, machine.multiprocessors / most_parts, machine.multiprocessors);
-  return machine.tile_microseconds +
-         bytes * static_cast<double>(drawing) / (machine.memory_gigabytes_per_second * 1e3);
+  const double bytes =
+      1.0 * schedule.tile_rows * schedule.tile_cols * size_of(plan.problem.data_type) * times;
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(drawing, machine.multiprocessors / most_parts, machine.multiprocessors);
+  return bytes * static_cast<double>(parts) / (machine.memory_gigabytes_per_second * 1e3);
+}
+
+}  // namespace
+
+double adding_microseconds(const Plan& plan, const Machine& machine) {
+  const std::int64_t blocks = (std::ssize(plan.tiles) - product_count(plan)) * plan.schedule.cluster_rows;
+  return machine.tile_microseconds + drawn_microseconds(plan, machine, plan.addends.count + 1, blocks);
+}
+
+double partials_microseconds(const Plan& plan, const Machine& machine) {
+  constexpr int one_after_the_other = 1;  // most others multiply
+  return drawn_microseconds(plan, machine, plan.addends.count, one_after_the_other);
 }
 
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine) {

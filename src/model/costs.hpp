@@ -36,6 +36,8 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
 /// The time of a tile that only adds: what it reads and writes, at its multiprocessors' part of the memory's
 /// rate, which those share that add.
 double adding_microseconds(const Plan& plan, const Machine& machine);
+/// What a tile takes longer that adds other ranks' partial results to its own: what it reads.
+double partials_microseconds(const Plan& plan, const Machine& machine);
 
 /// Multiprocessors that collectives occupy: the machine's, or the schedule's cap where that is lower.
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine);

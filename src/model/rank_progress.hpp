@@ -10,7 +10,7 @@
 
 namespace flashoverlap {
 
-/// What happens to tiles (`compute` for each part of k that they wait for; `add` to those that only add;
+/// What happens to tiles (`compute` for each part of k that they wait for; `add` to those that add up;
 /// `begin`, workers take their next ones) or to a message: `message`, the next one of a rank may begin;
 /// `transferred`, one has ended.
 enum class SimulationStep : std::uint8_t {
@@ -94,6 +94,7 @@ struct RankProgress {
   double shared_tile_us = 0;
   double shared_end_us = 0;   ///< of shared tiles that have begun
   double adding_us = 0;       ///< of one that only adds
+  double partials_us = 0;     ///< longer of one that adds partial results to its own
   double store_delay_us = 0;  ///< from the end of a tile to its arrival at a peer, at least
   std::map<double, std::vector<TilePlaces>> next_tiles;  ///< by when they begin
   std::int64_t uncomputed_tiles = 0;

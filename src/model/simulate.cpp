@@ -81,6 +81,7 @@ void Simulator::add_rank(const Plan& plan) {
                                                      steady);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
+  rank.partials_us = partials_microseconds(plan, machine_);
   rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);
   rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
 }
@@ -92,12 +93,14 @@ void Simulator::handle(const SimulationEvent& event) {
     case Step::computed: {
       const Tile& tile = *run_of(rank, event).first;
       if (sums_after_gemm_ && !tile.only_adds) return hold_until_all_are_computed(rank, event);
-      const Step next = tile.only_adds ? Step::add : Step::store;
       SimulationEvent finished = event;
-      finished.step = next;
+      finished.step = tile.only_adds || tile.addend_row != none ? Step::add : Step::store;
       return push_when_reached(rank, tile.store_wait, finished);
     }
-    case Step::add: return push_next(event, Step::store, event.time_us + rank.adding_us);
+    case Step::add: {
+      const bool only_adds = run_of(rank, event).first->only_adds;
+      return push_next(event, Step::store, event.time_us + (only_adds ? rank.adding_us : rank.partials_us));
+    }
     case Step::store: return store(rank, event);
     case Step::stored: return finish_tiles(rank, event);
     case Step::begin: return begin_planned_tiles(rank, event.time_us);

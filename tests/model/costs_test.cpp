@@ -70,5 +70,14 @@ TEST(CostsTest, TilesAreStoredWhileTheNextOneIsComputedWhereKernelsDoSo) {
   EXPECT_DOUBLE_EQ(delay_us(8192, 128, 100), 20 + 100 * 2 * 16 / 128.0);
 }
 
+// Each of the others' partial results of a tile, at twice its multiprocessor's part of the memory's rate.
+TEST(CostsTest, TilesThatAddPartialResultsReadThem) {
+  Machine machine = testing::round_machine();
+  machine.memory_gigabytes_per_second = 100;
+  const Problem problem{.operation = Operation::gemm_reduce_scatter, .m = 512, .n = 256, .k = 64, .ranks = 4};
+  const Plan plan = make_plans(problem, {.strategy = Strategy::store, .multiprocessors = 5}).front();
+  EXPECT_DOUBLE_EQ(partials_microseconds(plan, machine), 3 * 128 * 256 * 2 * 2 / 1e5);
+}
+
 }  // namespace
 }  // namespace flashoverlap
