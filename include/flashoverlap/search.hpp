@@ -78,8 +78,9 @@ struct Candidate {
 std::vector<Candidate> search_schedules(const Problem& problem, const Machine& machine,
                                         const SearchSpace& space = {});
 
-/// Of what `search_schedules` returns at most this many, in the same order: the first of every strategy, and
-/// those that are predicted to be fastest.
+/// Of what `search_schedules` returns at most this many, in the same order: the first of every strategy, of
+/// every number of rounds and shots that is predicted to take nearly as little as the best, and those that
+/// are predicted to be fastest. So that it is not ten of a kind that turns out slower than predicted.
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count);
 
 /// The first of `search_schedules`: good without measuring.

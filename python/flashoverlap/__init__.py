@@ -37,12 +37,11 @@ from flashoverlap.operations import (
 )
 
 if TYPE_CHECKING:
-    from flashoverlap.gpu import Communicator
+    from flashoverlap.gpu import Communicator as Communicator
 
-__all__ = [
+__all__ = [  # without Communicator, which `import *` would load CUDA for
     "Candidate",
     "CommunicationError",
-    "Communicator",
     "CudaError",
     "Error",
     "HostCommunicator",

@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+from flashoverlap._core import InvalidArgument
+
 
 def empty_like(array: Any, shape: tuple[int, int]) -> Any:
     """An array of the same library, data type and device, with another shape."""
@@ -12,6 +14,20 @@ def empty_like(array: Any, shape: tuple[int, int]) -> Any:
     if library in ("numpy", "cupy"):
         return sys.modules[library].empty(shape, dtype=array.dtype)
     raise TypeError(f"out: must be given for matrices of type {type(array).__name__}")
+
+
+def begin_writing(out: Any) -> None:
+    """Tells PyTorch that these values change, so that a backward pass that needs them raises. Raises
+    InvalidArgument for a tensor that requires gradients, which would be wrong."""
+    if not hasattr(out, "new_empty"):
+        return
+    torch = sys.modules["torch"]
+    if out.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgument(
+            "out.requires_grad = True: must be False, as nothing here has gradients; flashoverlap.torch has "
+            "operations with them"
+        )
+    torch.autograd.graph.increment_version(out)
 
 
 def _library_of(array: Any) -> Any:

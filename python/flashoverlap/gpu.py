@@ -15,7 +15,7 @@ except ImportError as missing:
         f" ({missing})"
     ) from missing
 from flashoverlap.arrays import empty_like, from_dlpack, packed
-from flashoverlap.operations import Matrix, NamedCommunicator
+from flashoverlap.operations import Matrix, NamedCommunicator, require_wait_limit
 
 if TYPE_CHECKING:
     import torch.distributed
@@ -81,8 +81,9 @@ class Communicator(NamedCommunicator):
     def __init__(self, key: bytes, rank: int, ranks: int, *, wait_limit: float = 30) -> None:
         """Rank `rank` of `ranks`, which all pass the same `key` of `make_key`. Collective.
 
-        wait_limit: seconds that a run may take, and that a rank waits for the others.
+        wait_limit: seconds that a run may take, and that a rank waits for the others, at most a day.
         """
+        require_wait_limit(wait_limit)
         self._bind(_gpu.Communicator(key, rank, ranks, wait_limit))
 
     @staticmethod
@@ -92,6 +93,7 @@ class Communicator(NamedCommunicator):
     @classmethod
     def from_environment(cls, *, wait_limit: float = 30) -> "Communicator":
         """One process per GPU, started by torchrun, mpirun or Slurm. Makes the GPU of the local rank current."""
+        require_wait_limit(wait_limit)
         return cls._of(_gpu.Communicator.from_environment(wait_limit))
 
     @classmethod

@@ -17,7 +17,7 @@ from flashoverlap._core import (
     search,
 )
 from flashoverlap.arrays import concatenate
-from flashoverlap.operations import Matrix, NamedCommunicator
+from flashoverlap.operations import Matrix, NamedCommunicator, require_wait_limit
 
 Result = TypeVar("Result")
 
@@ -152,7 +152,7 @@ def _parts_for_ranks(problem: Problem, source: int, a: Matrix) -> list[Matrix]:
 
 
 class HostCommunicator(NamedCommunicator):
-    """One rank of a group of threads, as `run_ranks` makes them."""
+    """One rank of a group of threads, as `run_ranks` makes them. Used by one thread at a time."""
 
     def __init__(self, rank: int, meeting: _Meeting) -> None:
         self._rank = rank
@@ -190,11 +190,12 @@ class HostCommunicator(NamedCommunicator):
     def bind(
         self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int], b_is_constant: bool
     ) -> _HostOperator:
-        def make(problems: list[tuple[Problem, Schedule | None]]) -> tuple[HostWorld, Schedule]:
-            for rank, each in enumerate(problems):
-                if each != problems[0]:
-                    first = problems[0][0]
-                    raise InvalidArgument(f"problem of rank {rank} = {each[0]!r}: must be that of rank 0, {first!r}")
+        def make(given: list[tuple[Problem, Schedule | None]]) -> tuple[HostWorld, Schedule]:
+            for name, (first, *others) in zip(("problem", "schedule"), zip(*given)):
+                for rank, each in enumerate(others, 1):
+                    if each != first:
+                        rule = f"must be that of rank 0, {first!r}"
+                        raise InvalidArgument(f"{name} of rank {rank} = {each!r}: {rule}")
             chosen = schedule or search(problem, self.machine)[0].schedule
             return HostWorld(Plans(problem, chosen), self._meeting.wait_limit), chosen
 
@@ -212,6 +213,9 @@ def run_ranks(ranks: int, function: Callable[[HostCommunicator], Result], *, wai
     Where a rank raises, the others stop waiting for it, and the first error is raised here. wait_limit: seconds that
     a rank waits for the others.
     """
+    if ranks < 1:
+        raise InvalidArgument(f"ranks = {ranks}: must be at least 1")
+    require_wait_limit(wait_limit)
     meeting = _Meeting(ranks, wait_limit)
     results: list[Any] = [None] * ranks
     errors: list[BaseException] = []

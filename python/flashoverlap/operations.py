@@ -10,6 +10,9 @@ GPU has about 16 of them still to do. An
 operation that is called for the first time with these shapes makes its operator, which is collective: every
 rank takes part at the same time. `b_is_constant` is the promise of the same name of `Operator`. Wrong
 arguments raise `InvalidArgument` before anything is enqueued.
+
+There are no gradients: results do not require any, whatever `a` and `b` do. `flashoverlap.torch` has
+operations with gradients.
 """
 
 import itertools
@@ -18,7 +21,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 from weakref import WeakValueDictionary
 
 from flashoverlap._core import InvalidArgument, Machine, Problem, Schedule, problem_of, search, signature
-from flashoverlap.arrays import empty_like
+from flashoverlap.arrays import begin_writing, empty_like
 
 Matrix: TypeAlias = Any
 """Speaks DLPack and has two dimensions: a NumPy, PyTorch or CuPy array."""
@@ -91,6 +94,12 @@ class AnyCommunicator(Protocol):
 
 communicators: "WeakValueDictionary[str, AnyCommunicator]" = WeakValueDictionary()
 """All of this process, by name."""
+
+
+def require_wait_limit(seconds: float) -> None:
+    """Raises InvalidArgument for what no clock can count."""
+    if not 0 < seconds <= 86400:
+        raise InvalidArgument(f"wait_limit = {seconds:g} s: must be more than 0 s and at most a day, 86400 s")
 
 
 class NamedCommunicator(AnyCommunicator):
@@ -172,6 +181,8 @@ class Operator:
         """
         if out is None:
             out = empty_like(a, self._out_shape)
+        else:
+            begin_writing(out)
         self._bound.run(a, b, out)
         return out[: self._natural_shape[0]] if self._takes_routes else out
 
@@ -215,6 +226,8 @@ class Operator:
             raise InvalidArgument(f"problem = {problem!r}: must gather a by rows, or exchange it")
         if out is None:
             out = empty_like(a, self._out_shape)
+        else:
+            begin_writing(out)
         gathered = self._bound.run_and_gather(a, b, out)
         return out[: self._natural_shape[0]] if self._takes_routes else out, gathered
 

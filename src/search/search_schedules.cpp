@@ -245,7 +245,12 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
 }
 
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
+  constexpr double near = 1.15;  // mispredicted by more than that are few
+  const auto form_of = [](const Schedule& each) {
+    return std::tuple(each.strategy, each.shots, each.rounds);
+  };
   std::set<Way> ways;
+  std::set<decltype(form_of(Schedule{}))> forms;
   std::vector<bool> listed(candidates.size());
   std::size_t left = count;
   const auto list = [&](auto belongs) {
@@ -255,7 +260,15 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
       --left;
     }
   };
-  list([&](const Candidate& each) { return ways.insert(way_of(each.schedule)).second; });
+  list([&](const Candidate& each) {
+    const bool is_new = ways.insert(way_of(each.schedule)).second;
+    if (is_new) forms.insert(form_of(each.schedule));
+    return is_new;
+  });
+  list([&](const Candidate& each) {
+    return each.predicted_us <= near * candidates.front().predicted_us &&
+           forms.insert(form_of(each.schedule)).second;
+  });
   list([](const Candidate&) { return true; });
   std::vector<Candidate> kept;
   for (std::size_t i = 0; i < candidates.size(); ++i) {

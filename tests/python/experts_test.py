@@ -1,5 +1,7 @@
 """Experts on ranks of the host, with routes that change in every step, against plain PyTorch on one process."""
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
@@ -356,6 +358,8 @@ class TestErrors:
                 ((4, 0), {}, "top_k = 0: must be 1 to experts = 4"),
                 ((4, 5), {}, "top_k = 5: must be"),
                 ((4, 1), {"capacity_factor": 0.5}, "capacity_factor = 0.5: must be at least 1"),
+                ((4, 1), {"capacity_factor": math.nan}, "capacity_factor = nan: must be at least 1"),
+                ((4, 1), {"capacity_factor": math.inf}, "capacity_factor = inf: must be .* finite"),
             ):
                 with pytest.raises(ValueError, match=message):
                     parallel.ExpertParallelMoE(FEATURES, HIDDEN, *arguments, group=group, **options)

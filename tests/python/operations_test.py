@@ -235,6 +235,12 @@ def test_a_result_in_its_own_order_is_read_and_normalised(generator, schedule):
         expect_close(added, [expected_norm(total + residual), total + residual])
 
 
+def test_all_names_of_the_package_are_there_without_cuda():
+    imported = {}
+    exec("from flashoverlap import *", imported)
+    assert set(flashoverlap.__all__) <= set(imported)
+
+
 class TestErrors:
     """Each names what is wrong, on every rank, and nobody waits for ever."""
 
@@ -306,6 +312,31 @@ class TestErrors:
     def test_ranks_that_disagree(self, generator):
         a = [matrices(generator, 1, M + rank, K)[0] for rank in range(2)]
         self.expect(flashoverlap.InvalidArgument, "problem of rank 1", a, matrices(generator, 2, N, K))
+
+    @pytest.mark.parametrize("of_rank_1", [{"multiprocessors": 8}, None])
+    def test_ranks_whose_schedules_differ(self, of_rank_1):
+        problem = flashoverlap.Problem("gemm_reduce_scatter", m=M, n=N, k=K, ranks=2, data_type="fp32")
+        sizes = {"tile_rows": 32, "tile_cols": 64, "multiprocessors": 4}
+        first = flashoverlap.Schedule("store", **sizes)
+        second = of_rank_1 and flashoverlap.Schedule("store", **{**sizes, **of_rank_1})
+
+        def on_rank(communicator):
+            with pytest.raises(flashoverlap.InvalidArgument) as raised:
+                flashoverlap.Operator(problem, communicator, second if communicator.rank else first)
+            return str(raised.value)
+
+        message = f"schedule of rank 1 = {second!r}: must be that of rank 0, {first!r}"
+        assert flashoverlap.run_ranks(2, on_rank) == [message] * 2
+
+    @pytest.mark.parametrize("ranks", [0, -1])
+    def test_no_ranks(self, ranks):
+        with pytest.raises(flashoverlap.InvalidArgument, match=f"ranks = {ranks}: must be at least 1"):
+            flashoverlap.run_ranks(ranks, lambda communicator: None)
+
+    @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e12, 86401, 0, -1])
+    def test_a_wait_limit_that_no_clock_counts(self, seconds):
+        with pytest.raises(flashoverlap.InvalidArgument, match="wait_limit = .* s: must be more than 0 s"):
+            flashoverlap.run_ranks(1, lambda communicator: None, wait_limit=seconds)
 
     def test_a_rank_that_raises_ends_the_others(self, generator):
         a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)

@@ -276,10 +276,12 @@ class TestErrors:
 
         run(2, on_rank)
 
-    def test_no_slices(self):
+    @pytest.mark.parametrize("size", [0, -4])
+    @pytest.mark.parametrize("name", ["features", "heads", "key_heads", "head_features", "query_slices"])
+    def test_sizes_and_slices_less_than_1(self, name, size):
         def on_rank(rank, group):
-            with pytest.raises(ValueError, match="query_slices = 0: must be at least 1"):
-                parallel.UlyssesAttention(K, 4, group=group, query_slices=0)
+            with pytest.raises(ValueError, match=f"^{name} = {size}: must be at least 1"):
+                parallel.UlyssesAttention(**{"features": K, "heads": 4, name: size}, group=group)
 
         run(1, on_rank)
 

@@ -125,6 +125,22 @@ TEST(SearchSchedules, HoldWhatTheLibrariesDoOneAfterTheOtherHoweverManyTilesTher
   }
 }
 
+TEST(Shortlist, HasOthersThanTenOfAKind) {
+  std::vector<Candidate> candidates;
+  const auto add = [&](Schedule schedule, double us) { candidates.push_back({std::move(schedule), us}); };
+  for (int tile_cols = 64; tile_cols < 256; tile_cols += 16)
+    add({.strategy = Strategy::signal, .tile_cols = tile_cols}, 100);
+  for (const int rounds : {1, 2, 4}) add({.strategy = Strategy::store, .rounds = rounds}, 105 + rounds);
+  add({.strategy = Strategy::store, .shots = 2}, 112);
+  add({.strategy = Strategy::store, .shots = 1}, 120);
+  add({.strategy = Strategy::sequential}, 150);
+  const std::vector<Candidate> found = shortlist(candidates, 7);
+  std::vector<double> times;
+  std::ranges::transform(found, std::back_inserter(times), &Candidate::predicted_us);
+  EXPECT_EQ(times, (std::vector<double>{100, 100, 106, 107, 109, 112, 150}));
+  EXPECT_EQ(shortlist(candidates, 100).size(), candidates.size());
+}
+
 TEST(DefaultSchedule, IsTheSameEachTime) {
   const Machine machine = preset("a800");
   const Problem problem = layer(Operation::gemm_all_reduce, 1024);

@@ -336,8 +336,8 @@ class ExpertParallelMoE(nn.Module):
             raise ValueError(f"experts = {experts}: must be a multiple of the {ranks} ranks")
         if not 1 <= top_k <= experts:
             raise ValueError(f"top_k = {top_k}: must be 1 to experts = {experts}")
-        if capacity_factor is not None and capacity_factor < 1:
-            raise ValueError(f"capacity_factor = {capacity_factor}: must be at least 1")
+        if capacity_factor is not None and not 1 <= capacity_factor < math.inf:
+            raise ValueError(f"capacity_factor = {capacity_factor}: must be at least 1, and finite")
         self.experts, self.top_k = experts, top_k
         self.max_tokens, self.capacity_factor = max_tokens, capacity_factor
         own = experts // ranks

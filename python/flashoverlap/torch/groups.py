@@ -5,6 +5,7 @@ from typing import TypeAlias, Union
 import torch.distributed
 from torch._C._distributed_c10d import _resolve_process_group as resolve
 
+from flashoverlap._core import InvalidArgument
 from flashoverlap.operations import AnyCommunicator, communicators
 
 Group: TypeAlias = Union[AnyCommunicator, "torch.distributed.ProcessGroup"]
@@ -29,7 +30,13 @@ def named(name: str) -> AnyCommunicator:
     found = communicators.get(name)
     if found is not None:
         return found
-    group = resolve(name)  # type: ignore[arg-type]  # newer versions have a type for names
+    try:
+        group = resolve(name)  # type: ignore[arg-type]  # newer versions have a type for names
+    except RuntimeError:
+        raise InvalidArgument(
+            f'group = "{name}": must be a process group or communicator that still exists; keep the '
+            "communicator for as long as its name is used"
+        ) from None
     known, made = _of_process_groups.get(name, (None, None))
     if made is None or known is not group:  # names come again after destroy_process_group
         from flashoverlap.gpu import Communicator

@@ -74,6 +74,9 @@ class _ParallelLinear(MarkedModule):
             raise ValueError(f"x must have at least 2 dimensions, not {x.dim()}")
         if not torch.compiler.is_compiling() and x.numel() == 0:  # which may be unknown there
             raise ValueError(f"shape of x = {list(x.shape)}: must have no dimension of 0")
+        own_features = self.weight.shape[1]
+        if x.shape[-1] != own_features:
+            raise ValueError(f"x.shape[-1] = {x.shape[-1]}: must be {own_features}, as of this rank's weight")
         if self.sequence_parallel and not self._divides_outputs and x.shape[0] % self.group.ranks != 0:
             raise ValueError(f"x.shape[0] = {x.shape[0]}: must be a multiple of the {self.group.ranks} ranks")
 

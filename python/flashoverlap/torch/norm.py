@@ -17,8 +17,10 @@ from flashoverlap.torch.operations import (
     _operations,
     autocast,
     is_autocast,
+    keep_communicator,
     matmul_all_reduce,
     matmul_reduce_scatter,
+    require_no_tangents,
 )
 from flashoverlap.torch.parts import MarkedModule, mark
 
@@ -66,6 +68,7 @@ def _run(
     epsilon: float,
     group: Group | str,
 ) -> tuple[Tensor, Tensor]:
+    require_no_tangents(x, weight, norm_weight, residual)
     x, weight = autocast(x, weight)
     if is_autocast(x):
         norm_weight, residual = norm_weight.to(x.dtype), None if residual is None else residual.to(x.dtype)
@@ -108,6 +111,7 @@ def _define(name: str, gemm: str, gradients: Callable[..., tuple[Tensor, Tensor]
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         x, weight, norm_weight, _, ctx.epsilon, ctx.group = inputs
+        keep_communicator(ctx, output[0])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight, norm_weight, output[1])
 

@@ -4,8 +4,9 @@ Matrices have two dimensions, and `weight` is [n, k], as in `torch.nn.functional
 like the products. What is the same on all ranks, as the result of an all-reduce, has the same gradient on all of
 them, as in Megatron: gradients are added up over the ranks where each rank has computed a part of them.
 
-There are first derivatives only; asking for second ones raises RuntimeError. Under `torch.autocast` operands are cast
-as those of `torch.matmul` are.
+There are first derivatives only, by the backward pass: asking for second ones raises RuntimeError, and for
+those of forward mode NotImplementedError. Under `torch.autocast` operands are cast as those of `torch.matmul`
+are.
 
 `weight_is_constant` promises that the kernel that the stream runs right before does not write the weight, as
 none does during inference: on GPUs the weight may then be loaded while that kernel ends. It counts in calls
@@ -25,6 +26,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 import flashoverlap
@@ -103,6 +105,7 @@ def _run(
     PyTorch's dispatcher would take several times the Python that a call takes itself, so it is asked only where
     somebody else must see the call.
     """
+    require_no_tangents(x, weight)
     x, cast_weight = autocast(x, weight)
     product: Tensor
     chosen = keeping if keeping is not None and cast_weight.requires_grad and torch.is_grad_enabled() else name
@@ -117,6 +120,26 @@ def _run(
     if weight_is_constant and cast_weight is weight:  # which the kernel right before has written otherwise
         return compute(x, weight, _communicator(group), b_is_constant=True)
     return compute(x, cast_weight, _communicator(group))
+
+
+def keep_communicator(ctx: Any, output: Tensor | None) -> None:
+    """Until the backward pass, as its name alone would not. Not where `torch.compile` traces with tensors of its
+    own: the code that it makes stays as long as the process."""
+    if output is None or type(output) is Tensor:
+        ctx.communicator = named(ctx.group)
+
+
+def require_no_tangents(*operands: Tensor | None) -> None:
+    """Raises NotImplementedError for derivatives by forward mode, which would be lost."""
+    if forward_ad._current_level < 0:
+        return
+    may_be_hidden = torch._C._functorch.peek_interpreter_stack() is not None  # by transforms inside of jvp
+    given = [each for each in operands if each is not None]
+    if may_be_hidden or any(forward_ad.unpack_dual(each).tangent is not None for each in given):
+        raise NotImplementedError(
+            "tangents of operands (torch.func.jvp, torch.autograd.forward_ad): must be none, as operations of"
+            " flashoverlap.torch have no derivatives by forward mode; use backward or torch.autograd.grad"
+        )
 
 
 def autocast(*operands: Tensor) -> tuple[Tensor, ...]:
@@ -183,6 +206,7 @@ def _differentiate(
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor | None) -> None:
         x, weight, ctx.group = inputs
+        keep_communicator(ctx, output)
         if of_rows and x.dim() == weight.dim() == 2 and x.shape[1] != weight.shape[1]:
             raise ValueError(
                 f"{name}: columns of x = {x.shape[1]}, of weight = {weight.shape[1]}: must be equal where gradients are "
@@ -207,7 +231,7 @@ def _differentiate(
 
     def forward(ctx: Any, x: Tensor, weight: Tensor, group: str) -> Tensor:
         save(ctx, (x, weight, group), None)
-        return compute(x, weight, named(group))
+        return compute(x, weight, ctx.communicator)
 
     torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
     functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
@@ -375,6 +399,7 @@ def _differentiate_keeping(
 
     def keep(ctx: Any, weight: Tensor, group: str, received: Tensor) -> None:
         ctx.group = group
+        keep_communicator(ctx, received)
         ctx.save_for_backward(received if ctx.needs_input_grad[1] else None, weight)
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: tuple[Tensor, Tensor]) -> None:
@@ -433,6 +458,7 @@ def _from_matrix(matrix: Tensor, sizes: torch.Size, first: int) -> Tensor:
 def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_dim: int, group_name: str) -> Tensor:
     if reduce_op not in ("sum", "avg"):
         raise ValueError(f'reduce_op = "{reduce_op}": must be "sum" or "avg"')
+    require_no_tangents(A, B)
     matrix, sizes = _as_matrix(A, scatter_dim)
     if 1 not in matrix.stride():
         matrix = matrix.contiguous()
@@ -445,6 +471,7 @@ def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_d
 def _fused_all_gather_matmul(
     A: Tensor, Bs: list[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
 ) -> tuple[Tensor | None, list[Tensor]]:
+    require_no_tangents(A, *Bs)
     matrix, sizes = _as_matrix(A, gather_dim)
     matrix = matrix.contiguous()  # rows are gathered
     differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in (A, *Bs))

@@ -28,7 +28,7 @@ class UlyssesAttention(nn.Module):
     for each key head its query heads, then its key, then its value (as in Megatron). Each rank computes the weights'
     gradients of its own part of the sequence: whoever updates them adds these up over the group.
 
-    Raises ValueError for heads that the ranks do not divide, and for less than one slice.
+    Raises ValueError for heads that the ranks do not divide, and for sizes and slices less than 1.
     """
 
     def __init__(
@@ -46,6 +46,12 @@ class UlyssesAttention(nn.Module):
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
+        sizes = {"features": features, "heads": heads, "key_heads": key_heads, "query_slices": query_slices}
+        if head_features is not None:
+            sizes["head_features"] = head_features
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} = {size}: must be at least 1")
         self.group = communicator(group)  # which the name alone would not keep
         ranks = self.group.ranks
         if heads % key_heads != 0:
@@ -57,8 +63,6 @@ class UlyssesAttention(nn.Module):
             if features % heads != 0:
                 raise ValueError(f"features = {features}: must be a multiple of heads = {heads} without head_features")
             head_features = features // heads
-        if query_slices < 1:
-            raise ValueError(f"query_slices = {query_slices}: must be at least 1")
         self.group_name = name_of(group)
         self.causal = causal
         self.query_slices = query_slices
