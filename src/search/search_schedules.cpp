@@ -124,8 +124,11 @@ class Search {
   /// The best so far of each strategy, if it is near the best of all, with what else may suit its
   /// communication.
   std::vector<Candidate> variants_of_best(std::vector<Candidate> candidates) const {
-    constexpr double near = 1.1;
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
+    // Where a wave more or less matters, another kernel may take a strategy past the others.
+    constexpr int few_waves = 8;
+    const Schedule& best = candidates.front().schedule;
+    const double near = wave_count(best, entry_count(best, problem_.m, problem_.n)) <= few_waves ? 1.2 : 1.1;
     std::set<Strategy> varied{Strategy::sequential};
     if (!communicates_first(problem_.operation)) varied.insert(Strategy::signal);  // has its own search
     std::vector<Schedule> schedules;
