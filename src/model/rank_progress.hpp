@@ -30,7 +30,7 @@ struct SimulationEvent {
   SimulationStep step = SimulationStep::compute;
   std::int32_t index = none;  ///< of the run of tiles, or of the message that has ended
   std::int32_t count = 0;     ///< tiles of the run that workers compute at the same time
-  std::int64_t place = 0;     ///< of the plan's tiles, the first of them
+  std::int32_t place = 0;     ///< of the plan's tiles, the first of them
   std::int32_t part = 0;      ///< of the tiles' k that is computed, see `Plan::wait_depth`
   std::int64_t order = 0;     ///< events of the same time are handled in the order of their creation
 
@@ -90,7 +90,8 @@ struct RankProgress {
   std::vector<MessageProgress> messages;
   int free_multiprocessors = 0;  ///< that the GEMM leaves to messages
   std::vector<TileRun> runs;
-  double tile_us = 0;  ///< of one tile, while nothing slows it
+  std::int64_t products = 0;  ///< tiles before those that only add
+  double tile_us = 0;         ///< of one tile, while nothing slows it
   double shared_tile_us = 0;
   double shared_end_us = 0;   ///< of shared tiles that have begun
   double adding_us = 0;       ///< of one that only adds

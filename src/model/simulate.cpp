@@ -65,7 +65,7 @@ void Simulator::add_rank(const Plan& plan) {
   rank.messages.resize(plan.messages.size());
   add_runs(rank);
   const std::int64_t tiles = product_count(plan);
-  rank.uncomputed_tiles = tiles;
+  rank.uncomputed_tiles = rank.products = tiles;
   const std::int64_t first = std::min(first_entries_, tiles);
   const int steady = present(workers(schedule_));
   const auto waves = static_cast<double>(divide_up(first, present(first_workers(schedule_))) +
@@ -81,7 +81,13 @@ void Simulator::add_rank(const Plan& plan) {
                                                      steady);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
+  // Where such tiles lie among others it is shared out among all, so that those of a wave stay one event.
   rank.partials_us = partials_microseconds(plan, machine_);
+  if (schedule_.rounds > 1 && tiles > 0) {
+    const auto adds = [](const Tile& tile) { return tile.addend_row != none && !tile.only_adds; };
+    const auto adding = static_cast<double>(std::ranges::count_if(plan.tiles, adds));
+    rank.tile_us += std::exchange(rank.partials_us, 0) * adding / static_cast<double>(tiles);
+  }
   rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);
   rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
 }

@@ -73,7 +73,7 @@ void Simulator::begin_tiles(RankProgress& rank, TilePlaces places, double time_u
                        .step = Step::compute,
                        .index = static_cast<std::int32_t>(run),
                        .count = static_cast<std::int32_t>(of_run),
-                       .place = places.first});
+                       .place = static_cast<std::int32_t>(places.first)});
     places.first += of_run;
     places.count -= of_run;
   }
@@ -172,7 +172,7 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;
     record_store(rank, *run.first, bytes, start_us);
-    const bool is_followed = event.place + present(workers(schedule_)) < product_count(*rank.plan);
+    const bool is_followed = event.place + present(workers(schedule_)) < rank.products;
     const double delay_us = is_followed && !sums_after_gemm_ ? rank.store_delay_us : 0;
     stored.time_us = std::max(rank.link_free_us, event.time_us + delay_us);
     free_us = std::max(free_us, rank.link_free_us - rank.tile_us * machine_.store_slowdown);
