@@ -9,7 +9,8 @@ On GPUs the work is enqueued on the current stream of PyTorch or CuPy, and the o
 GPU has about 16 of them still to do. An
 operation that is called for the first time with these shapes makes its operator, which is collective: every
 rank takes part at the same time. `b_is_constant` is the promise of the same name of `Operator`. Wrong
-arguments raise `InvalidArgument` before anything is enqueued.
+arguments raise `InvalidArgument` before anything is enqueued, and what is no matrix by its type, data type or
+dimensions a TypeError or ValueError.
 
 There are no gradients: results do not require any, whatever `a` and `b` do. `flashoverlap.torch` has
 operations with gradients.
