@@ -48,9 +48,9 @@ class Tuner {
   const Machine& measure_machine(const std::function<void(std::string_view step)>& progress = {});
 
   /// From the cache, for this problem; else, for one that differs only in m and has the same `row_bucket`,
-  /// the likeliest of the same strategy and kernel; else `tune`, or the prediction where GPU memory is short.
-  /// Throws `InvalidArgument` for a problem that breaks a rule or is for another number of ranks. What fails
-  /// on rank 0 alone, such as the search, throws on every rank.
+  /// the likeliest of the same strategy and shots, with the same kernel if there is one; else `tune`, or the
+  /// prediction where GPU memory is short. Throws `InvalidArgument` for a problem that breaks a rule or is for
+  /// another number of ranks. What fails on rank 0 alone, such as the search, throws on every rank.
   Schedule schedule(const Problem& problem);
 
   /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one

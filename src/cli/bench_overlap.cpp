@@ -24,13 +24,13 @@ struct BenchArguments {
 
   LayerShapes shapes;
   int random = 0;  // shapes to draw, instead of m, n and k
-  std::int64_t seed = 0;
+  std::optional<std::int64_t> seed{};
   OverlapBench bench;
 };
 
 /// From decoding to long sequences, and of layers of any width.
 std::vector<Problem> random_problems(const BenchArguments& arguments) {
-  std::mt19937_64 engine(static_cast<std::uint64_t>(arguments.seed));
+  std::mt19937_64 engine(static_cast<std::uint64_t>(arguments.seed.value_or(0)));
   // Small ones as often as large ones. Multiples of 8 on every rank.
   const auto draw = [&](double least, double most, std::int64_t multiple) {
     const double exponent = std::uniform_real_distribution(std::log(least), std::log(most))(engine);
@@ -87,9 +87,9 @@ int run(BenchArguments arguments) {
   require(arguments.random == 0 || (arguments.shapes.n == 0 && arguments.shapes.experts == 1 &&
                                     arguments.shapes.pass == LayerPass::forward),
           "--random", arguments.random, "cannot be combined with --n, --k, --experts or --pass");
-  require(arguments.random == 0 || !arguments.shapes.asks_for_m(), "--m", "(given)",
+  require(arguments.random == 0 || arguments.shapes.m.empty(), "--m", "(given)",
           "cannot be combined with --random, which draws it");
-  require(arguments.random > 0 || arguments.seed == 0, "--seed", arguments.seed, "is for --random");
+  require(arguments.random > 0 || !arguments.seed, "--seed", arguments.seed.value_or(0), "is for --random");
   bench.problems = arguments.random > 0 ? random_problems(arguments) : arguments.shapes.problems(bench.gpus);
   check_files(bench);
   return run_gpu_command(&GpuCommands::bench_overlap, bench);

@@ -25,10 +25,17 @@ Problem with_experts(Problem problem, int experts) {
   return returns ? returning(problem, problem.n, problem.k) : problem;
 }
 
+std::vector<int> usual_rows(int ranks) {
+  std::vector<int> rows{1024, 2048, 4096, 8192, 16384};
+  for (int& each : rows) each = static_cast<int>(divide_up(each, ranks)) * ranks;
+  return rows;
+}
+
 }  // namespace
 
 void LayerShapes::add_options(CLI::App& parser) {
-  add_integers(parser, "--m", m, "Rows of A and C; by default 1024 to 16384", 1, 1 << 20);
+  add_integers(parser, "--m", m, "Rows of A and C; by default 1024 to 16384, as multiples of the GPUs", 1,
+               1 << 20);
   add_integer(parser, "--n", n, "Columns of C; by default those of Llama-3's layers", 1, 1 << 20);
   add_integer(parser, "--k", k, "Columns of A on each rank, with --n", 1, 1 << 20);
   add_enumerator(parser, "--dtype", data_type, "Data type, not fp32")->default_str("bf16");
@@ -64,8 +71,7 @@ std::vector<Problem> LayerShapes::problems(int gpus) const {
   if (n > 0) layers = {{n, k}};
   std::vector<Problem> wanted;
   for (const Layer& layer : layers) {
-    for (const int given : m) {
-      const int rows = asks_for_m() ? given : static_cast<int>(divide_up(given, gpus)) * gpus;
+    for (const int rows : m.empty() ? usual_rows(gpus) : m) {
       Problem& problem = wanted.emplace_back(Problem{.operation = operation,
                                                      .m = rows,
                                                      .n = layer.n,

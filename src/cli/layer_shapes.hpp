@@ -16,13 +16,9 @@ struct LayerShapes {
   /// Throws `InvalidArgument` for what breaks a rule, or a rule of every GPU.
   std::vector<Problem> problems(int gpus) const;
 
-  bool asks_for_m() const { return m != default_m; }
-
-  static inline const std::vector<int> default_m{1024, 2048, 4096, 8192, 16384};
-
   Operation operation;
-  std::vector<int> m = default_m;  ///< those of `default_m` are rounded up to a multiple of the ranks
-  int n = 0;                       ///< 0: those of the models
+  std::vector<int> m{};  ///< empty: 1024 to 16384, rounded up to a multiple of the ranks
+  int n = 0;             ///< 0: those of the models
   int k = 0;
   DataType data_type = DataType::bf16;
   Operand gathered = Operand::a;

@@ -280,7 +280,7 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
     const int asked = *comm_multiprocessors_;
     require(asked < target.multiprocessors, "--comm-multiprocessors", asked,
             fmt::format("must be less than {}, those of {}", target.multiprocessors, target.name));
-    if (schedule.comm_multiprocessors > 0)
+    if (asked > 0 && schedule.comm_multiprocessors > 0)  // 0: no limit
       schedule.multiprocessors = std::max(target.multiprocessors - asked, schedule.cluster_rows);
     schedule.comm_multiprocessors = asked;
   }

@@ -129,7 +129,7 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
 
 namespace {
 
-constexpr int most_parts = 2;  ///< of the memory's rate, that one multiprocessor draws
+constexpr int most_parts_each = 2;  ///< of the memory's rate, that one multiprocessor draws
 
 /// What a block of `drawing` takes to read or write a tile of its plan this many times.
 double drawn_microseconds(const Plan& plan, const Machine& machine, int times, std::int64_t drawing) {
@@ -137,7 +137,7 @@ double drawn_microseconds(const Plan& plan, const Machine& machine, int times, s
   const double bytes =
       1.0 * schedule.tile_rows * schedule.tile_cols * size_of(plan.problem.data_type) * times;
   const std::int64_t parts =
-      std::clamp<std::int64_t>(drawing, machine.multiprocessors / most_parts, machine.multiprocessors);
+      std::clamp<std::int64_t>(drawing, machine.multiprocessors / most_parts_each, machine.multiprocessors);
   return bytes * static_cast<double>(parts) / (machine.memory_gigabytes_per_second * 1e3);
 }
 
@@ -149,8 +149,8 @@ double adding_microseconds(const Plan& plan, const Machine& machine) {
 }
 
 double partials_microseconds(const Plan& plan, const Machine& machine) {
-  constexpr int one_after_the_other = 1;  // most others multiply
-  return drawn_microseconds(plan, machine, plan.addends.count, one_after_the_other);
+  constexpr int drawing = 1;  // most others multiply
+  return drawn_microseconds(plan, machine, plan.addends.count, drawing);
 }
 
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine) {

@@ -74,6 +74,14 @@ void Simulator::add_rank(const Plan& plan) {
   const double shared_waves = static_cast<double>(tiles) / steady;
   rank.tile_us = tile_entry_microseconds(plan.problem, plan.rank, schedule_, machine_,
                                          schedule_.share_k && tiles > 0 ? shared_waves : waves);
+  // Where tiles that add lie among others this is shared out among all, so that those of a wave stay one
+  // event.
+  rank.partials_us = partials_microseconds(plan, machine_);
+  if (schedule_.rounds > 1 && tiles > 0) {
+    const auto adds = [](const Tile& tile) { return tile.addend_row != none && !tile.only_adds; };
+    const auto adding = static_cast<double>(std::ranges::count_if(plan.tiles, adds));
+    rank.tile_us += std::exchange(rank.partials_us, 0) * adding / static_cast<double>(tiles);
+  }
   if (schedule_.share_k && tiles % steady > 0) {
     rank.shared_tile_us =
         rank.tile_us * shared + sharing_microseconds(kernel_tile(schedule_),
@@ -81,13 +89,6 @@ void Simulator::add_rank(const Plan& plan) {
                                                      steady);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
-  // Where such tiles lie among others it is shared out among all, so that those of a wave stay one event.
-  rank.partials_us = partials_microseconds(plan, machine_);
-  if (schedule_.rounds > 1 && tiles > 0) {
-    const auto adds = [](const Tile& tile) { return tile.addend_row != none && !tile.only_adds; };
-    const auto adding = static_cast<double>(std::ranges::count_if(plan.tiles, adds));
-    rank.tile_us += std::exchange(rank.partials_us, 0) * adding / static_cast<double>(tiles);
-  }
   rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);
   rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));
 }

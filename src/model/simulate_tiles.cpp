@@ -22,7 +22,8 @@ std::int32_t only_peer(const Tile& tile) {
 bool are_alike(const Tile& one, const Tile& other) {
   return one.start_wait == other.start_wait && one.store_wait == other.store_wait &&
          one.raise == other.raise && one.group == other.group && one.only_adds == other.only_adds &&
-         only_peer(one) == only_peer(other) && (one.rank == every_rank) == (other.rank == every_rank);
+         (one.addend_row == none) == (other.addend_row == none) && only_peer(one) == only_peer(other) &&
+         (one.rank == every_rank) == (other.rank == every_rank);
 }
 
 /// The counter that a tile waits for before it computes a part of k.
@@ -95,9 +96,11 @@ void Simulator::plan_next_tiles(RankProgress& rank, const SimulationEvent& done,
 void Simulator::begin_planned_tiles(RankProgress& rank, double time_us) {
   std::vector<TilePlaces> planned = std::move(rank.next_tiles.extract(time_us).mapped());
   std::ranges::sort(planned, {}, &TilePlaces::first);
+  const int first = present(first_workers(schedule_));
   TilePlaces joined = planned.front();
   for (std::size_t each = 1; each < planned.size(); ++each) {
-    if (planned[each].first == joined.first + joined.count) {
+    const bool begins_wave = planned[each].first <= first_entries_ && planned[each].first % first == 0;
+    if (planned[each].first == joined.first + joined.count && !begins_wave) {
       joined.count += planned[each].count;
     } else {
       begin_tiles(rank, std::exchange(joined, planned[each]), time_us);

@@ -128,7 +128,8 @@ class Search {
     // Where a wave more or less matters, another kernel may take a strategy past the others.
     constexpr int few_waves = 8;
     const Schedule& best = candidates.front().schedule;
-    const double near = wave_count(best, entry_count(best, problem_.m, problem_.n)) <= few_waves ? 1.2 : 1.1;
+    const Shape gemm = gemm_shape(problem_, 0);
+    const double near = wave_count(best, entry_count(best, gemm.rows, gemm.cols)) <= few_waves ? 1.2 : 1.1;
     std::set<Strategy> varied{Strategy::sequential};
     if (!communicates_first(problem_.operation)) varied.insert(Strategy::signal);  // has its own search
     std::vector<Schedule> schedules;

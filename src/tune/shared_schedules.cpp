@@ -83,6 +83,9 @@ std::vector<Candidate> decided_by_first(const GpuRank& gpu,
     } catch (const std::exception& error) {
       thrown = std::current_exception();
       why = error.what();
+    } catch (...) {
+      thrown = std::current_exception();
+      why = "an exception of another type";
     }
   }
   const double count = gpu.maximum(thrown ? failed : static_cast<double>(numbers.size()));

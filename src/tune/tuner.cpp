@@ -139,9 +139,7 @@ struct Tuner::State {
     } catch (const InvalidArgument&) {
       return std::nullopt;  // nothing by this strategy for these rows
     }
-    std::erase_if(likely, [&](const Candidate& each) {
-      return each.schedule.shots != wanted.shots || is_by_libraries(each.schedule) != is_by_libraries(wanted);
-    });
+    std::erase_if(likely, [&](const Candidate& each) { return each.schedule.shots != wanted.shots; });
     const auto alike = std::ranges::find_if(likely, [&](const Candidate& each) {
       return kernel_tile(each.schedule) == kernel_tile(wanted) && each.schedule.rounds == wanted.rounds &&
              each.schedule.comm_multiprocessors == wanted.comm_multiprocessors;
@@ -159,12 +157,12 @@ struct Tuner::State {
     return decided.empty() ? std::nullopt : std::optional(decided.front().schedule);
   }
 
-  /// The likeliest, at most this many, on all ranks.
-  std::vector<Candidate> likeliest(const Problem& problem, std::size_t count) const {
-    std::vector<Candidate> decided =
-        decided_by_first(gpu, [&] { return shortlist(candidates(problem), count); });
-    require(!decided.empty(), "problem", described(problem), obstacle(problem));
-    return decided;
+  /// What `find` returns on rank 0, on all ranks: one or more.
+  std::vector<Candidate> found_by_first(const Problem& problem,
+                                        const std::function<std::vector<Candidate>()>& find) const {
+    std::vector<Candidate> found = decided_by_first(gpu, find);
+    if (found.empty()) throw InvalidArgument("problem", described(problem), obstacle(problem));
+    return found;
   }
 
   /// Why nothing is allowed, as far as the GPUs are the reason.
@@ -174,7 +172,9 @@ struct Tuner::State {
     return "has no schedule that is allowed here" + (of_gpus ? "; " + *of_gpus : std::string());
   }
 
-  Schedule predicted(const Problem& problem) const { return likeliest(problem, 1).front().schedule; }
+  Schedule predicted(const Problem& problem) const {
+    return found_by_first(problem, [&] { return shortlist(candidates(problem), 1); }).front().schedule;
+  }
 
   bool has_memory_everywhere(const Problem& problem) const {
     return gpu.maximum(has_memory_for(problem, gpu.rank()) ? 0 : 1) == 0;
@@ -190,10 +190,15 @@ struct Tuner::State {
 
   TunedPlan tune(const Problem& problem) const {
     const auto begin = std::chrono::steady_clock::now();
-    TunedPlan tuned = measure(problem, likeliest(problem, measured_schedules));
-    if (gpu.is_first() && cache) {
+    bool is_for_all = false;  // on rank 0
+    const std::vector<Candidate> trials = found_by_first(problem, [&] {
+      is_for_all = !restricts(problem);
+      return shortlist(candidates(problem), measured_schedules);
+    });
+    TunedPlan tuned = measure(problem, trials);
+    if (is_for_all && cache) {
       try {
-        if (!restricts(problem)) cache->store(tuned);
+        cache->store(tuned);
       } catch (const Error& error) {
         say(fmt::format("the tuned plan is not kept: {}", error.what()));
       }

@@ -212,6 +212,24 @@ TEST(SimulateTilesTest, ThatOnlyAddWaitForAllAndTakeTheirBytes) {
   EXPECT_NEAR(added_us(4), 11 + 2 + 1 + 3 * 512.0 * 4 / 1e5, 1e-6);
 }
 
+// Both tiles of rank 1 are computed from 1 to 11; what rank 0 copies is seen at 23. It takes 3 us to read.
+TEST(SimulateTilesTest, ThatAddPartialResultsReadThemWhenTheyHaveCome) {
+  auto plans = plans_of(2, 2);
+  plans[0].tiles.clear();
+  Plan& plan = plans[1];
+  plan.addends.count = 1;
+  const std::int32_t arrival = add_counter(plan, 1);
+  Tile& adds = plan.tiles[1];
+  adds.store_wait = arrival;
+  adds.addend_row = 0;
+  plans[0].messages = {copy(1, 2, {{1, arrival}})};
+  Machine machine = round_machine();
+  machine.memory_gigabytes_per_second = 512.0 * 2 / 3 / 1e3;  // of which it draws two fifths
+  EXPECT_NEAR(simulate(plans, machine).latency_us, 23 + 3, 1e-6);
+  for (Plan& each : plans) each.schedule.rounds = 2;  // then all tiles take their part of it
+  EXPECT_NEAR(simulate(plans, machine).latency_us, 23, 1e-6);
+}
+
 // It adds from 13 to 24. The last product is computed from 11 to 21, and so is sent before it.
 TEST(SimulateTilesTest, ThatOnlyAddTakeTheLinkWhenTheyHaveAdded) {
   auto plans = plans_of(2, 3);
