@@ -129,6 +129,17 @@ TEST_F(TunerTest, ChoosesOnlyWhatIsAllowed) {
     EXPECT_THROW(tuner.schedule({.m = 64, .n = 64, .k = 64, .ranks = 3}), InvalidArgument);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(cached_plans(directory_.string()), IsEmpty()) << "others may take more";
+}
+
+TEST_F(TunerTest, WhatTheFirstRankThrowsEndsAllRanks) {
+  const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    TunerOptions failing = options();
+    failing.allows = [](const Problem&, const Schedule&) -> bool { throw Error("none is good enough"); };
+    Tuner tuner(communicator, failing);
+    tuner.schedule(problem());
+  });
+  EXPECT_THAT(errors, ElementsAre("none is good enough", "rank 0: none is good enough"));
 }
 
 // Pitched rows of `out`, which NCCL cannot write: only strategies that push may be chosen.
