@@ -49,8 +49,8 @@ class Tuner {
 
   /// From the cache, for this problem; else, for one that differs only in m and has the same `row_bucket`,
   /// the likeliest of the same strategy and shots, with the same kernel if there is one; else `tune`, or the
-  /// prediction where GPU memory is short. Throws `InvalidArgument` for a problem that breaks a rule or is for
-  /// another number of ranks. What fails on rank 0 alone, such as the search, throws on every rank.
+  /// prediction where GPU memory is short. Throws `InvalidArgument` for a problem that breaks a rule or is
+  /// for another number of ranks. What fails on rank 0 alone, such as the search, throws on every rank.
   Schedule schedule(const Problem& problem);
 
   /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one

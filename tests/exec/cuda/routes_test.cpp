@@ -1,5 +1,6 @@
-// Operators that take new routes with every run, bit by bit, on all GPUs. Needs 2; or with NCCL 2.30 one that two
-// processes share: `FLASHOVERLAP_SEED=1 scripts/run_ranks.sh 2 --gpus 1 build/release/tests/routes_test`.
+// Operators that take new routes with every run, bit by bit, on all GPUs. Needs 2; or with NCCL 2.30 one that
+// two processes share:
+// `FLASHOVERLAP_SEED=1 scripts/run_ranks.sh 2 --gpus 1 build/release/tests/routes_test`.
 #include <gtest/gtest.h>
 
 #include <cstring>
