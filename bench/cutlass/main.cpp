@@ -31,10 +31,8 @@ void compare(const Problem& problem, const std::vector<CutlassGemm>& gemms, int 
           enqueue(m, n, k, a, b, c, stream);
         });
   }
-  const std::vector<KernelChoice> kernels = [] {
-    const Machine machine = current_machine("nvlink");
-    return kernel_choices(machine, machine.multiprocessors);
-  }();
+  const Machine machine = current_machine("nvlink");
+  const std::vector<KernelChoice> kernels = kernel_choices(machine, machine.multiprocessors);
   const GemmTimes times =
       measure_gemm(problem, {.repetitions = repetitions, .kernels = kernels, .rivals = rivals});
   const auto best = std::ranges::min_element(times.rival_us);

@@ -28,6 +28,11 @@ bool are_for_kernel(const Plan& plan) {
   });
 }
 
+/// Workers for which the machine has multiprocessors.
+int present_workers(const Machine& machine, const Schedule& schedule) {
+  return machine.multiprocessors / schedule.cluster_rows;
+}
+
 }  // namespace
 
 Simulator::Simulator(std::span<const Plan> plans, const Machine& machine)
@@ -37,16 +42,17 @@ Simulator::Simulator(std::span<const Plan> plans, const Machine& machine)
           gemm_start_microseconds(machine, predicts_cublas(machine, plans.front().problem, schedule_))),
       sums_after_gemm_(sums_after_gemm(schedule_) && plans.size() > 1),
       messages_by_kernel_(std::ranges::all_of(plans, are_for_kernel)),
-      first_entries_(
-          divide_up(entries_in(schedule_, first_waves(schedule_)), present(first_workers(schedule_))) *
-          present(first_workers(schedule_))) {
+      first_workers_(std::min(first_workers(schedule_), present_workers(machine, schedule_))),
+      workers_(std::min(workers(schedule_), present_workers(machine, schedule_))),
+      first_entries_(divide_up(entries_in(schedule_, first_waves(schedule_)), first_workers_) *
+                     first_workers_) {
   for (const Plan& plan : plans) add_rank(plan);
   find_partners(plans);
 }
 
 Simulation Simulator::run() {
   for (RankProgress& rank : ranks_) {
-    if (!rank.runs.empty()) begin_tiles(rank, {0, present(first_workers(schedule_))}, gemm_start_us_);
+    if (!rank.runs.empty()) begin_tiles(rank, {0, first_workers_}, gemm_start_us_);
     if (!sums_after_gemm_) push({0, rank.plan->rank, Step::message});
   }
   while (!events_.empty()) {
@@ -67,11 +73,10 @@ void Simulator::add_rank(const Plan& plan) {
   const std::int64_t tiles = product_count(plan);
   rank.uncomputed_tiles = rank.products = tiles;
   const std::int64_t first = std::min(first_entries_, tiles);
-  const int steady = present(workers(schedule_));
-  const auto waves = static_cast<double>(divide_up(first, present(first_workers(schedule_))) +
-                                         divide_up(tiles - first, steady));
-  const double shared = static_cast<double>(tiles % steady) / steady;
-  const double shared_waves = static_cast<double>(tiles) / steady;
+  const auto waves =
+      static_cast<double>(divide_up(first, first_workers_) + divide_up(tiles - first, workers_));
+  const double shared = static_cast<double>(tiles % workers_) / workers_;
+  const double shared_waves = static_cast<double>(tiles) / workers_;
   rank.tile_us = tile_entry_microseconds(plan.problem, plan.rank, schedule_, machine_,
                                          schedule_.share_k && tiles > 0 ? shared_waves : waves);
   // Where tiles that add lie among others this is shared out among all, so that those of a wave stay one
@@ -82,11 +87,11 @@ void Simulator::add_rank(const Plan& plan) {
     const auto adding = static_cast<double>(std::ranges::count_if(plan.tiles, adds));
     rank.tile_us += std::exchange(rank.partials_us, 0) * adding / static_cast<double>(tiles);
   }
-  if (schedule_.share_k && tiles % steady > 0) {
+  if (schedule_.share_k && tiles % workers_ > 0) {
     rank.shared_tile_us =
         rank.tile_us * shared + sharing_microseconds(kernel_tile(schedule_),
-                                                     gemm_shape(plan.problem, plan.rank).rows, tiles % steady,
-                                                     steady);
+                                                     gemm_shape(plan.problem, plan.rank).rows,
+                                                     tiles % workers_, workers_);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
   rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);

@@ -49,9 +49,8 @@ void record_store(RankProgress& rank, const Tile& tile, double bytes, double sta
 
 void Simulator::add_runs(RankProgress& rank) const {
   const Plan& plan = *rank.plan;
-  const std::int64_t first_shared = schedule_.share_k
-                                        ? first_shared_tile(product_count(plan), present(workers(schedule_)))
-                                        : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t first_shared = schedule_.share_k ? first_shared_tile(product_count(plan), workers_)
+                                                      : std::numeric_limits<std::int64_t>::max();
   for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
     const Tile& tile = plan.tiles[i];
     const auto place = static_cast<std::int64_t>(i);
@@ -81,12 +80,10 @@ void Simulator::begin_tiles(RankProgress& rank, TilePlaces places, double time_u
 }
 
 void Simulator::plan_next_tiles(RankProgress& rank, const SimulationEvent& done, double time_us) {
-  const int steady = present(workers(schedule_));
-  const int first = present(first_workers(schedule_));
   const bool is_early = done.place < first_entries_;
-  const std::int64_t next = done.place + (is_early ? first : steady);
+  const std::int64_t next = done.place + (is_early ? first_workers_ : workers_);
   const bool some_leave = is_early && next >= first_entries_;
-  const std::int64_t staying = some_leave ? steady - done.place % first : done.count;
+  const std::int64_t staying = some_leave ? workers_ - done.place % first_workers_ : done.count;
   if (staying <= 0 || next >= std::ssize(rank.plan->tiles)) return;
   const auto [at_once, is_new] = rank.next_tiles.try_emplace(time_us);
   at_once->second.push_back({next, std::min<std::int64_t>(staying, done.count)});
@@ -96,10 +93,10 @@ void Simulator::plan_next_tiles(RankProgress& rank, const SimulationEvent& done,
 void Simulator::begin_planned_tiles(RankProgress& rank, double time_us) {
   std::vector<TilePlaces> planned = std::move(rank.next_tiles.extract(time_us).mapped());
   std::ranges::sort(planned, {}, &TilePlaces::first);
-  const int first = present(first_workers(schedule_));
   TilePlaces joined = planned.front();
   for (std::size_t each = 1; each < planned.size(); ++each) {
-    const bool begins_wave = planned[each].first <= first_entries_ && planned[each].first % first == 0;
+    const bool begins_wave =
+        planned[each].first <= first_entries_ && planned[each].first % first_workers_ == 0;
     if (planned[each].first == joined.first + joined.count && !begins_wave) {
       joined.count += planned[each].count;
     } else {
@@ -175,7 +172,7 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;
     record_store(rank, *run.first, bytes, start_us);
-    const bool is_followed = event.place + present(workers(schedule_)) < rank.products;
+    const bool is_followed = event.place + workers_ < rank.products;
     const double delay_us = is_followed && !sums_after_gemm_ ? rank.store_delay_us : 0;
     stored.time_us = std::max(rank.link_free_us, event.time_us + delay_us);
     free_us = std::max(free_us, rank.link_free_us - rank.tile_us * machine_.store_slowdown);

@@ -30,10 +30,6 @@ class Simulator {
   MessageProgress& progress_of(const MessagePlace& message) {
     return ranks_[static_cast<std::size_t>(message.rank)].messages[static_cast<std::size_t>(message.index)];
   }
-  /// Workers for which the machine has multiprocessors.
-  int present(int workers) const {
-    return std::min(workers, machine_.multiprocessors / schedule_.cluster_rows);
-  }
   RankProgress& rank_of(const SimulationEvent& event) { return ranks_[static_cast<std::size_t>(event.rank)]; }
   void push(SimulationEvent event) {
     event.order = next_order_++;
@@ -106,7 +102,9 @@ class Simulator {
   const double gemm_start_us_;
   const bool sums_after_gemm_;
   const bool messages_by_kernel_;
-  std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
+  const int first_workers_;           ///< of the first group, as far as the machine has multiprocessors
+  const int workers_;                 ///< of all others, likewise
+  const std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
   std::vector<RankProgress> ranks_;
   std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;
   std::int64_t next_order_ = 0;

@@ -126,10 +126,7 @@ class Search {
   std::vector<Candidate> variants_of_best(std::vector<Candidate> candidates) const {
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     // Where a wave more or less matters, another kernel may take a strategy past the others.
-    constexpr int few_waves = 8;
-    const Schedule& best = candidates.front().schedule;
-    const Shape gemm = gemm_shape(problem_, 0);
-    const double near = wave_count(best, entry_count(best, gemm.rows, gemm.cols)) <= few_waves ? 1.2 : 1.1;
+    const double near = has_few_waves(candidates.front().schedule, gemm_shape(problem_, 0)) ? 1.2 : 1.1;
     std::set<Strategy> varied{Strategy::sequential};
     if (!communicates_first(problem_.operation)) varied.insert(Strategy::signal);  // has its own search
     std::vector<Schedule> schedules;

@@ -26,19 +26,13 @@ std::vector<int> useful_counts(const Problem& problem, const Machine& machine, S
   return {0};
 }
 
-/// Whether a good part of the GEMM would wait for what is gathered.
-bool has_few_waves(const Problem& problem, const Schedule& schedule) {
-  constexpr int many_waves = 8;
-  return wave_count(schedule, entry_count(schedule, problem.m, problem.n)) <= many_waves;
-}
-
 /// Where the GEMM has many waves, the two least that store what it waits for in its time, or else the
 /// greatest.
 std::vector<int> sufficient(const Problem& problem, const Machine& machine, std::vector<int> counts) {
   constexpr std::ptrdiff_t few = 2;
   const Schedule fastest = kernel_schedule(machine, problem, Strategy::store, Layout::natural,
                                            machine.multiprocessors - counts.front(), counts.front());
-  if (std::ssize(counts) <= few || has_few_waves(problem, fastest)) return counts;
+  if (std::ssize(counts) <= few || has_few_waves(fastest, {problem.m, problem.n})) return counts;
   std::ranges::sort(counts);
   const double gemm_us = expected_gemm_us(machine, problem, fastest);
   const auto is_enough = [&](int count) {
@@ -68,7 +62,9 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   constexpr std::int64_t least_depth = 256;
   if (!works_in_rounds(problem, schedule.strategy)) return 1;
   if (communicates_first(problem.operation)) {
-    return has_few_waves(problem, schedule) ? std::max<std::int64_t>(1, problem.k / least_depth) : 1;
+    return has_few_waves(schedule, {problem.m, problem.n})
+               ? std::max<std::int64_t>(1, problem.k / least_depth)
+               : 1;
   }
   if (problem.operation == Operation::gemm_all_reduce)
     return most_shared_rounds(schedule, problem.m, problem.ranks);
@@ -145,6 +141,11 @@ void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Sch
 
 }  // namespace
 
+bool has_few_waves(const Schedule& schedule, const Shape& gemm) {
+  constexpr int many_waves = 8;
+  return wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols)) <= many_waves;
+}
+
 std::vector<Schedule> sliced_schedules(const Problem& problem, const Machine& machine, Strategy strategy,
                                        const std::vector<int>& comm_multiprocessors) {
   std::vector<int> counts = useful_counts(problem, machine, strategy, comm_multiprocessors);
@@ -171,7 +172,7 @@ std::vector<Schedule> variants(const Problem& problem, const Machine& machine, c
       each.rounds = std::min(schedule.rounds, static_cast<int>(most_rounds(problem, each)));
       add_groupings(schedules, problem, each);
     }
-    if (!communicates_first(problem.operation) || !has_few_waves(problem, schedule)) break;
+    if (!communicates_first(problem.operation) || !has_few_waves(schedule, {problem.m, problem.n})) break;
     constexpr int fewest_share = 4;
     if (multiprocessors <= machine.multiprocessors / fewest_share) break;
   }

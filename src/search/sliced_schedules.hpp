@@ -8,6 +8,9 @@
 
 namespace flashoverlap {
 
+/// Whether one wave is a good part of the GEMM.
+bool has_few_waves(const Schedule& schedule, const Shape& gemm);
+
 /// Of the kernel that is expected to be fastest, and another one where it makes few waves: slices whole and
 /// cut into groups, sums in some numbers of rounds. Where data is moved by multiprocessors, each number of
 /// `comm_multiprocessors` is tried; where they only raise counters few are left to that, and where they do

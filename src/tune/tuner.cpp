@@ -113,10 +113,13 @@ struct Tuner::State {
     return !gpu_obstacle(plans, machine);
   }
 
-  std::vector<Candidate> candidates(const Problem& problem, const SearchSpace& space = {}) const {
-    std::vector<Candidate> found = search_schedules(problem, machine, space);
+  std::vector<Candidate> allowed(const Problem& problem, std::vector<Candidate> found) const {
     std::erase_if(found, [&](const Candidate& each) { return !allows(problem, each.schedule); });
     return found;
+  }
+
+  std::vector<Candidate> candidates(const Problem& problem, const SearchSpace& space = {}) const {
+    return allowed(problem, search_schedules(problem, machine, space));
   }
 
   /// On rank 0: what is kept for this problem or for one of nearly as many rows.
@@ -181,9 +184,8 @@ struct Tuner::State {
   }
 
   /// Whether the caller refuses schedules that others may take: then the winner is not the answer for them.
-  bool restricts(const Problem& problem) const {
-    return options.allows &&
-           !std::ranges::all_of(search_schedules(problem, machine), [&](const Candidate& each) {
+  bool restricts(const Problem& problem, const std::vector<Candidate>& found) const {
+    return options.allows && !std::ranges::all_of(found, [&](const Candidate& each) {
              return options.allows(problem, each.schedule);
            });
   }
@@ -192,8 +194,9 @@ struct Tuner::State {
     const auto begin = std::chrono::steady_clock::now();
     bool is_for_all = false;  // on rank 0
     const std::vector<Candidate> trials = found_by_first(problem, [&] {
-      is_for_all = !restricts(problem);
-      return shortlist(candidates(problem), measured_schedules);
+      std::vector<Candidate> found = search_schedules(problem, machine);
+      is_for_all = !restricts(problem, found);
+      return shortlist(allowed(problem, std::move(found)), measured_schedules);
     });
     TunedPlan tuned = measure(problem, trials);
     if (is_for_all && cache) {
