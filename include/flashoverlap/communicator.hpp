@@ -18,8 +18,9 @@ class Farewell;
 class RunWatch;
 
 struct CommunicatorOptions {
-  /// Limit of every wait on the host: for the other ranks to join, and for a run to end once it has begun.
-  /// Constructing a communicator takes up to twice this time, an operator up to four times.
+  /// Limit of every wait on the host, more than 0 and at most a day: for the other ranks to join, and for a
+  /// run to end once it has begun. Constructing a communicator takes up to twice this time, an operator up to
+  /// four times.
   std::chrono::milliseconds wait_limit{30'000};
 };
 

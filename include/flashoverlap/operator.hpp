@@ -147,9 +147,10 @@ class Operator {
   void throw_if_failed() const;
 
   /// Waits until every run enqueued so far has ended, at most twice the communicator's `wait_limit`: a run
-  /// that began and got stuck is reported as such; for one that did not begin the communicator is aborted and
-  /// `WaitExpired` thrown. Then as `throw_if_failed`. It does not wait for replays of a graph: synchronize
-  /// with their stream first. Throws `CudaError` if the GPU has failed.
+  /// that began and got stuck is reported as such; for one that did not begin the communicator is aborted,
+  /// which takes as long as `abort` does, and `WaitExpired` thrown. Then as `throw_if_failed`. It does not
+  /// wait for replays of a graph: synchronize with their stream first. Throws `CudaError` if the GPU has
+  /// failed.
   void wait() const;
 
   /// Of the last run, or the last launch of a graph that has captured runs, which must have ended; needs

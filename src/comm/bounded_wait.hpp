@@ -38,23 +38,31 @@ class BoundedWait {
     return holds;
   }
 
+  /// With the lock held.
+  void throw_if_stopped() const {
+    if (stopped_) throw Stopped();
+  }
+
   /// Whoever waits looks at its condition again. What the condition reads must have changed before the lock
   /// was last held, or while it is held.
   void notify() { changed_.notify_all(); }
 
   /// Ends every wait, present and future, by `Stopped`.
-  void stop() { set_stopped(true); }
-  void restart() { set_stopped(false); }
-
- private:
-  void set_stopped(bool stopped) {
-    {
-      const auto held = lock();
-      stopped_ = stopped;
-    }
+  void stop() {
+    const auto held = lock();
+    stop_others();
+  }
+  /// The same with the lock held.
+  void stop_others() {
+    stopped_ = true;
     changed_.notify_all();
   }
+  void restart() {
+    const auto held = lock();
+    stopped_ = false;
+  }
 
+ private:
   const std::chrono::milliseconds limit_;
   std::mutex mutex_;
   std::condition_variable changed_;

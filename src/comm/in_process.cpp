@@ -51,23 +51,36 @@ void InProcessCommunicator::restart() {
   waiting_.restart();
 }
 
-void InProcessCommunicator::join(int rank, Call call) {
+template <typename Work>
+void InProcessCommunicator::take_part(const Work& work) {
   auto lock = waiting_.lock();
-  calls_.at(static_cast<std::size_t>(rank)) = std::move(call);
-  if (++joined_ < calls_.size()) {
-    const std::uint64_t done_before = collectives_done_;
-    if (!waiting_.wait(lock, [&] { return collectives_done_ != done_before; })) {
-      throw WaitExpired(fmt::format("{}: {} after {} ms", calls_[static_cast<std::size_t>(rank)]->caller,
-                                    describe_missing_ranks(), waiting_.limit().count()));
-    }
-    return;
+  waiting_.throw_if_stopped();
+  try {
+    work(lock);
+  } catch (...) {
+    waiting_.stop_others();
+    throw;
   }
-  require_agreement();
-  perform_collective();
-  for (auto& joined_call : calls_) joined_call.reset();
-  joined_ = 0;
-  ++collectives_done_;
-  waiting_.notify();
+}
+
+void InProcessCommunicator::join(int rank, Call call) {
+  take_part([&](std::unique_lock<std::mutex>& lock) {
+    calls_.at(static_cast<std::size_t>(rank)) = std::move(call);
+    if (++joined_ < calls_.size()) {
+      const std::uint64_t done_before = collectives_done_;
+      if (!waiting_.wait(lock, [&] { return collectives_done_ != done_before; })) {
+        throw WaitExpired(fmt::format("{}: {} after {} ms", calls_[static_cast<std::size_t>(rank)]->caller,
+                                      describe_missing_ranks(), waiting_.limit().count()));
+      }
+      return;
+    }
+    require_agreement();
+    perform_collective();
+    for (auto& joined_call : calls_) joined_call.reset();
+    joined_ = 0;
+    ++collectives_done_;
+    waiting_.notify();
+  });
 }
 
 void InProcessCommunicator::require_agreement() const {
@@ -133,22 +146,23 @@ std::vector<std::byte> InProcessCommunicator::sum_of_sources() const {
 
 void InProcessCommunicator::exchange(int rank, const std::string& caller, std::span<const Send> sends,
                                      std::span<const Receive> receives) {
-  auto lock = waiting_.lock();
-  std::size_t& unmatched = unmatched_parts_.at(static_cast<std::size_t>(rank));
-  unmatched = sends.size() + receives.size();
-  for (const Send& send : sends) {
-    channels_[{rank, send.peer}].sends.push_back(send.data);
-    match(rank, send.peer, caller);
-  }
-  for (const Receive& receive : receives) {
-    channels_[{receive.peer, rank}].receives.push_back(receive.data);
-    match(receive.peer, rank, caller);
-  }
-  waiting_.notify();
-  if (!waiting_.wait(lock, [&] { return unmatched == 0; })) {
-    throw WaitExpired(
-        fmt::format("{}: {} after {} ms", caller, describe_missing_peers(rank), waiting_.limit().count()));
-  }
+  take_part([&](std::unique_lock<std::mutex>& lock) {
+    std::size_t& unmatched = unmatched_parts_.at(static_cast<std::size_t>(rank));
+    unmatched = sends.size() + receives.size();
+    for (const Send& send : sends) {
+      channels_[{rank, send.peer}].sends.push_back(send.data);
+      match(rank, send.peer, caller);
+    }
+    for (const Receive& receive : receives) {
+      channels_[{receive.peer, rank}].receives.push_back(receive.data);
+      match(receive.peer, rank, caller);
+    }
+    waiting_.notify();
+    if (!waiting_.wait(lock, [&] { return unmatched == 0; })) {
+      throw WaitExpired(
+          fmt::format("{}: {} after {} ms", caller, describe_missing_peers(rank), waiting_.limit().count()));
+    }
+  });
 }
 
 void InProcessCommunicator::match(int source, int destination, const std::string& caller) {

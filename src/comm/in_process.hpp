@@ -19,8 +19,8 @@ namespace flashoverlap {
 /// Each rank calls from one thread at a time. The i-th collective of every rank is the same one; a pair of
 /// ranks matches sends and receives in order. Every call returns when its rank's part is done: its
 /// destinations are written and its sources are free. `caller` names the caller's step in reports. A call
-/// that finds no counterpart in time throws `WaitExpired`, one whose counterpart does not fit `Error`; then
-/// everyone is to be stopped.
+/// that finds no counterpart in time throws `WaitExpired`, one whose counterpart does not fit `Error`; that
+/// stops everyone.
 class InProcessCommunicator {
  public:
   struct Send {
@@ -64,6 +64,10 @@ class InProcessCommunicator {
     std::vector<std::span<std::byte>> receives;
   };
 
+  /// Calls `work(lock)` with the lock held. Where it throws, everyone is stopped before the lock is given
+  /// back: what the rank has left here for others goes with it.
+  template <typename Work>
+  void take_part(const Work& work);
   /// The last rank to join performs the collective for all.
   void join(int rank, Call call);
   void require_agreement() const;

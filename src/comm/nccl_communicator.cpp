@@ -100,7 +100,8 @@ std::shared_ptr<NcclBase> join(const std::string& key, int rank, int ranks,
   require(key.size() == sizeof id.internal, "size of key", key.size(), "must come from make_key");
   require(ranks >= 1, "ranks", ranks, "must be at least 1");
   require(rank >= 0 && rank < ranks, "rank", rank, fmt::format("must be between 0 and {}", ranks - 1));
-  require(options.wait_limit > 0ms, "wait_limit", options.wait_limit.count(), "must be more than 0 ms");
+  require(options.wait_limit > 0ms && options.wait_limit <= 24h, "wait_limit", options.wait_limit.count(),
+          "must be more than 0 ms and at most a day");
   // It would override which calls of NCCL may wait for other ranks.
   const auto blocking = environment_variable("NCCL_COMM_BLOCKING");
   require(!blocking, "NCCL_COMM_BLOCKING", blocking.value_or(""), "must not be set");

@@ -1,11 +1,9 @@
 #include "comm/peer_memory.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <functional>
+#include <map>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -22,7 +20,7 @@ namespace flashoverlap {
 struct PeerMemory::Record {
   std::uint64_t host = 0;
   std::uint64_t process = 0;
-  const std::shared_ptr<Allocation>* owner = nullptr;  ///< its `own_`, for ranks of the same process
+  std::uint64_t allocation = 0;  ///< its number in the `Directory` of the process
   cudaIpcMemHandle_t handle{};
   std::int32_t shareable = 0;  ///< whether there is a handle
   std::array<char, 20> bus{};  ///< the GPU's place in the host, as its number differs between processes
@@ -47,20 +45,6 @@ static_assert(std::size_t{2} * max_ranks <= SharedWords::count);
 
 std::size_t round_up(std::size_t bytes, std::size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
-}
-
-/// The same for processes whose GPUs may address each other. NCCL_HOSTID tells NCCL's ranks apart, and these.
-std::uint64_t host_identity() {
-  std::string text;
-  if (const auto host = environment_variable("NCCL_HOSTID")) {
-    text = *host;
-  } else {
-    std::array<char, 256> host_name{};
-    gethostname(host_name.data(), host_name.size() - 1);
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
-    text += host_name.data();
-  }
-  return std::hash<std::string>()(text);
 }
 
 std::uint64_t process_identity() {
@@ -113,6 +97,51 @@ class PeerMemory::Allocation {
   bool abandoned_ = false;
 };
 
+/// Those of this process, where its ranks find each other's.
+class PeerMemory::Directory {
+ public:
+  static Directory& of_process() {
+    static Directory directory;
+    return directory;
+  }
+
+  std::uint64_t add(const std::shared_ptr<Allocation>& allocation) {
+    const std::scoped_lock held(mutex_);
+    std::erase_if(allocations_, [](const auto& each) { return each.second.expired(); });
+    allocations_.emplace(++last_, allocation);
+    return last_;
+  }
+
+  /// Null where it is given back.
+  std::shared_ptr<Allocation> find(std::uint64_t number) {
+    const std::scoped_lock held(mutex_);
+    const auto found = allocations_.find(number);
+    return found == allocations_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::weak_ptr<Allocation>> allocations_;
+  std::uint64_t last_ = 0;
+};
+
+/// Leaves memory allocated that other processes may have mapped, if there is any, unless it is told that none
+/// has.
+class PeerMemory::Abandoning {
+ public:
+  explicit Abandoning(Allocation* allocation) : allocation_(allocation) {}
+  ~Abandoning() {
+    if (allocation_ != nullptr) allocation_->abandon();
+  }
+  Abandoning(const Abandoning&) = delete;
+  Abandoning& operator=(const Abandoning&) = delete;
+
+  void dismiss() noexcept { allocation_ = nullptr; }
+
+ private:
+  Allocation* allocation_;
+};
+
 class PeerMemory::Mapping {
  public:
   explicit Mapping(void* memory) : memory_(memory) {}
@@ -136,7 +165,9 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   const auto ranks = neighbours_.size();
   const auto self = static_cast<std::size_t>(communicator.rank());
   Header* const shared = header(communicator.rank());
-  Record own{.host = host_identity(), .process = process_identity(), .owner = &own_};
+  Record own{.host = host_identity(),
+             .process = process_identity(),
+             .allocation = Directory::of_process().add(own_)};
   FLASHOVERLAP_CUDA(cudaDeviceGetPCIBusId(own.bus.data(), own.bus.size(), communicator.device()));
   std::string obstacle;
   if (communicator.rank() == 0) {
@@ -156,6 +187,9 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
       cudaMemcpyAsync(records.data(), &shared->all, ranks * sizeof(Record), cudaMemcpyDeviceToHost, stream_));
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_));
 
+  const bool has_other_processes =
+      std::ranges::any_of(records, [&](const Record& each) { return each.process != own.process; });
+  Abandoning on_error(has_other_processes ? own_.get() : nullptr);
   const auto ask_all = [&](auto ask) {
     for (std::size_t rank = 0; rank < ranks && obstacle.empty(); ++rank) {
       if (rank != self) obstacle = ask(static_cast<int>(rank), records[rank]);
@@ -177,7 +211,7 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
     told_by_all(patience, has_come_to(meetings_), [] {});
   }
 
-  // All go on, or none; and nobody reads another rank's `own_` after this.
+  // All go on, or none.
   const std::uint32_t own_obstacle = obstacle.empty() ? 0 : 1;
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own_obstacle, &own_obstacle, sizeof own_obstacle,
                                     cudaMemcpyHostToDevice, stream_));
@@ -195,6 +229,7 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
     communicator.all_gather(&shared->own_obstacle, &shared->obstacles, 1, DataType::fp32, stream_);
     await_gathered();
   }
+  on_error.dismiss();
   require(own_obstacle == 0, "peer access", "none",
           fmt::format("is needed by strategies copy and store: rank {}: {}; p2p, signal and sequential do "
                       "without",
@@ -269,8 +304,8 @@ std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) 
   const cudaError_t status = cudaDeviceEnablePeerAccess(device, 0);
   if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)
     return fmt::format("cudaDeviceEnablePeerAccess to GPU {}: {}", device, cudaGetErrorString(status));
-  neighbours_[index] = *theirs.owner;
-  return "";
+  neighbours_[index] = Directory::of_process().find(theirs.allocation);
+  return neighbours_[index] ? "" : fmt::format("rank {} has given up", rank);
 }
 
 void PeerMemory::await_gathered() const {

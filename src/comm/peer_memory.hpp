@@ -46,6 +46,8 @@ class PeerMemory {
   struct Record;
   struct Header;
   class Allocation;
+  class Directory;
+  class Abandoning;
   class Mapping;
 
   Header* header(int rank) const;

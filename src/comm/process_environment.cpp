@@ -1,9 +1,12 @@
 #include "comm/process_environment.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <string_view>
 
@@ -86,6 +89,19 @@ bool peer_access_is_disabled(const Lookup& lookup) { return lookup("NCCL_P2P_DIS
 std::optional<std::string> environment_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::uint64_t host_identity() {
+  std::string text;
+  if (const auto host = environment_variable("NCCL_HOSTID")) {
+    text = *host;
+  } else {
+    std::array<char, 256> host_name{};
+    gethostname(host_name.data(), host_name.size() - 1);
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
+    text += host_name.data();
+  }
+  return std::hash<std::string>()(text);
 }
 
 std::optional<LaunchedProcesses> launched_processes(const Lookup& lookup) {

@@ -1,6 +1,7 @@
 /// What environment variables say of the ranks: their launcher's, and NCCL's.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -22,6 +23,9 @@ std::optional<std::string> environment_variable(const std::string& name);
 
 /// Whether NCCL_P2P_DISABLE forbids GPUs to address each other's memory: NCCL's, and so this library's.
 bool peer_access_is_disabled(const Lookup& lookup);
+
+/// The same for processes of one host. NCCL_HOSTID tells NCCL's ranks apart, and these.
+std::uint64_t host_identity();
 
 /// How many processes a launcher has started, as its variable says.
 struct LaunchedProcesses {

@@ -23,11 +23,12 @@ __global__ void fill(Element* values, std::size_t count, std::uint64_t seed) {
 
 }  // namespace
 
-void fill_random(void* values, std::size_t count, DataType data_type, std::uint64_t seed,
-                 cudaStream_t stream) {
+cudaError_t fill_random(void* values, std::size_t count, DataType data_type, std::uint64_t seed,
+                        cudaStream_t stream) {
   with_element(data_type, [&]<typename Element>() {
     fill<<<512, 256, 0, stream>>>(static_cast<Element*>(values), count, seed);
   });
+  return cudaGetLastError();
 }
 
 }  // namespace flashoverlap

@@ -10,7 +10,7 @@
 namespace flashoverlap {
 
 /// Uniform in [-1, 1), 16-bit elements, on the GPU; asynchronous.
-void fill_random(void* values, std::size_t count, DataType data_type, std::uint64_t seed,
-                 cudaStream_t stream);
+[[nodiscard]] cudaError_t fill_random(void* values, std::size_t count, DataType data_type, std::uint64_t seed,
+                                      cudaStream_t stream);
 
 }  // namespace flashoverlap

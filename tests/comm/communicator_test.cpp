@@ -389,6 +389,7 @@ TEST(Communicator, RefusesWhatBreaksARule) {
   EXPECT_THROW(Communicator(key, -1, 1), InvalidArgument);
   EXPECT_THROW(Communicator(key, 0, 0), InvalidArgument);
   EXPECT_THROW(Communicator(key, 0, 1, {.wait_limit = 0ms}), InvalidArgument);
+  EXPECT_THROW(Communicator(key, 0, 1, {.wait_limit = 25h}), InvalidArgument);
 }
 
 }  // namespace

@@ -266,6 +266,25 @@ TEST(InProcess, PartsOfDifferentSizeAreRefused) {
                           "stopped", HasSubstr("rank 0 sends 16 bytes to rank 1, which receives 8")));
 }
 
+// Whoever comes after a rank has left by an error must not write into memory that the rank has freed since.
+TEST(InProcess, NobodyTransfersForARankThatHasLeft) {
+  for (const bool gathers : {true, false}) {
+    InProcessCommunicator communicator(2, DataType::fp32, 5ms);
+    Matrix whole = row_of(DataType::fp32, {7, 7});
+    Matrix own = row_of(DataType::fp32, {1});
+    const auto take_part = [&](int rank) {
+      if (gathers) return communicator.all_gather(rank, caller(rank), bytes(own), bytes(whole));
+      const InProcessCommunicator::Send send{0, bytes(own)};
+      const InProcessCommunicator::Receive receive{1, bytes(whole).first(4)};
+      if (rank == 0) return communicator.exchange(rank, caller(rank), {}, {&receive, 1});
+      communicator.exchange(rank, caller(rank), {&send, 1}, {});
+    };
+    EXPECT_THROW(take_part(0), WaitExpired);
+    EXPECT_THROW(take_part(1), Stopped);
+    EXPECT_THAT(values_of(whole), testing::ElementsAre(7, 7));
+  }
+}
+
 TEST(InProcess, IsAsNewAfterARestart) {
   InProcessCommunicator communicator(2, DataType::fp32, 20ms);
   Matrix lost = row_of(DataType::fp32, {5});

@@ -59,7 +59,8 @@ class CudaMessages {
   /// From here on the stream has made every transfer.
   void join(cudaStream_t stream);
   void end(cudaStream_t stream);
-  void abandon() { runs_.abandon(); }
+  /// After an error on the way. False: nothing of the run is enqueued, as it was captured.
+  bool break_off(cudaStream_t stream) noexcept { return runs_.break_off(stream); }
 
   /// All transfers by themselves, without waits and raises: connects ranks while no tile waits for them. A
   /// run.

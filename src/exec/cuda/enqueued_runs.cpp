@@ -28,9 +28,17 @@ void EnqueuedRuns::end(cudaStream_t stream) {
   run.is_enqueued = true;
 }
 
-void EnqueuedRuns::abandon() {
+bool EnqueuedRuns::break_off(cudaStream_t stream) noexcept {
+  Run* const run = [this]() -> Run* {
+    const std::scoped_lock held(mutex_);
+    return runs_.empty() || runs_.back().is_enqueued ? nullptr : &runs_.back();
+  }();
+  if (run == nullptr) return false;
+  const bool is_recorded = cudaEventRecord(run->ended, stream) == cudaSuccess;
   const std::scoped_lock held(mutex_);
-  if (!runs_.empty() && !runs_.back().is_enqueued) runs_.pop_back();
+  run->is_enqueued = true;
+  if (!is_recorded) runs_.pop_back();  // the GPU has failed
+  return true;
 }
 
 std::uint32_t EnqueuedRuns::running() {

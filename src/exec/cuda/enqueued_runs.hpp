@@ -17,8 +17,9 @@ class EnqueuedRuns {
   /// Before and after what a run enqueues. By one thread; the other functions by any.
   void begin(cudaStream_t stream);
   void end(cudaStream_t stream);
-  /// Forgets the run that has begun, as it cannot be enqueued to its end.
-  void abandon();
+  /// In place of `end` where the run cannot be enqueued to its end: what is there of it is watched as any run
+  /// is. False: none has begun.
+  bool break_off(cudaStream_t stream) noexcept;
 
   /// The number of the run that is under way on the GPU; 0: none.
   std::uint32_t running();

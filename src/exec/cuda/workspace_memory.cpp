@@ -69,6 +69,7 @@ std::int64_t WorkspaceMemory::reserve(const WorkspaceBytes& needed, const Commun
   require_bytes("memory for collectives", bytes_.collective, needed.collective);
   require_bytes("other memory", bytes_.device, needed.device);
   require_bytes("shares", bytes_.shares, needed.shares);
+  const std::scoped_lock held(reserving_);
   std::int64_t offset = 0;
   for (const auto& [begin, bytes] : reserved_) {
     if (begin - offset >= needed.counters) break;

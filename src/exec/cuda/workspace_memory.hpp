@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,11 @@ class WorkspaceMemory {
   /// Counters for one more operator, all zero: where they begin among `counters`, on every rank. Throws
   /// `InvalidArgument` if the operator needs more of anything than there is, or is another communicator's.
   std::int64_t reserve(const WorkspaceBytes& needed, const Communicator& communicator);
-  void give_back(std::int64_t counters) noexcept { reserved_.erase(counters); }
+  /// By any thread.
+  void give_back(std::int64_t counters) noexcept {
+    const std::scoped_lock held(reserving_);
+    reserved_.erase(counters);
+  }
 
   /// See `PeerMemory::meet`; returns at once where there is no peer memory.
   void meet();
@@ -69,6 +74,7 @@ class WorkspaceMemory {
   DeviceArray<std::byte> counters_;  // where there is no peer memory
   CollectiveMemory collective_;
   std::vector<std::pair<Communicator, CollectiveMemory>> registered_;
+  std::mutex reserving_;
   std::map<std::int64_t, std::int64_t> reserved_;  // counters of operators: bytes by offset
   std::unique_ptr<PeerMemory> peers_;
   GraphMarks graph_marks_{communicator_};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/handles.hpp"
 #include "flashoverlap/error.hpp"
 #include "gemm/device/resolve_tiles.hpp"
 #include "gemm/device/share_k.hpp"
@@ -49,7 +50,10 @@ void TileLists::replace(const Plan& plan, cudaStream_t stream) {
 
 void TileLists::check_waits() const {
   ExpiredWait expired{};
-  FLASHOVERLAP_CUDA(cudaMemcpy(&expired, expired_.data(), sizeof expired, cudaMemcpyDeviceToHost));
+  const CudaStream aside;  // the legacy default stream would wait for whatever the caller has enqueued since
+  FLASHOVERLAP_CUDA(
+      cudaMemcpyAsync(&expired, expired_.data(), sizeof expired, cudaMemcpyDeviceToHost, aside));
+  FLASHOVERLAP_CUDA(cudaStreamSynchronize(aside));
   if (expired.happened == 0) return;
   if (expired.tile == ExpiredWait::no_tile) {
     throw WaitExpired(fmt::format("rank {}: the kernel waited for the other ranks for more than {} ms",
