@@ -84,9 +84,10 @@ int run(BenchArguments arguments) {
   require(bench.save.empty() || (arguments.shapes.m.size() == 1 && arguments.shapes.n > 0), "--save",
           shown(bench.save), "needs a single shape: one --m, with --n and --k");
   check_supported(arguments);
-  require(arguments.random == 0 || (arguments.shapes.n == 0 && arguments.shapes.experts == 1 &&
-                                    arguments.shapes.pass == LayerPass::forward),
-          "--random", arguments.random, "cannot be combined with --n, --k, --experts or --pass");
+  require(
+      arguments.random == 0 || (arguments.shapes.n == 0 && arguments.shapes.k == 0 &&
+                                arguments.shapes.experts == 1 && arguments.shapes.pass == LayerPass::forward),
+      "--random", arguments.random, "cannot be combined with --n, --k, --experts or --pass");
   require(arguments.random == 0 || arguments.shapes.m.empty(), "--m", "(given)",
           "cannot be combined with --random, which draws it");
   require(arguments.random > 0 || !arguments.seed, "--seed", arguments.seed.value_or(0), "is for --random");
@@ -122,7 +123,11 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   arguments->shapes.add_options(*parser);
   add_enumerators(*parser, "--strategy", arguments->bench.strategies,
                   "Strategies to measure: " + names_of<Strategy>());
-  add_enumerators(*parser, "--layout", arguments->bench.layouts, "Layouts to measure: natural, tiled");
+  add_enumerators(*parser, "--layout", arguments->bench.layouts, "Layouts to measure: " + names_of<Layout>());
+  if (!communicates_first(operation) && !is_all_to_all(operation)) {
+    parser->add_flag("--rms-norm", arguments->bench.rms_norm,
+                     "Add a residual to each result and normalize its rows, as a model does");
+  }
   add_integers(*parser, "--comm-multiprocessors", arguments->bench.comm_multiprocessors,
                "Multiprocessors to leave to the communication; the best number is taken", 1, 64);
   add_integer(*parser, "--random", arguments->random, "Measure this many random shapes instead", 1, 1000);

@@ -55,16 +55,16 @@ std::vector<Problem> layer_problems(const ModelSizes& model, std::int64_t tokens
   using enum Operation;
   using enum OperandLayout;
   const auto share = [&](std::string_view name, std::int64_t extent) {
-    require(extent % (std::int64_t{8} * ranks) == 0, name, extent,
-            fmt::format("must be a multiple of 8 on each of {} ranks", ranks));
+    require(extent % (std::int64_t{8} * ranks) == 0, "--gpus", ranks,
+            fmt::format("must leave each rank a multiple of 8 of the model's {} {}", extent, name));
     return extent / ranks;
   };
   require(tokens % (std::int64_t{8} * ranks) == 0, "--m", tokens,
           fmt::format("must be a multiple of 8 on each of {} ranks", ranks));
-  const std::int64_t queries = share("heads", model.heads * model.head_dimension);
-  const std::int64_t keys = share("kv_heads", model.kv_heads * model.head_dimension);
-  const std::int64_t ffn = share("ffn", model.ffn);
-  share("hidden", model.hidden);
+  const std::int64_t queries = share("columns of queries", model.heads * model.head_dimension);
+  const std::int64_t keys = share("columns of keys", model.kv_heads * model.head_dimension);
+  const std::int64_t ffn = share("columns of the feed-forward layer", model.ffn);
+  share("columns of the residual", model.hidden);
   std::vector<Problem> problems;
   for (const auto& [first_cols, second_depth] : {std::pair{queries + 2 * keys, queries}, {2 * ffn, ffn}}) {
     const auto add = [&](Problem problem) {

@@ -41,13 +41,18 @@ void take_tile(const std::string& text, Schedule& schedule) {
 }
 
 /// Refuses plans that would fill the memory, as after a typing error. Counts m rows on each rank, which is
-/// the average where rows have any destination.
-void check_size(const Problem& problem, const Schedule& schedule) {
+/// the average where rows have any destination. Returns the tiles of a rank.
+std::int64_t check_tiles(const Problem& problem, const Schedule& schedule) {
   const std::int64_t tiles = entry_count(schedule, problem.m, problem.n);
   require(tiles <= most_entries / problem.ranks, "--tile",
           fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
           fmt::format("makes {} tiles on each of {} ranks, and at most {} in all are planned", tiles,
                       problem.ranks, most_entries));
+  return tiles;
+}
+
+void check_size(const Problem& problem, const Schedule& schedule) {
+  const std::int64_t tiles = check_tiles(problem, schedule);
   const std::int64_t groups = divide_up(tiles, std::int64_t{workers(schedule)} * schedule.waves_per_group);
   require(
       !schedule.groups.empty() || groups <= most_entries / problem.ranks / problem.ranks, "--waves-per-group",
@@ -229,6 +234,8 @@ void PlanOptions::refuse_idle_options() const {
   only_for("--waves-per-group", !searches_groups_, "cannot be combined with --search");
   only_for("--waves-per-group", schedule_.strategy != Strategy::sequential,
            "is not for strategy sequential, which has a single group");
+  only_for("--waves-per-group", schedule_.shots == 0,
+           "cannot be combined with --shots, which have no groups");
 }
 
 std::vector<Plan> PlanOptions::read_plans() const {
@@ -246,6 +253,8 @@ Problem PlanOptions::posed_problem() const {
   const bool from_files = !destinations_file_.empty() || !expert_rows_file_.empty();
   require(!destinations_seed_ || !from_files, "--random-destinations", seed,
           "cannot be combined with --destinations or --expert-rows");
+  require(destinations_file_.empty() || expert_rows_file_.empty(), "--destinations", destinations_file_,
+          "cannot be combined with --expert-rows");
   require(problem.experts == 1 || destinations_seed_ || !expert_rows_file_.empty(), "--experts",
           problem.experts, "needs --expert-rows, or --random-destinations to draw them");
   if (!expert_rows_file_.empty()) {
@@ -275,7 +284,8 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   Schedule schedule = schedule_;
   const Machine target = machine();
   schedule.comm_multiprocessors = comm_multiprocessors_.value_or(0);
-  share_multiprocessors(schedule, problem, target);
+  check_tiles(problem, schedule);
+  share_multiprocessors(schedule, problem, target);  // makes plans
   if (comm_multiprocessors_) {
     const int asked = *comm_multiprocessors_;
     require(asked < target.multiprocessors, "--comm-multiprocessors", asked,

@@ -100,11 +100,6 @@ std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& ge
   return kernels;
 }
 
-KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,
-                           int multiprocessors) {
-  return likely_kernels(machine, gemm, k, b_layout, multiprocessors, 1).front();
-}
-
 int even_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int multiprocessors) {
   const KernelTile& tile = kernel.tile;
   if (kernel.share_k) return multiprocessors;

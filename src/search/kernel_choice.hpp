@@ -19,14 +19,14 @@ Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const Ke
 /// and one that begins between two takes a quarter more of the link.
 bool stores_whole_lines(const Schedule& schedule);
 
+/// The simulator may prefer another kernel than the choice of kernels does: one that is expected to take at
+/// most this many times the least.
+inline constexpr double near_kernels = 1.15;
+
 /// The kernels of the machine whose `expected_microseconds` are at most `near` times the least; the fastest
 /// first.
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
                                          OperandLayout b_layout, int multiprocessors, double near);
-
-/// The first of them.
-KernelChoice choose_kernel(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout,
-                           int multiprocessors);
 
 /// `expected_microseconds` of the rank with the most rows. Each part of C is rounded up to whole tiles.
 double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule);

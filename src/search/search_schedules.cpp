@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -58,8 +60,10 @@ class Search {
       }
     }
     candidates = simulate_likeliest(std::move(candidates));
-    require(!candidates.empty(), "strategies", fmt::format("{} of them", space_.strategies.size()),
-            "must hold one that the problem and the machine allow");
+    require(!candidates.empty(), "strategy", names_of(space_.strategies),
+            fmt::format("must hold one that can compute {} {} x {} x {} on {} ranks in layout {} on {}",
+                        name(problem_.operation), problem_.m, problem_.n, problem_.k, problem_.ranks,
+                        names_of(space_.layouts), machine_.name));
     std::ranges::move(simulate_likeliest(variants_of_best(candidates)), std::back_inserter(candidates));
     // Before others that are as fast, which have more that can go wrong.
     std::stable_partition(candidates.begin(), candidates.end(), is_simplest);
@@ -68,8 +72,11 @@ class Search {
   }
 
  private:
-  /// The simulator may prefer another kernel than the choice of kernels does.
-  static constexpr double near_kernels = 1.15;
+  static std::string names_of(const auto& values) {
+    std::vector<std::string_view> names;
+    for (const auto value : values) names.push_back(name(value));
+    return fmt::format("{}", fmt::join(names, " or "));
+  }
 
   static bool is_simplest(const Candidate& candidate) { return is_by_libraries(candidate.schedule); }
 

@@ -59,10 +59,9 @@ std::vector<Candidate> signalled_schedules(const Problem& problem, const Machine
                                            const std::vector<int>& comm_multiprocessors) {
   std::vector<Candidate> candidates;
   for (const int count : comm_multiprocessors) {
-    constexpr double near = 1.15;
     std::vector<Candidate> of_count;
     for (const Schedule& schedule : kernel_schedules(machine, problem, Strategy::signal, layout,
-                                                     machine.multiprocessors - count, count, near)) {
+                                                     machine.multiprocessors - count, count, near_kernels)) {
       if (divides_tiles(problem, schedule)) add_best_groupings(of_count, problem, machine, schedule);
     }
     std::ranges::sort(of_count, {}, &Candidate::predicted_us);

@@ -91,9 +91,9 @@ std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, St
   const bool gathers_slices = communicates_first(problem.operation);
   const bool stores_tiles = strategy == Strategy::store && !gathers_slices;
   const bool meets_peers = stores_tiles || (gathers_slices && strategy != Strategy::signal);
-  constexpr double near = 1.15;
-  const std::vector<Schedule> all = suitable_kernels(
-      problem, machine, strategy, machine.multiprocessors - left_free, left_free, stores_tiles ? any : near);
+  const std::vector<Schedule> all =
+      suitable_kernels(problem, machine, strategy, machine.multiprocessors - left_free, left_free,
+                       stores_tiles ? any : near_kernels);
   std::vector<Schedule> chosen{all.front()};
   if (meets_peers && all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
@@ -103,9 +103,9 @@ std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, St
   return chosen;
 }
 
-/// Whether every slice has as many waves, as lists of groups need.
+/// Whether every slice has as many waves, as lists of groups need. Experts cut slices at their rows.
 bool slices_are_alike(const Problem& problem, const Schedule& schedule) {
-  if (is_all_to_all(problem.operation)) return false;
+  if (is_all_to_all(problem.operation) || !problem.expert_rows.empty()) return false;
   if (problem.operation == Operation::all_gather_gemm) return true;
   if (problem.operation == Operation::gemm_reduce_scatter && schedule.rounds == 1) return true;
   return problem.m % (std::int64_t{problem.ranks} * schedule.rounds * entry_rows(schedule)) == 0;

@@ -95,6 +95,7 @@ TEST_F(GpuCli, WrongInputIsRefusedBeforeGpusAreLookedFor) {
       {"bench gemm_all_reduce --gpus 2 --strategy signal,fast", "--strategy = fast"},
       {"bench gemm_all_reduce --gpus 2 --strategy store --layout tiled", "--layout = tiled"},
       {"bench gemm_all_reduce --gpus 2 --gather b", "ARGUMENT = --gather: is not known here"},
+      {"bench all_gather_gemm --gpus 2 --rms-norm", "ARGUMENT = --rms-norm: is not known here"},
       {"bench all_gather_gemm --gpus 2 --gather c", "--gather = c"},
       {"bench all_gather_gemm --gpus 3 --m 9 --n 64 --k 64 --gather b", "--n = 64"},
       {"bench gemm_all_reduce --gpus 2 --strategy sequential --layout tiled", "--layout = tiled"},

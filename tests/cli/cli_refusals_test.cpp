@@ -147,6 +147,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
        "--waves-per-group = (given): cannot be combined with --groups"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --search --waves-per-group 1",
        "--waves-per-group = (given): cannot be combined with --search"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --strategy store --shots 1 --waves-per-group 1",
+       "--waves-per-group = (given): cannot be combined with --shots"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --gather b", "--gather = (given): is for"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --exchange heads", "--exchange = (given): is for"},
       {"timeline gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --svg same --trace same", "--trace = same"},
@@ -191,6 +193,10 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --first-multiprocessors 200",
        "--first-multiprocessors = (given): is for --strategy signal"},
       {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "
+       "--expert-rows two_lists.json",
+       "--destinations = two_lists.json: cannot be combined with --expert-rows"},
+      {"plan gemm_all_reduce --m 262144 --n 262144 --k 64 --ranks 64", "--tile = 128x256"},
+      {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "
        "--random-destinations 1",
        "--random-destinations = 1"},
       {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --machine rtx4090 --strategy copy",
@@ -208,6 +214,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"bench gemm_all_reduce --gpus 2 --random 3 --m 100",
        "--m = (given): cannot be combined with --random"},
       {"bench gemm_all_reduce --gpus 2 --random 3 --m 1024,2048,4096,8192,16384", "--m = (given)"},
+      {"bench gemm_all_reduce --gpus 2 --random 3 --k 4096",
+       "--random = 3: cannot be combined with --n, --k"},
       {"bench gemm_all_reduce --gpus 2 --seed 5", "--seed = 5: is for --random"},
       {"bench gemm_all_reduce --gpus 2 --seed 0", "--seed = 0: is for --random"},
       {"check --gpus 2 --strategy best", "--strategy = best: cannot be combined with --gpus"},

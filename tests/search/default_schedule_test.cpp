@@ -85,6 +85,32 @@ TEST(DefaultSchedule, NeedsNoPeerAccessWhereThereIsNone) {
   }
 }
 
+// Their slices are cut at the experts' rows, so that no list of groups fits all.
+TEST(DefaultSchedule, IsFoundForExpertsWhereThereIsNoPeerAccess) {
+  const Problem problem{.operation = Operation::all_gather_gemm,
+                        .m = 16384,
+                        .n = 14336,
+                        .k = 4096,
+                        .ranks = 2,
+                        .experts = 8,
+                        .expert_rows = {{700, 900, 1100, 1300, 1000, 1200, 800, 1192},
+                                        {1192, 800, 1200, 1000, 1300, 1100, 900, 700}}};
+  for (const char* machine : {"h200-pcie", "l40s", "rtx4090"})
+    EXPECT_NO_THROW(default_schedule(problem, preset(machine))) << machine;
+}
+
+TEST(DefaultSchedule, IsRefusedByNameWhereNothingFits) {
+  try {
+    search_schedules(layer(Operation::gemm_reduce_scatter), preset("rtx4090"),
+                     {.strategies = {Strategy::copy, Strategy::store}});
+    ADD_FAILURE();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "strategy = copy or store: must hold one that can compute gemm_reduce_scatter 8192 x 8192 x "
+                 "7168 on 4 ranks in layout natural on rtx4090");
+  }
+}
+
 TEST(DefaultSchedule, IsNeverPredictedSlowerThanSequential) {
   const std::uint64_t seed = testing::base_seed();
   SCOPED_TRACE(seed);
