@@ -122,10 +122,11 @@ class GpuOperator {
  public:
   GpuOperator(const Problem& problem, const Schedule& schedule, const GpuCommunicator& communicator,
               Unlocked<SharedWorkspace>& workspace, std::tuple<std::int64_t, std::int64_t> pitches,
-              bool b_is_constant)
+              bool b_is_constant, bool is_read_later)
       : communicator_(std::in_place, *communicator),
         operator_(std::in_place, make(problem, schedule, *communicator, *workspace, pitches, b_is_constant)),
-        side_(workspace->side_stream()) {
+        side_(workspace->side_stream()),
+        is_read_later_(is_read_later) {
     const Problem& own = operator_->plan().problem;
     a_ = {a_shape(own, communicator->rank()), own.a_layout, std::get<0>(pitches)};
     b_ = {b_shape(own, communicator->rank()), own.b_layout, std::get<1>(pitches)};
@@ -311,10 +312,11 @@ class GpuOperator {
     return {output.rows, output.cols};
   }
 
-  /// Whether the result stays with the operator, for `natural` and `rms_norm` to add up. Any other result is
+  /// Whether the result stays with the operator, for `natural` and `rms_norm` to read. Any other result is
   /// the caller's; where peers write it, which they do in the operator's memory, a run copies it from there.
   bool stays() const {
-    return operator_->result() != nullptr && operator_->plan().schedule.layout == Layout::partial;
+    const bool partial = operator_->plan().schedule.layout == Layout::partial;
+    return operator_->result() != nullptr && (is_read_later_ || partial);
   }
 
   /// Of what a run returns, which is empty where the result stays with the operator.
@@ -362,6 +364,7 @@ class GpuOperator {
   const GpuCommunicator communicator_;
   Unlocked<Operator> operator_;
   std::shared_ptr<SideStream> side_;
+  const bool is_read_later_;
   std::optional<Unlocked<ResultReader>> reader_;
   mutable std::vector<GatheredRows> gathered_rows_;  // once they are asked for
   OperandMemory a_;
@@ -450,9 +453,9 @@ NB_MODULE(_gpu, module) {
            [](Unlocked<SharedWorkspace>* self) { new (self) Unlocked<SharedWorkspace>(std::in_place); });
   nb::class_<GpuOperator>(module, "GpuOperator")
       .def(nb::init<const Problem&, const Schedule&, const GpuCommunicator&, Unlocked<SharedWorkspace>&,
-                    std::tuple<std::int64_t, std::int64_t>, bool>(),
+                    std::tuple<std::int64_t, std::int64_t>, bool, bool>(),
            "problem"_a, "schedule"_a, "communicator"_a, "workspace"_a, "pitches"_a, "b_is_constant"_a,
-           Released())
+           "is_read_later"_a, Released())
       .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
       .def("route", &GpuOperator::route, "expert_rows"_a, Released())
       .def("route_all", &GpuOperator::route_all, "expert_rows"_a, Released())

@@ -2,10 +2,11 @@
 
 import atexit
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from flashoverlap._core import Machine, Problem, Schedule
+from flashoverlap._core import CommunicationError, Machine, Problem, Schedule
 
 try:
     from flashoverlap import _gpu
@@ -101,6 +102,7 @@ class Communicator(NamedCommunicator):
         cls, group: "torch.distributed.ProcessGroup | None" = None, *, wait_limit: float = 30
     ) -> "Communicator":
         """The ranks of a process group of `torch.distributed`; None: of all. Collective."""
+        require_wait_limit(wait_limit)
         from torch.distributed import distributed_c10d
 
         of = group or distributed_c10d._get_default_group()
@@ -109,6 +111,12 @@ class Communicator(NamedCommunicator):
         name = f"key {store.add(f'{of.group_name}, rank {of.rank()}', 1)} of {of.group_name}"
         if of.rank() == 0:
             store.set(name, cls.make_key().hex())
+        try:
+            store.wait([name], timedelta(seconds=2 * wait_limit))
+        except RuntimeError as error:
+            raise CommunicationError(
+                f"rank {of.rank()} of {of.size()}: rank 0 of {of.group_name} has not come within {2 * wait_limit:g} s"
+            ) from error
         return cls(bytes.fromhex(store.get(name).decode()), of.rank(), of.size(), wait_limit=wait_limit)
 
     @classmethod
@@ -163,8 +171,15 @@ class Communicator(NamedCommunicator):
         self._communicator.abort(reason)
 
     def bind(
-        self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int], b_is_constant: bool
+        self,
+        problem: Problem,
+        schedule: Schedule | None,
+        pitches: tuple[int, int],
+        b_is_constant: bool,
+        is_read_later: bool,
     ) -> _BoundOperator:
+        if self.is_closed:
+            raise CommunicationError(f"{self.name} is closed: make another communicator")
         for each in self._bound:  # making an operator runs it, in the memory of all
             each.wait()
         chosen = schedule or self._its_tuner().schedule(problem)
@@ -172,7 +187,7 @@ class Communicator(NamedCommunicator):
         if packs:
             pitches = (pitches[0], 0) if problem.gathered == "b" else (0, pitches[1])
         operator = _gpu.GpuOperator(
-            problem, chosen, self._communicator, self._workspace, pitches, b_is_constant
+            problem, chosen, self._communicator, self._workspace, pitches, b_is_constant, is_read_later
         )
         self._bound.append(_BoundOperator(operator, packs=packs))
         return self._bound[-1]
@@ -187,6 +202,10 @@ class Communicator(NamedCommunicator):
         else:
             shape, layout, pitch = problem.a_shape(self.rank), problem.a_layout, pitches[0]
         return pitch not in (0, shape[0 if layout == "row_contiguous" else 1])
+
+    @property
+    def is_closed(self) -> bool:
+        return self._communicator is None
 
     def close(self) -> None:
         """Gives back all operators, which must not run any more, and their memory. Collective."""
@@ -207,7 +226,7 @@ class Communicator(NamedCommunicator):
 @atexit.register
 def _close_all() -> None:
     """While CUDA still is there. After an error, without waiting for ranks that will not come."""
-    for each in sorted(Communicator._open, key=lambda communicator: communicator.name):
+    for each in sorted(Communicator._open, key=lambda communicator: communicator.number):
         if hasattr(sys, "last_value"):
             each.abort("the program has ended by an error")
         each.close()

@@ -188,7 +188,12 @@ class HostCommunicator(NamedCommunicator):
         return gathered
 
     def bind(
-        self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int], b_is_constant: bool
+        self,
+        problem: Problem,
+        schedule: Schedule | None,
+        pitches: tuple[int, int],
+        b_is_constant: bool,
+        is_read_later: bool,
     ) -> _HostOperator:
         def make(given: list[tuple[Problem, Schedule | None]]) -> tuple[HostWorld, Schedule]:
             for name, (first, *others) in zip(("problem", "schedule"), zip(*given)):

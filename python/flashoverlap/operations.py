@@ -89,7 +89,12 @@ class AnyCommunicator(Protocol):
         """What predictions are made from, the same on all ranks."""
 
     def bind(
-        self, problem: Problem, schedule: Schedule | None, pitches: tuple[int, int], b_is_constant: bool
+        self,
+        problem: Problem,
+        schedule: Schedule | None,
+        pitches: tuple[int, int],
+        b_is_constant: bool,
+        is_read_later: bool,
     ) -> BoundOperator: ...
 
 
@@ -110,7 +115,8 @@ class NamedCommunicator(AnyCommunicator):
 
     def _register(self, kind: str) -> None:
         """Gives it a name. Called once, before anything else of this class."""
-        self._name = f"{kind}-{next(self._made)}"
+        self.number = next(self._made)
+        self._name = f"{kind}-{self.number}"
         self._operators: dict[bytes, Operator] = {}
         communicators[self._name] = self
 
@@ -136,6 +142,8 @@ class Operator:
     b_is_constant: promises that the kernel that a stream runs right before a run does not write b, as none
         writes weights during inference. On GPUs b may then be loaded while that kernel ends; on the host
         nothing changes.
+    is_read_later: its results are read by `natural` and `rms_norm` only. On GPUs what peers write then stays with the
+        operator, as in layout "partial", which saves a copy.
 
     Collective: every rank makes it at the same time. Used by one thread at a time. Its runs follow each other.
     """
@@ -148,6 +156,7 @@ class Operator:
         *,
         pitches: tuple[int, int] = (0, 0),
         b_is_constant: bool = False,
+        is_read_later: bool = False,
     ) -> None:
         if problem.ranks != communicator.ranks:
             ranks = communicator.ranks
@@ -156,7 +165,7 @@ class Operator:
         self._rank = communicator.rank
         self._natural_shape = problem.out_shape(self._rank)
         self._takes_routes = problem.capacity > 0
-        self._bound = communicator.bind(problem, schedule, pitches, b_is_constant)
+        self._bound = communicator.bind(problem, schedule, pitches, b_is_constant, is_read_later)
         self._out_shape = self._bound.shape
 
     @property
@@ -174,7 +183,7 @@ class Operator:
         By a schedule of layout "tiled", `out` stays in the order in which it was communicated, and has a shape of its
         own: read it by `natural` or `rms_norm`. The same by layout "partial", which leaves to them to add up what the
         ranks have computed; on GPUs that stays with the operator, valid until the next run of any operator of this
-        communicator, and `out` is empty.
+        communicator, and `out` is empty. So may any result that is read later.
 
         Of a problem with a capacity, a has at least the rows that the routes send, and at most m; out has as many as
         there may be with any routes, `capacity` of them. What is returned are the first ones, those of the routes that
@@ -360,8 +369,8 @@ def operator_for(
 ) -> Operator:
     """The operator for matrices of these shapes, data types and layouts, which is made the first time.
 
-    is_read_later: its results are read by `Operator.natural` and `Operator.rms_norm` only. They may then stay in the
-    order in which they were communicated, or partial, where that is predicted to be fastest.
+    is_read_later: see `Operator`. Results may then stay in the order in which they were communicated, or partial, where
+    that is predicted to be fastest.
     b_is_constant: see `Operator`.
     """
     key = signature(operation, a, b, exchange, gathered)
@@ -374,7 +383,12 @@ def operator_for(
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
         schedule = _schedule_for_readers(problem, communicator.machine) if is_read_later else None
         operator = Operator(
-            problem, communicator, schedule, pitches=(a_pitch, b_pitch), b_is_constant=b_is_constant
+            problem,
+            communicator,
+            schedule,
+            pitches=(a_pitch, b_pitch),
+            b_is_constant=b_is_constant,
+            is_read_later=is_read_later,
         )
         communicator.operators[key] = operator
     return operator

@@ -111,6 +111,36 @@ def test_a_result_keeps_its_communicator_for_the_backward_pass(operation, draw):
     assert len(set(flashoverlap.operations.communicators)) == len(names) - 1
 
 
+@pytest.mark.parametrize("wanted", ["x", "weight"])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        parallel.copy_matmul,
+        parallel.matmul_all_reduce,
+        parallel.matmul_reduce_scatter,
+        parallel.all_gather_matmul,
+        functools.partial(parallel.all_gather_matmul, keep_gathered=True),
+        parallel.sharded_weight_matmul,
+        lambda x, weight, group: parallel.matmul_all_reduce_rms_norm(x, weight, torch.ones(N), group)[0],
+        lambda x, weight, group: parallel.matmul_reduce_scatter_rms_norm(x, weight, torch.ones(N), group)[0],
+    ],
+)
+def test_what_a_gradient_does_not_need_may_change_before_the_backward_pass(operation, wanted, draw):
+    """As with PyTorch's own: a weight may be updated where x needs no gradient."""
+    operands = {"x": draw(M, K), "weight": draw(N, K)}
+    leaf = operands[wanted].requires_grad_()
+    operands[wanted] = leaf * 1
+    (expected,) = run(1, lambda rank, group: operation(operands["x"], operands["weight"], group))
+    expected.sum().backward()
+    gradient, leaf.grad = leaf.grad, None
+    operands[wanted] = leaf * 1
+    (out,) = run(1, lambda rank, group: operation(operands["x"], operands["weight"], group))
+    with torch.no_grad():
+        operands[wanted].add_(1)
+    out.sum().backward()
+    torch.testing.assert_close(leaf.grad, gradient)
+
+
 def test_a_communicator_that_is_gone_is_named(draw):
     (name,) = run(1, lambda rank, group: group.name)
     gc.collect()

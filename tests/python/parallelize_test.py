@@ -122,6 +122,17 @@ class TestParallelize:
 
         run(2, on_rank)
 
+    def test_layers_whose_owner_reads_their_weights_are_refused(self):
+        """In evaluation PyTorch's encoder layer would compute with this rank's part of the weights alone."""
+
+        def on_rank(rank, group):
+            encoder = nn.TransformerEncoderLayer(K, 4, N, batch_first=True)
+            with pytest.raises(ValueError, match='"linear1" belongs to a TransformerEncoderLayer'):
+                parallel.parallelize(encoder, group, {"linear1": "column", "linear2": "row"})
+            assert type(encoder.linear1) is nn.Linear
+
+        run(2, on_rank)
+
     def test_layers_that_do_more_than_linear_ones_are_refused(self):
         class Scaled(nn.Linear):
             def forward(self, x):

@@ -116,6 +116,14 @@ def test_marks_of_parameters_stay_where_pytorch_makes_new_ones(kind):
     run(2, on_rank)
 
 
+def test_hidden_features_that_the_ranks_do_not_divide_are_refused_on_every_rank():
+    def on_rank(rank, group):
+        with pytest.raises(ValueError, match="hidden_features = 6: must be a multiple of the 4 ranks"):
+            parallel.GatedFeedForward(K, 6, group=group)
+
+    run(4, on_rank)
+
+
 def test_no_weight_is_drawn_on_the_meta_device(monkeypatch):
     drawn = []
     monkeypatch.setattr(nn.init, "kaiming_uniform_", lambda weight, **_: drawn.append(weight))

@@ -53,6 +53,7 @@ class GlooCommunicator:
 
     made = 0
     machine = None
+    is_closed = False
 
     def __init__(self, group):
         GlooCommunicator.made += 1
@@ -60,10 +61,12 @@ class GlooCommunicator:
         self.name, self.operators = f"gloo-{self.made}", {}
 
     @classmethod
-    def from_process_group(cls, group):
-        return cls(group)
+    def from_process_group(cls, group, *, wait_limit):
+        communicator = cls(group)
+        communicator.wait_limit = wait_limit
+        return communicator
 
-    def bind(self, problem, schedule, pitches, b_is_constant):
+    def bind(self, problem, schedule, pitches, b_is_constant, is_read_later):
         return GlooOperator(problem, self.group)
 
 
@@ -94,8 +97,14 @@ def on_rank(rank, store):
     ):
         torch.testing.assert_close(result, reference, rtol=1e-4, atol=1e-4)
 
+    # After its communicator is closed a group gets another one.
+    closed = parallel.communicator(dist.group.WORLD, wait_limit=7)
+    assert closed.wait_limit == 7 and parallel.communicator(dist.group.WORLD) is closed
+    closed.is_closed = True
+
     # A group by the same name that is another one.
     world = parallel.communicator(dist.group.WORLD)
+    assert world is not closed
     assert world.ranks == RANKS and parallel.communicator(dist.group.WORLD) is world
     name = dist.group.WORLD.group_name
     dist.destroy_process_group()

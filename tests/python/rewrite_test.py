@@ -93,6 +93,26 @@ def test_a_product_that_is_reduced(run, reduction):
     expect_close(results, [total] * RANKS)
 
 
+@pytest.mark.parametrize("collective", [scatter, reduce])
+def test_a_rewritten_graph_does_not_know_how_many_ranks_there_are(collective):
+    """Inductor keeps it, also for another number of them."""
+
+    def on_rank(communicator):
+        graph = traced(
+            lambda group, x, w: collective(linear(x, w), group, "avg"), communicator, [(S, B, K), (N, K)]
+        )
+        assert overlap_products(graph.graph, (torch.float32,)) == 1
+        return [node.target for node in graph.graph.nodes if node.op == "call_function"]
+
+    (targets,) = flashoverlap.run_ranks(1, on_rank)
+    assert torch.ops.flashoverlap.mean_of_ranks.default in targets
+    assert torch.ops.aten.div.Scalar not in targets
+
+
+def test_a_row_that_is_scattered_in_parts_stays(run):
+    assert run(lambda group, x, w: scatter((x[:1] @ w.t()).view(-1), group), [(S, K), (N, K)], replaced=0) is None
+
+
 def test_the_only_product_of_what_is_gathered(run):
     inputs, results = run(lambda group, x, w: linear(gather(x, group), w), [(S, B, K), (N, K)], replaced=1)
     whole = torch.cat([x for x, _ in inputs])

@@ -12,6 +12,9 @@ from flashoverlap.torch.norm import ReorderedResult, ReorderRMSNorm
 class _GateAndUp(ColumnParallelLinear):
     _blocks = 2
 
+    def _divided_size(self, features: int) -> str:
+        return f"hidden_features = {features // self._blocks}"
+
 
 class GatedFeedForward(nn.Module):
     """As in Llama. Gate and up projection are one product: each rank's rows of `gate_up.weight` are its part of Wg,

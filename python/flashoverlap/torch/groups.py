@@ -20,12 +20,17 @@ def name_of(group: Group | str) -> str:
     return group.group_name if isinstance(group, torch.distributed.ProcessGroup) else group.name
 
 
-def communicator(group: Group) -> AnyCommunicator:
-    """The communicator of a process group, which is made the first time; any other is returned as it is."""
-    return named(group.group_name) if isinstance(group, torch.distributed.ProcessGroup) else group
+def communicator(group: Group, *, wait_limit: float = 30) -> AnyCommunicator:
+    """The communicator of a process group, which is made the first time, and again after it was closed: collective. Any
+    other is returned as it is.
+
+    wait_limit: see `flashoverlap.Communicator`. It counts when the communicator is made, so ask for it before the first
+    layer or operation does.
+    """
+    return named(group.group_name, wait_limit) if isinstance(group, torch.distributed.ProcessGroup) else group
 
 
-def named(name: str) -> AnyCommunicator:
+def named(name: str, wait_limit: float = 30) -> AnyCommunicator:
     """The communicator of this name, or of the process group of this name, which is made the first time: collective."""
     found = communicators.get(name)
     if found is not None:
@@ -38,9 +43,9 @@ def named(name: str) -> AnyCommunicator:
             "communicator for as long as its name is used"
         ) from None
     known, made = _of_process_groups.get(name, (None, None))
-    if made is None or known is not group:  # names come again after destroy_process_group
+    if made is None or made.is_closed or known is not group:  # names come again after destroy_process_group
         from flashoverlap.gpu import Communicator
 
-        made = Communicator.from_process_group(group)
+        made = Communicator.from_process_group(group, wait_limit=wait_limit)
         _of_process_groups[name] = group, made
     return made

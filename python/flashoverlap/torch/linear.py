@@ -39,10 +39,9 @@ class _ParallelLinear(MarkedModule):
         super().__init__()
         self.group = communicator(group)  # which the name alone would not keep
         ranks = self.group.ranks
-        divided = "out_features" if self._divides_outputs else "in_features"
         features = out_features if self._divides_outputs else in_features
-        if features % ranks != 0:
-            raise ValueError(f"{divided} = {features}: must be a multiple of the {ranks} ranks")
+        if features // self._blocks % ranks != 0:
+            raise ValueError(f"{self._divided_size(features)}: must be a multiple of the {ranks} ranks")
         rows, cols = (features // ranks, in_features) if self._divides_outputs else (out_features, features // ranks)
         self.group_name = name_of(group)
         self.sequence_parallel = sequence_parallel
@@ -51,6 +50,10 @@ class _ParallelLinear(MarkedModule):
         self.bias = nn.Parameter(torch.zeros(rows, device=device, dtype=dtype)) if bias else None
         self._mark()
         draw_part(self.weight, 0 if self._divides_outputs else 1, self.group, blocks=self._blocks)
+
+    def _divided_size(self, features: int) -> str:
+        """As error messages name it."""
+        return f"{'out' if self._divides_outputs else 'in'}_features = {features}"
 
     def _mark(self) -> None:
         of_part = {"tensor_model_parallel": True, "partition_stride": self._blocks}

@@ -13,9 +13,11 @@ from flashoverlap.operations import operator_for
 from flashoverlap.torch.groups import Group, name_of, named
 from flashoverlap.torch.linear import RowParallelLinear
 from flashoverlap.torch.operations import (
+    Gradients,
     _library,
     _operations,
     autocast,
+    gradients_of,
     is_autocast,
     keep_communicator,
     matmul_all_reduce,
@@ -89,12 +91,8 @@ def _gradients_of_norm(
     return gradient if of_sum is None else gradient + of_sum, of_weight
 
 
-def _all_reduce_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
-    return gradient @ weight, gradient.t() @ x
-
-
-def _define(name: str, gemm: str, gradients: Callable[..., tuple[Tensor, Tensor]]) -> None:
-    """gradients: of x and weight, from those of the product."""
+def _define(name: str, gemm: str, gradients: Gradients) -> None:
+    """gradients: of the product."""
     scatters = gemm == "gemm_reduce_scatter"
 
     def compute(
@@ -113,15 +111,16 @@ def _define(name: str, gemm: str, gradients: Callable[..., tuple[Tensor, Tensor]
         x, weight, norm_weight, _, ctx.epsilon, ctx.group = inputs
         keep_communicator(ctx, output[0])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, weight, norm_weight, output[1])
+        operands = gradients.operands(x, weight, *ctx.needs_input_grad[:2])
+        ctx.save_for_backward(*operands, norm_weight, output[1])
 
     @once_differentiable
     def backward(ctx: Any, of_normalized: Tensor | None, of_sum: Tensor | None) -> tuple[Tensor | None, ...]:
         x, weight, norm_weight, sum = ctx.saved_tensors
         gradient, of_norm_weight = _gradients_of_norm(of_normalized, of_sum, sum, norm_weight, ctx.epsilon)
         of_x, of_weight = None, None
-        if gradient is not None and any(ctx.needs_input_grad[:2]):
-            of_x, of_weight = gradients(gradient.contiguous(), x, weight, ctx.group)
+        if gradient is not None:
+            of_x, of_weight = gradients.compute(gradient, x, weight, ctx.group, *ctx.needs_input_grad[:2])
         return of_x, of_weight, of_norm_weight, gradient if ctx.needs_input_grad[3] else None, None, None
 
     _library.define(
@@ -134,8 +133,8 @@ def _define(name: str, gemm: str, gradients: Callable[..., tuple[Tensor, Tensor]
     torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
 
 
-_define("matmul_all_reduce_rms_norm", "gemm_all_reduce", _all_reduce_gradients)
-_define("matmul_reduce_scatter_rms_norm", "gemm_reduce_scatter", _operations.row_parallel_gradients)
+_define("matmul_all_reduce_rms_norm", "gemm_all_reduce", gradients_of["matmul_all_reduce"])
+_define("matmul_reduce_scatter_rms_norm", "gemm_reduce_scatter", gradients_of["matmul_reduce_scatter"])
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ A group may also be given by the name that `groups.name_of` returns. At the end,
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -193,16 +194,47 @@ def _define(name: str, compute: Callable[..., Tensor], shape: Callable[[Tensor, 
     torch.library.register_fake(f"flashoverlap::{name}", fake, lib=_library)
 
 
-def _differentiate(
-    name: str,
-    gradient_of_x: Callable[..., Tensor],
-    gradient_of_weight: Callable[..., Tensor] | None,
-    both: Callable[..., tuple[Tensor, Tensor]] | None = None,
-    *,
-    of_rows: bool = False,
-) -> None:
-    """All are functions of the result's gradient, x or weight or both, and the group's name. gradient_of_weight is
-    None where it comes from `both` alone. of_rows: what is gathered must be rows."""
+@dataclass(frozen=True)
+class Gradients:
+    """Functions of the result's gradient, x or weight or both, and the group's name. of_weight is None where it comes
+    from `both` alone."""
+
+    of_x: Callable[..., Tensor]
+    of_weight: Callable[..., Tensor] | None
+    both: Callable[..., tuple[Tensor, Tensor]] | None = None
+
+    def operands(
+        self, x: Tensor, weight: Tensor, wanted_x: bool, wanted_weight: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Those that `compute` needs of x and weight."""
+        needs_weight = wanted_x or (wanted_weight and self.of_weight is None)
+        return x if wanted_weight else None, weight if needs_weight else None
+
+    def compute(
+        self,
+        gradient: Tensor,
+        x: Tensor | None,
+        weight: Tensor | None,
+        group: str,
+        wanted_x: bool,
+        wanted_weight: bool,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        gradient = gradient.contiguous()
+        if wanted_weight and self.both is not None and (wanted_x or self.of_weight is None):
+            return self.both(gradient, x, weight, group)
+        return (
+            self.of_x(gradient, weight, group) if wanted_x else None,
+            self.of_weight(gradient, x, group) if wanted_weight and self.of_weight is not None else None,
+        )
+
+
+gradients_of: dict[str, Gradients] = {}
+"""By operation."""
+
+
+def _differentiate(name: str, gradients: Gradients, *, of_rows: bool = False) -> None:
+    """of_rows: what is gathered must be rows."""
+    gradients_of[name] = gradients
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: Tensor | None) -> None:
         x, weight, ctx.group = inputs
@@ -212,20 +244,11 @@ def _differentiate(
                 f"{name}: columns of x = {x.shape[1]}, of weight = {weight.shape[1]}: must be equal where gradients are "
                 "wanted, as only what is gathered by rows has them"
             )
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
+        ctx.save_for_backward(*gradients.operands(x, weight, *ctx.needs_input_grad[:2]))
 
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        x, weight = ctx.saved_tensors
-        gradient = gradient.contiguous()
-        wanted_x, wanted_weight, _ = ctx.needs_input_grad
-        if wanted_weight and both is not None and (wanted_x or gradient_of_weight is None):
-            return *both(gradient, x, weight, ctx.group), None
-        return (
-            gradient_of_x(gradient, weight, ctx.group) if wanted_x else None,
-            gradient_of_weight(gradient, x, ctx.group) if wanted_weight and gradient_of_weight is not None else None,
-            None,
-        )
+        return *gradients.compute(gradient, *ctx.saved_tensors, ctx.group, *ctx.needs_input_grad[:2]), None
 
     compute = _computations[name]
 
@@ -272,6 +295,12 @@ _define(
     lambda x, weight, ranks: (x.shape[0] // ranks, weight.shape[0]),
 )
 _define("copy_matmul", lambda x, weight, group: x @ weight.t(), lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
+
+
+_library.define("mean_of_ranks(Tensor sum, str group) -> Tensor")  # a compiled graph may serve any number of ranks
+for _device in ("CPU", "CUDA"):
+    _library.impl("mean_of_ranks", lambda sum, group: sum / named(group).ranks, _device)
+torch.library.register_fake("flashoverlap::mean_of_ranks", lambda sum, group: torch.empty_like(sum), lib=_library)
 
 
 # Two results of what is gathered or exchanged once
@@ -349,45 +378,59 @@ _define_pair(
 
 _differentiate(
     "matmul_all_reduce",
-    lambda gradient, weight, group: gradient @ weight,
-    lambda gradient, x, group: gradient.t() @ x,
+    Gradients(
+        lambda gradient, weight, group: gradient @ weight,
+        lambda gradient, x, group: gradient.t() @ x,
+    ),
 )
 _differentiate(
     "copy_matmul",
-    lambda gradient, weight, group: _operations.matmul_all_reduce(gradient, weight.t(), group),
-    lambda gradient, x, group: gradient.t() @ x,
+    Gradients(
+        lambda gradient, weight, group: _operations.matmul_all_reduce(gradient, weight.t(), group),
+        lambda gradient, x, group: gradient.t() @ x,
+    ),
 )
 _differentiate(
     "matmul_reduce_scatter",
-    lambda gradient, weight, group: _operations.all_gather_matmul(gradient, weight.t(), group),
-    lambda gradient, x, group: _operations.all_gather_matmul(gradient.t(), x.t(), group),
-    both=_operations.row_parallel_gradients,
+    Gradients(
+        lambda gradient, weight, group: _operations.all_gather_matmul(gradient, weight.t(), group),
+        lambda gradient, x, group: _operations.all_gather_matmul(gradient.t(), x.t(), group),
+        both=_operations.row_parallel_gradients,
+    ),
 )
 _differentiate(
     "all_gather_matmul",
-    lambda gradient, weight, group: _operations.matmul_reduce_scatter(gradient, weight.t(), group),
-    lambda gradient, x, group: _operations.sharded_weight_matmul(gradient.t(), x.t(), group),
+    Gradients(
+        lambda gradient, weight, group: _operations.matmul_reduce_scatter(gradient, weight.t(), group),
+        lambda gradient, x, group: _operations.sharded_weight_matmul(gradient.t(), x.t(), group),
+    ),
     of_rows=True,
 )
 _differentiate(
     "sharded_weight_matmul",
-    lambda gradient, weight, group: _operations.sharded_weight_matmul(gradient, weight.t(), group),
-    lambda gradient, x, group: _operations.matmul_reduce_scatter(gradient.t(), x.t(), group),
+    Gradients(
+        lambda gradient, weight, group: _operations.sharded_weight_matmul(gradient, weight.t(), group),
+        lambda gradient, x, group: _operations.matmul_reduce_scatter(gradient.t(), x.t(), group),
+    ),
     of_rows=True,
 )
 _differentiate(
     "matmul_all_to_all",
-    lambda gradient, weight, group: _operations.all_to_all_matmul(gradient, weight.t(), group),
-    None,
-    both=_operations.matmul_all_to_all_gradients,
+    Gradients(
+        lambda gradient, weight, group: _operations.all_to_all_matmul(gradient, weight.t(), group),
+        None,
+        both=_operations.matmul_all_to_all_gradients,
+    ),
 )
 _differentiate(
     "all_to_all_matmul",
-    lambda gradient, weight, group: _operations.matmul_all_to_all(gradient, weight.t(), group),
-    None,
-    both=lambda gradient, x, weight, group: (
-        _operations.matmul_all_to_all(gradient, weight.t(), group),
-        gradient.t() @ _operations.all_to_all_matmul_and_exchanged(x, weight, group)[1],
+    Gradients(
+        lambda gradient, weight, group: _operations.matmul_all_to_all(gradient, weight.t(), group),
+        None,
+        both=lambda gradient, x, weight, group: (
+            _operations.matmul_all_to_all(gradient, weight.t(), group),
+            gradient.t() @ _operations.all_to_all_matmul_and_exchanged(x, weight, group)[1],
+        ),
     ),
 )
 
@@ -400,7 +443,8 @@ def _differentiate_keeping(
     def keep(ctx: Any, weight: Tensor, group: str, received: Tensor) -> None:
         ctx.group = group
         keep_communicator(ctx, received)
-        ctx.save_for_backward(received if ctx.needs_input_grad[1] else None, weight)
+        wanted_x, wanted_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(received if wanted_weight else None, weight if wanted_x else None)
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: tuple[Tensor, Tensor]) -> None:
         ctx.mark_non_differentiable(output[1])

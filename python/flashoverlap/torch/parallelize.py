@@ -29,7 +29,8 @@ def parallelize(
 
     Raises ValueError, before anything is replaced, for a pattern that no linear layer in `module` has, for a layer with
     two patterns that differ, for one that has another name which is not in the plan, for one that may do more than
-    `nn.Linear` (LoRA, hooks, parametrizations), and for features that the ranks do not divide.
+    `nn.Linear` (LoRA, hooks, parametrizations), for one of an `nn.TransformerEncoderLayer`, which reads weights itself,
+    and for features that the ranks do not divide.
     """
     if isinstance(group, torch.distributed.device_mesh.DeviceMesh):
         group = group.get_group()
@@ -44,7 +45,13 @@ def parallelize(
         if features % ranks != 0:
             raise ValueError(f"{extent} of {name} = {features}: must be a multiple of the {ranks} ranks")
         parent, _, attribute = name.rpartition(".")
-        places.append((module.get_submodule(parent), attribute, layer, kind))
+        owner = module.get_submodule(parent)
+        if isinstance(owner, nn.TransformerEncoderLayer):
+            raise ValueError(
+                f'plan: "{name}" belongs to a TransformerEncoderLayer, which reads its weight in evaluation and does not '
+                "call it: write the block with layers of your own"
+            )
+        places.append((owner, attribute, layer, kind))
     divided: dict[nn.Module, nn.Module] = {}
     for owner, attribute, layer, kind in places:
         if layer not in divided:

@@ -16,7 +16,6 @@ from torch.fx import Graph, Node
 from torch.fx.node import Target, map_arg
 
 from flashoverlap.torch import operations
-from flashoverlap.torch.groups import named
 
 _aten = torch.ops.aten
 _collectives = torch.ops._c10d_functional
@@ -35,7 +34,7 @@ class OverlapPass(CustomGraphPass):
 
     def uuid(self) -> str:
         """Changes with what the pass does, as Inductor keeps compiled graphs."""
-        return "flashoverlap 3"
+        return "flashoverlap 4"
 
 
 def overlap_products(graph: Graph, data_types: tuple[torch.dtype, ...] = _computed) -> int:
@@ -65,16 +64,18 @@ def _replace(graph: Graph, waited: Node, collective: Node) -> bool:
     if collective.target is _collectives.all_gather_into_tensor.default:
         return _replace_gather(graph, waited, *arguments)
     if collective.target is _collectives.reduce_scatter_tensor.default:
-        return _replace_reduction(graph, waited, _ours.matmul_reduce_scatter.default, *arguments)
+        x, reduction, _, group = arguments
+        scatters_rows = waited.meta["val"].dim() > 1
+        return scatters_rows and _replace_reduction(
+            graph, waited, _ours.matmul_reduce_scatter.default, x, reduction, group
+        )
     if collective.target is _collectives.all_reduce.default:
-        x, reduction, group = arguments
-        ranks = named(group).ranks
-        return _replace_reduction(graph, waited, _ours.matmul_all_reduce.default, x, reduction, ranks, group)
+        return _replace_reduction(graph, waited, _ours.matmul_all_reduce.default, *arguments)
     return False
 
 
 def _replace_reduction(
-    graph: Graph, waited: Node, operation: Target, x: Node, reduction: str, ranks: int, group: str
+    graph: Graph, waited: Node, operation: Target, x: Node, reduction: str, group: str
 ) -> bool:
     product = x
     while _keeps_rows(product) and len(product.users) == 1:
@@ -91,7 +92,7 @@ def _replace_reduction(
         weight = _transposed(graph, _readable(graph, b))
         result = _call(graph, operation, _readable(graph, a), weight, group)
         if reduction == "avg":
-            result = _call(graph, _aten.div.Scalar, result, ranks)
+            result = _call(graph, _ours.mean_of_ranks.default, result, group)
         result = _call(graph, _aten.reshape.default, result, shape)
     waited.replace_all_uses_with(result)
     return True

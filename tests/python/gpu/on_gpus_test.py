@@ -66,9 +66,9 @@ def total(a, b):
     return sum(x @ w.t() for x, w in zip(of_all(a), of_all(b)))
 
 
-def operator_by(strategy, problem, communicator, layout="natural"):
+def operator_by(strategy, problem, communicator, layout="natural", **promises):
     schedule = flashoverlap.search(problem, communicator.machine, [strategy], [layout])[0].schedule
-    return flashoverlap.Operator(problem, communicator, schedule)
+    return flashoverlap.Operator(problem, communicator, schedule, **promises)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -294,14 +294,21 @@ def test_a_captured_norm_replays_on_new_inputs(group):
     del graph
 
 
-@pytest.mark.parametrize("strategy, layout", [("signal", "tiled"), ("store", "partial"), ("sequential", "partial")])
-def test_operators_whose_results_stay_in_their_order(group, strategy, layout):
+@pytest.mark.parametrize("is_read_later", [False, True])
+@pytest.mark.parametrize(
+    "strategy, layout",
+    [("signal", "tiled"), ("store", "partial"), ("sequential", "partial"), ("copy", "natural")],
+)
+def test_operators_whose_results_are_read_by_the_operator(group, strategy, layout, is_read_later):
     communicator = parallel.communicator(group)
     problem = flashoverlap.Problem("gemm_all_reduce", m=1000, n=N, k=K, ranks=dist.get_world_size())
-    operator = operator_by(strategy, problem, communicator, layout)
+    operator = operator_by(strategy, problem, communicator, layout, is_read_later=is_read_later)
     a, b = draw(1000, K), draw(N, K)
     result = operator.run(a, b)
+    stays = layout == "partial" or (is_read_later and strategy == "copy")  # peers have written it
+    assert (len(result) == 0) == stays
     expect_close(operator.natural(result), total(a, b))
+    expect_close(operator.rms_norm(result, draw(N))[1], total(a, b))
     with pytest.raises(flashoverlap.InvalidArgument, match="shape of result"):
         operator.natural(draw(8, 8))
     with pytest.raises(flashoverlap.InvalidArgument, match="a matrix in host memory: must be on GPU"):
