@@ -4,26 +4,6 @@
 #include "measure/nearest_preset.hpp"
 
 namespace flashoverlap {
-namespace {
-
-/// Whether the current GPU and the others that this process sees can count in each other's memory.
-bool see_peers() {
-  int own = 0;
-  FLASHOVERLAP_CUDA(cudaGetDevice(&own));
-  const auto supports = [own](cudaDeviceP2PAttr attribute, int other) {
-    int value = 0;
-    FLASHOVERLAP_CUDA(cudaDeviceGetP2PAttribute(&value, attribute, own, other));
-    return value != 0;
-  };
-  for (int other = 0; other < count_gpus(); ++other) {
-    if (other != own && !(supports(cudaDevP2PAttrAccessSupported, other) &&
-                          supports(cudaDevP2PAttrNativeAtomicSupported, other)))
-      return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 int count_gpus() {
   int present = 0;
@@ -39,7 +19,7 @@ Machine current_machine(std::string_view fabric) {
   return nearest_preset({.name = properties.name,
                          .compute_capability = current_compute_capability(),
                          .multiprocessors = properties.multiProcessorCount,
-                         .peer_access = fabric == "nvlink" && see_peers()});
+                         .peer_access = fabric == "nvlink"});
 }
 
 }  // namespace flashoverlap

@@ -55,8 +55,8 @@ std::vector<Operands> random_operands(const Problem& problem, const Shape& c) {
     a = DeviceArray<Element>(static_cast<std::size_t>(a_size));
     b = DeviceArray<Element>(static_cast<std::size_t>(b_size));
     product = DeviceArray<Element>(static_cast<std::size_t>(c_size));
-    fill_random(a.data(), a.size(), problem.data_type, seed++, nullptr);
-    fill_random(b.data(), b.size(), problem.data_type, seed++, nullptr);
+    FLASHOVERLAP_CUDA(fill_random(a.data(), a.size(), problem.data_type, seed++, nullptr));
+    FLASHOVERLAP_CUDA(fill_random(b.data(), b.size(), problem.data_type, seed++, nullptr));
   }
   return sets;
 }

@@ -44,8 +44,8 @@ GpuOperands::GpuOperands(const Problem& problem)
 
 void GpuOperands::fill(std::uint64_t seed, int rank, cudaStream_t stream) {
   const std::uint64_t own = 2 * (seed * max_ranks + static_cast<std::uint64_t>(rank));
-  fill_random(a.data(), a.size(), data_type, own, stream);
-  fill_random(b.data(), b.size(), data_type, own + 1, stream);
+  FLASHOVERLAP_CUDA(fill_random(a.data(), a.size(), data_type, own, stream));
+  FLASHOVERLAP_CUDA(fill_random(b.data(), b.size(), data_type, own + 1, stream));
 }
 
 GpuBaseline::GpuBaseline(const GpuRank& gpu, const Problem& problem)

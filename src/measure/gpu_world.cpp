@@ -1,6 +1,7 @@
 #include "measure/gpu_world.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "comm/give_up.hpp"
+#include "comm/peer_memory.hpp"
 #include "comm/process_environment.hpp"
 #include "comm/run_watch.hpp"
 #include "cuda/hold_stream.hpp"
@@ -119,6 +121,21 @@ GpuRank::GpuRank(Communicator communicator)
   require_family(current_compute_capability());
   received_.set_bytes(0);
   meeting_.emplace(communicator_, gather(ProcessMeeting::ticket()));
+  fabric_ = find_fabric();
+}
+
+std::string_view GpuRank::find_fabric() const {
+  const std::uint64_t host = host_identity();
+  const auto part = [host](int shift) { return static_cast<double>(host >> shift & 0xFFFFFF); };
+  const auto hosts = gather(std::array{part(0), part(24)});  // as fp32 holds them
+  if (std::ranges::any_of(hosts, [&](const auto& each) { return each != hosts.front(); }))
+    return "network_like";
+  try {
+    const PeerMemory tried(communicator_, 1);
+    return "nvlink";
+  } catch (const InvalidArgument&) {  // on every rank
+    return "pcie_like";
+  }
 }
 
 GpuRank::~GpuRank() {
@@ -162,6 +179,16 @@ double GpuRank::elapsed_us(const std::function<void()>& launch) const {
 
 std::vector<std::vector<double>> GpuRank::gather(std::span<const double> values) const {
   if (meeting_) barrier();  // what this rank frees before, another one may wait for
+  std::vector<std::vector<double>> by_rank(static_cast<std::size_t>(ranks()));
+  while (!values.empty()) {
+    const auto some = values.first(std::min(values.size(), most_gathered));
+    gather_some(some, by_rank);
+    values = values.subspan(some.size());
+  }
+  return by_rank;
+}
+
+void GpuRank::gather_some(std::span<const double> values, std::vector<std::vector<double>>& by_rank) const {
   const std::vector<float> own(values.begin(), values.end());
   std::vector<float> all(own.size() * static_cast<std::size_t>(ranks()));
   const auto copy = [this](void* to, const void* from, std::size_t count, cudaMemcpyKind kind) {
@@ -172,11 +199,11 @@ std::vector<std::vector<double>> GpuRank::gather(std::span<const double> values)
   synchronize();
   copy(all.data(), received_.data(), all.size(), cudaMemcpyDeviceToHost);
   synchronize();
-  std::vector<std::vector<double>> by_rank;
-  for (auto part = all.begin(); part != all.end(); part += std::ssize(own)) {
-    by_rank.emplace_back(part, part + std::ssize(own));
+  auto part = all.begin();
+  for (std::vector<double>& rank : by_rank) {
+    rank.insert(rank.end(), part, part + std::ssize(own));
+    part += std::ssize(own);
   }
-  return by_rank;
 }
 
 std::vector<double> GpuRank::maxima(std::span<const double> values) const {
@@ -193,12 +220,6 @@ void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
                  const CommunicatorOptions& options) {
   check_gpus(gpus);
   launched_world() ? run_in_this_process(work, options) : run_in_threads(gpus, work, options);
-}
-
-std::string_view fabric() {
-  // Threads of one process have the same host id.
-  if (launched_world() && environment_variable("NCCL_HOSTID")) return "network_like";
-  return peer_access_is_disabled(environment_variable) ? "pcie_like" : "nvlink";
 }
 
 }  // namespace flashoverlap

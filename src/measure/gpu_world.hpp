@@ -20,7 +20,7 @@ namespace flashoverlap {
 /// One rank as its thread, or its process, sees it. What is enqueued goes to `stream`.
 class GpuRank {
  public:
-  static constexpr std::size_t most_gathered = 1 << 14;
+  static constexpr std::size_t most_gathered = 1 << 14;  ///< at a time
 
   /// Of the current GPU. Collective.
   explicit GpuRank(Communicator communicator);
@@ -36,6 +36,9 @@ class GpuRank {
   const Communicator& communicator() const noexcept { return communicator_; }
   cudaStream_t stream() const noexcept { return stream_; }
   int multiprocessors() const noexcept { return multiprocessors_; }
+  /// What the ranks communicate over: "nvlink" where each can address the memory of all others, else
+  /// "pcie_like", or "network_like" where they have several hosts. The same on every rank.
+  std::string_view fabric() const noexcept { return fabric_; }
 
   /// Waits for the stream, but not longer than twice the communicator's limit: then the communicator is
   /// aborted and `CommunicationError` thrown.
@@ -49,13 +52,15 @@ class GpuRank {
   /// host and one on the stream, which waits, at most a millisecond, until everything is enqueued.
   double elapsed_us(const std::function<void()>& launch) const;
 
-  /// Every rank's values in rank order, as fp32; the same number on each, at most `most_gathered`.
+  /// Every rank's values in rank order, as fp32; the same number on each.
   std::vector<std::vector<double>> gather(std::span<const double> values) const;
   std::vector<double> maxima(std::span<const double> values) const;
   double maximum(double value) const { return maxima({&value, 1}).front(); }
 
  private:
   void enqueue_barrier() const;
+  void gather_some(std::span<const double> values, std::vector<std::vector<double>>& by_rank) const;
+  std::string_view find_fabric() const;
 
   Communicator communicator_;
   CudaStream stream_;
@@ -67,6 +72,7 @@ class GpuRank {
   DeviceArray<float> received_;
   int multiprocessors_;
   mutable std::optional<ProcessMeeting> meeting_;
+  std::string_view fabric_;
 };
 
 /// Runs `work` on every rank: in a thread for each of this machine's first GPUs, or, where the environment
@@ -75,9 +81,5 @@ class GpuRank {
 /// `InvalidArgument` unless there are this many GPUs, `Error` where there is none.
 void run_on_gpus(int gpus, const std::function<void(const GpuRank&)>& work,
                  const CommunicatorOptions& options = {});
-
-/// What the ranks communicate over, as far as NCCL's environment decides it: "nvlink", "pcie_like" or
-/// "network_like".
-std::string_view fabric();
 
 }  // namespace flashoverlap

@@ -30,7 +30,7 @@ LoneGemm::LoneGemm(const Plan& plan, cudaStream_t stream)
   const auto ranks = static_cast<std::size_t>(plan.problem.ranks);
   const auto rank = static_cast<std::size_t>(plan.rank);
   result_ = DeviceArray<Element>(elements_of(alone.buffer(BufferRole::out)));
-  fill_random(gathered_.data(), gathered_.size(), plan.problem.data_type, rank, stream);
+  FLASHOVERLAP_CUDA(fill_random(gathered_.data(), gathered_.size(), plan.problem.data_type, rank, stream));
   GemmMemory memory{.buffers = std::vector<std::array<DeviceMatrix, buffer_count>>(ranks),
                     .counters = std::vector<std::uint32_t*>(ranks)};
   const auto describe = [&](BufferRole role, void* base) {

@@ -4,7 +4,6 @@
 
 #include <ctime>
 
-#include "comm/peer_memory.hpp"
 #include "cuda/properties.hpp"
 #include "flashoverlap/error.hpp"
 #include "measure/current_gpu.hpp"
@@ -12,26 +11,13 @@
 #include "measure/transfer_curves.hpp"
 
 namespace flashoverlap {
-namespace {
-
-bool all_address_each_other(const GpuRank& gpu) {
-  try {
-    const PeerMemory tried(gpu.communicator(), 1);
-    return true;
-  } catch (const InvalidArgument&) {  // on every rank
-    return false;
-  }
-}
-
-}  // namespace
 
 Machine measure_machine(const GpuRank& gpu, const std::function<void(std::string_view step)>& progress) {
   require(gpu.ranks() >= 2, "--gpus", gpu.ranks(), "must be at least 2, as transfers are measured");
   cudaDeviceProp properties{};
   FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, gpu.communicator().device()));
-  Machine machine = current_machine(fabric());
-  machine.name = fmt::format("{} x {}, {}", gpu.ranks(), properties.name, fabric());
-  machine.peer_access = all_address_each_other(gpu);
+  Machine machine = current_machine(gpu.fabric());
+  machine.name = fmt::format("{} x {}, {}", gpu.ranks(), properties.name, gpu.fabric());
   machine.store_slowdown = machine.peer_access ? 1.1 : 1;  // fits reductions on 4 H100 and H200
   machine.sources = {fmt::format(
       "every field but store_slowdown, for which {} is assumed: measured on {}, {:%Y-%m-%d %H:%M} UTC",

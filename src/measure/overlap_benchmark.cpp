@@ -4,9 +4,11 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "cuda/graph.hpp"
 #include "exec/cuda/in_order.hpp"
+#include "flashoverlap/error.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
@@ -21,6 +23,10 @@
 namespace flashoverlap {
 namespace {
 
+Use use_of(const OverlapBenchmark& benchmark) {
+  return benchmark.rms_norm ? Use::normalized : Use::benchmark;
+}
+
 /// The schedule of a method that is fastest in a few runs, of all that are worth trying.
 Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
                        const Method& method, const std::vector<GpuOperands>& operands) {
@@ -30,7 +36,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
   std::vector<Schedule> schedules;
   for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
-  return fastest_schedule(gpu, problem, operands, std::move(schedules), Use::benchmark);
+  return fastest_schedule(gpu, problem, operands, std::move(schedules), use_of(benchmark));
 }
 
 int fitting_repetitions(const std::vector<Samples>& trial) {
@@ -42,8 +48,13 @@ int fitting_repetitions(const std::vector<Samples>& trial) {
 
 /// A problem's operands and the libraries by themselves: a GEMM, the communication, one after the other.
 struct Baselines {
-  Baselines(const GpuRank& gpu, const Problem& problem)
-      : experts(problem.experts), operands(rotated_operands(gpu, problem)), libraries(gpu, problem) {
+  Baselines(const GpuRank& of, const Problem& problem, Use with)
+      : gpu(of),
+        use(with),
+        experts(problem.experts),
+        operands(rotated_operands(gpu, problem)),
+        libraries(gpu, problem) {
+    if (use == Use::normalized) norm.emplace(ResidualNorm::of_natural(problem, gpu.rank(), gpu.stream()));
     libraries.choose_algorithm(operands.front());
     trial = measure_all(gpu, operands, variants(), trial_repetitions);
   }
@@ -52,27 +63,34 @@ struct Baselines {
     std::vector<Variant> all{
         [this](const GpuOperands& set) { libraries.gemm(set.a.data(), set.b.data()); },
         [this](const GpuOperands& set) { libraries.communicate(set.a.data(), set.b.data()); },
-        [this](const GpuOperands& set) { libraries.run(set.a.data(), set.b.data()); }};
+        [this](const GpuOperands& set) {
+          libraries.run(set.a.data(), set.b.data());
+          if (norm) norm->launch(libraries.result(), gpu.stream());
+        }};
     if (experts > 1)
       all.emplace_back([this](const GpuOperands& set) { libraries.one_gemm(set.a.data(), set.b.data()); });
     return all;
   }
 
+  const GpuRank& gpu;
+  Use use;
   int experts;
   std::vector<GpuOperands> operands;
   GpuBaseline libraries;
+  std::optional<ResidualNorm> norm;
   std::vector<Samples> trial;  ///< of each variant
 };
 
 /// `methods`: the plans of all ranks, of each method.
-ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<std::vector<Plan>>& methods,
-                   int repetitions) {
+ShapeTimes measure(Baselines& baselines, const std::vector<std::vector<Plan>>& methods, int repetitions) {
+  const GpuRank& gpu = baselines.gpu;
   ShapeTimes times{.problem = methods.front().front().problem};
   std::vector<Variant> variants = baselines.variants();
   const std::size_t first_method = variants.size();
   std::vector<std::unique_ptr<BoundOperator>> operators;
   for (const std::vector<Plan>& plans : methods) {
-    BoundOperator& bound = *operators.emplace_back(std::make_unique<BoundOperator>(gpu, plans));
+    BoundOperator& bound =
+        *operators.emplace_back(std::make_unique<BoundOperator>(gpu, plans, baselines.use));
     times.methods.push_back(
         {.plans = plans, .error = bound.error(baselines.operands.front(), baselines.libraries)});
     variants.emplace_back([&bound](const GpuOperands& set) { bound.run(set); });
@@ -88,7 +106,7 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
   if (baselines.experts > 1) {
-    const Schedule alone = kernel_schedule(current_machine(fabric()), times.problem, Strategy::sequential,
+    const Schedule alone = kernel_schedule(current_machine(gpu.fabric()), times.problem, Strategy::sequential,
                                            Layout::natural, gpu.multiprocessors(), 0);
     LoneGemm& kernel = *kernels.emplace_back(
         std::make_unique<LoneGemm>(make_plan(times.problem, alone, gpu.rank()), gpu.stream()));
@@ -120,18 +138,27 @@ ShapeTimes measure(const GpuRank& gpu, Baselines& baselines, const std::vector<s
 
 ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
                          const std::vector<Schedule>& given) {
-  Baselines baselines(gpu, problem);
+  Baselines baselines(gpu, problem, use_of(benchmark));
   std::vector<std::vector<Plan>> methods;
-  for (const Method& method : benchmark.methods)
-    methods.push_back(
-        make_plans(problem, best_schedule(gpu, benchmark, problem, method, baselines.operands)));
+  std::vector<std::string> refusals;
+  for (const Method& method : benchmark.methods) {
+    try {  // the same on all ranks, as they search with the same machine
+      methods.push_back(
+          make_plans(problem, best_schedule(gpu, benchmark, problem, method, baselines.operands)));
+    } catch (const InvalidArgument& refusal) {
+      refusals.emplace_back(refusal.what());
+      if (methods.empty() && given.empty() && &method == &benchmark.methods.back()) throw;
+    }
+  }
   for (const Schedule& schedule : given) methods.push_back(make_plans(problem, schedule));
-  return measure(gpu, baselines, methods, benchmark.repetitions);
+  ShapeTimes times = measure(baselines, methods, benchmark.repetitions);
+  times.refusals = std::move(refusals);
+  return times;
 }
 
 ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions) {
-  Baselines baselines(gpu, plans.front().problem);
-  return measure(gpu, baselines, {plans}, repetitions);
+  Baselines baselines(gpu, plans.front().problem, Use::benchmark);
+  return measure(baselines, {plans}, repetitions);
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
@@ -20,6 +21,7 @@ struct OverlapBenchmark {
   std::vector<Method> methods;
   std::vector<int> comm_multiprocessors;  ///< to try
   int repetitions = 0;                    ///< 0: as many as take half a second
+  bool rms_norm = false;                  ///< a `ResidualNorm` follows each result; sums only
 };
 
 /// Times in µs, of the slowest rank in each repetition.
@@ -41,22 +43,24 @@ struct ShapeTimes {
   Problem problem;
   double gemm_us = 0;        ///< cuBLASLt alone
   double comm_us = 0;        ///< NCCL alone
-  double sequential_us = 0;  ///< one after the other
+  double sequential_us = 0;  ///< one after the other, and what follows the result
   double grouped_us = 0;   ///< several experts: this library's GEMM of all of them alone; `gemm_us` is theirs
                            ///< one after the other
   double one_gemm_us = 0;  ///< and cuBLASLt's with as many rows of one expert
   std::vector<MethodTimes> methods;
+  std::vector<std::string> refusals;  ///< why methods are missing
 
   double bound_us() const { return std::max(grouped_us > 0 ? grouped_us : gemm_us, comm_us); }
 };
 
-/// Searches each method's fastest schedule, then measures all methods, and after them the schedules that are
-/// given. Everything is interleaved, every repetition in an order of its own; operands are random and rotate
-/// among sets that together exceed the L2 cache. The same on every rank.
+/// Searches each method's fastest schedule, then measures all methods that have one, and after them the
+/// schedules that are given; throws `InvalidArgument` where there are none. Everything is interleaved, every
+/// repetition in an order of its own; operands are random and rotate among sets that together exceed the L2
+/// cache. The same on every rank.
 ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
                          const std::vector<Schedule>& given = {});
 
-/// Measures plans in the same way.
+/// Measures plans in the same way, without what follows the result.
 ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions);
 
 /// One run of the plans as it happened, on all ranks: of a CUDA graph, as they are measured.

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
-#include "cuda/device_array.hpp"
-#include "cuda/random_fill.hpp"
 #include "cuda/timer.hpp"
 #include "flashoverlap/result_reader.hpp"
 #include "measure/interleave.hpp"
+#include "measure/random_elements.hpp"
 
 namespace flashoverlap {
 namespace {
-
-using Element = std::uint16_t;  // bits of a 16-bit element
 
 struct OperandSet {
   std::vector<ResultReader> readers;  // of each plan: each set has reorders of its own, so that they are cold
@@ -20,34 +17,27 @@ struct OperandSet {
   DeviceArray<Element> normalized;
 };
 
-DeviceArray<Element> random_elements(std::size_t count, DataType data_type, std::uint64_t seed) {
-  DeviceArray<Element> elements(count);
-  if (count > 0) fill_random(elements.data(), count, data_type, seed, nullptr);
-  return elements;
-}
-
 }  // namespace
 
 std::vector<double> measure_rms_norm(const std::vector<Plan>& plans, bool with_residual, int repetitions) {
   const DataType data_type = plans.front().problem.data_type;
   const Output& output = plans.front().output;
-  const auto count = static_cast<std::size_t>(output.rows * output.cols);
-  std::size_t out_count = 0;
+  const std::int64_t count = output.rows * output.cols;
+  std::int64_t out_count = 0;
   for (const Plan& plan : plans) {
     const Buffer& out = plan.buffer(BufferRole::out);
-    out_count = std::max(out_count, static_cast<std::size_t>(out.rows * out.cols));
+    out_count = std::max(out_count, out.rows * out.cols);
   }
   constexpr std::size_t rotated_bytes = std::size_t{400} << 20;  // several times the L2 cache
-  const std::size_t set_bytes = count * sizeof(Element) * (with_residual ? 3 : 2);
+  const std::size_t set_bytes = static_cast<std::size_t>(count) * sizeof(Element) * (with_residual ? 3 : 2);
   std::vector<OperandSet> sets(rotated_bytes / set_bytes + 1);
   for (std::size_t set = 0; set < sets.size(); ++set) {
     for (const Plan& plan : plans) sets[set].readers.emplace_back(plan);
-    sets[set].out = random_elements(out_count, data_type, 2 * set);
-    sets[set].residual = random_elements(with_residual ? count : 0, data_type, 2 * set + 1);
-    sets[set].normalized = DeviceArray<Element>(count);
+    sets[set].out = random_elements(out_count, data_type, 2 * set, nullptr);
+    sets[set].residual = random_elements(with_residual ? count : 0, data_type, 2 * set + 1, nullptr);
+    sets[set].normalized = DeviceArray<Element>(static_cast<std::size_t>(count));
   }
-  const DeviceArray<Element> weight =
-      random_elements(static_cast<std::size_t>(output.cols), data_type, 2 * sets.size());
+  const DeviceArray<Element> weight = random_elements(output.cols, data_type, 2 * sets.size(), nullptr);
 
   CudaTimer timer;
   // All sets in a row: a single launch is too short to be timed.

@@ -125,8 +125,8 @@ class MeasuredCollectives {
         source_(communicator_.allocate(static_cast<std::size_t>(most_bytes))),
         destination_(communicator_.allocate(static_cast<std::size_t>(most_bytes))) {
     for (void* const memory : {source_.data.get(), static_cast<void*>(operand_.data())}) {
-      fill_random(memory, most_bytes / 2, DataType::bf16, static_cast<std::uint64_t>(gpu.rank()),
-                  gpu.stream());
+      FLASHOVERLAP_CUDA(fill_random(memory, most_bytes / 2, DataType::bf16,
+                                    static_cast<std::uint64_t>(gpu.rank()), gpu.stream()));
     }
     for (const MessageKind kind : collective_kinds) launch(kind, mebibyte, gpu.stream());  // connects
     gpu.barrier();

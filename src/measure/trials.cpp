@@ -36,7 +36,7 @@ std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void
 class OtherKernel {
  public:
   void launch(cudaStream_t stream) const {
-    fill_random(written_.data(), written_.size(), DataType::bf16, 0, stream);
+    FLASHOVERLAP_CUDA(fill_random(written_.data(), written_.size(), DataType::bf16, 0, stream));
   }
 
  private:
@@ -65,14 +65,16 @@ BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use us
   operator_ = std::make_unique<Operator>(
       plans_, gpu.communicator(),
       OperatorOptions{
-          .record_timeline = record_timeline, .own_result = use == Use::benchmark, .b_is_constant = true});
+          .record_timeline = record_timeline, .own_result = use != Use::model, .b_is_constant = true});
   if (use == Use::model) out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
+  if (use == Use::normalized) norm_.emplace(plan(), gpu.stream());
   gpu_.barrier();
 }
 
 void BoundOperator::run(const GpuOperands& operands) {
   void* const own = operator_->result();
   operator_->run(operands.a.data(), operands.b.data(), own != nullptr ? own : out_.data(), gpu_.stream());
+  if (norm_) norm_->launch(own, gpu_.stream());
   if (own == nullptr || out_.size() == 0) return;
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(out_.data(), own, out_.size() * sizeof(Element), cudaMemcpyDeviceToDevice,
                                     gpu_.stream()));
@@ -90,7 +92,13 @@ double BoundOperator::error(const GpuOperands& operands, GpuBaseline& baseline) 
   operator_->wait();
   baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
   gpu_.synchronize();
-  const double error = gpu_.maximum(compare_(result, baseline.result(), gpu_.stream()).relative);
+  double error = compare_(result, baseline.result(), gpu_.stream()).relative;
+  if (norm_) {
+    const ResidualNorm reference = ResidualNorm::of_natural(plan().problem, gpu_.rank(), gpu_.stream());
+    reference.launch(baseline.result(), gpu_.stream());
+    error = std::max(error, norm_->error(reference, gpu_.stream()));
+  }
+  error = gpu_.maximum(error);
   gpu_.barrier();
   return error;
 }

@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "flashoverlap/operator.hpp"
 #include "measure/gpu_baseline.hpp"
+#include "measure/residual_norm.hpp"
 
 namespace flashoverlap {
 
@@ -18,10 +20,14 @@ inline constexpr double sample_us = 2000;
 /// Random operands: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem);
 
-/// How operators are measured. In a benchmark run follows run, and results stay in the
-/// operators' memory, which NCCL shares among GPUs. In a model another kernel comes before each run, so that
-/// less of a kernel which begins early is hidden, and results end up in the caller's memory, if by a copy.
-enum class Use { benchmark, model };
+/// How operators are measured.
+enum class Use {
+  benchmark,   ///< run follows run; results stay in the operators' memory, which NCCL shares among GPUs
+  normalized,  ///< the same, and a `ResidualNorm` reads each result
+  /// Another kernel comes before each run, so that less of a kernel which begins early is hidden, and results
+  /// end up in the caller's memory, if by a copy.
+  model,
+};
 
 /// An operator with its result. Ranks meet before they give one back.
 class BoundOperator {
@@ -31,7 +37,7 @@ class BoundOperator {
 
   void run(const GpuOperands& operands);
 
-  /// Relative, from what the libraries compute.
+  /// Relative, from what the libraries compute; of the result, or of what follows it if that is worse.
   double error(const GpuOperands& operands, GpuBaseline& baseline);
 
   const std::vector<Plan>& plans() const { return plans_; }
@@ -44,6 +50,7 @@ class BoundOperator {
   GpuComparison compare_;
   std::unique_ptr<Operator> operator_;
   DeviceArray<Element> out_;  // the caller's, if it has one
+  std::optional<ResidualNorm> norm_;
 };
 
 /// Something that is measured, on one of the sets of operands.

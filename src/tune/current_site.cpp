@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "cuda/properties.hpp"
-#include "measure/gpu_world.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -28,7 +27,7 @@ std::string nccl_version() {
 
 }  // namespace
 
-TuningSite current_site(int ranks) {
+TuningSite current_site(const GpuRank& gpu) {
   int device = 0;
   cudaDeviceProp properties{};
   FLASHOVERLAP_CUDA(cudaGetDevice(&device));
@@ -38,8 +37,8 @@ TuningSite current_site(int ranks) {
           .multiprocessors = properties.multiProcessorCount,
           .driver = driver_version(),
           .nccl = nccl_version(),
-          .ranks = ranks,
-          .fabric = std::string(fabric())};
+          .ranks = gpu.ranks(),
+          .fabric = std::string(gpu.fabric())};
 }
 
 }  // namespace flashoverlap

@@ -2,10 +2,11 @@
 #pragma once
 
 #include "flashoverlap/plan_cache.hpp"
+#include "measure/gpu_world.hpp"
 
 namespace flashoverlap {
 
-/// Of the current GPU.
-TuningSite current_site(int ranks);
+/// Of the ranks.
+TuningSite current_site(const GpuRank& gpu);
 
 }  // namespace flashoverlap

@@ -70,7 +70,7 @@ struct Tuner::State {
   State(const Communicator& communicator, TunerOptions chosen)
       : gpu(communicator),
         options(std::move(chosen)),
-        site(current_site(communicator.ranks())),
+        site(current_site(gpu)),
         machine(current_machine(site.fabric)) {
     if (!options.log) options.log = print_line;
     if (is_switched_off()) options.measure = false;

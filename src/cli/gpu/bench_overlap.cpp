@@ -31,10 +31,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<int> tried_comm_multiprocessors(const OverlapBench& bench) {
+std::vector<int> tried_comm_multiprocessors(const OverlapBench& bench, std::string_view fabric) {
   if (!bench.plans.empty() || !bench.comm_multiprocessors.empty()) return bench.comm_multiprocessors;
   // What is slower than NVLink needs fewer multiprocessors to be kept busy.
-  return fabric() == "nvlink" ? std::vector{4, 6, 8, 12, 16, 24} : std::vector{2, 4, 8, 16};
+  return fabric == "nvlink" ? std::vector{4, 6, 8, 12, 16, 24} : std::vector{2, 4, 8, 16};
 }
 
 std::vector<Method> methods_of(const OverlapBench& bench) {
@@ -60,16 +60,16 @@ Json nccl_environment() {
   return variables;
 }
 
-Json machine_record(const OverlapBench& bench) {
+Json machine_record(const OverlapBench& bench, std::string_view fabric) {
   Json machine = gpu_machine();
   int nccl = 0;
   ncclGetVersion(&nccl);
   machine["nccl"] = nccl;
   machine["nccl_environment"] = nccl_environment();
   machine["gpus"] = bench.gpus;
-  machine["fabric"] = fabric();
+  machine["fabric"] = fabric;
   machine["command"] = command_line();
-  if (bench.plans.empty()) machine["comm_multiprocessors"] = tried_comm_multiprocessors(bench);
+  if (bench.plans.empty()) machine["comm_multiprocessors"] = tried_comm_multiprocessors(bench, fabric);
   return machine;
 }
 
@@ -102,7 +102,8 @@ void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedu
 /// Rows of the table, and their means.
 class Report {
  public:
-  Report(std::string_view used_fabric, const Machine& machine) : fabric_(used_fabric), machine_(machine) {}
+  Report(std::string_view used_fabric, const OverlapBenchmark& benchmark)
+      : fabric_(used_fabric), benchmark_(benchmark) {}
 
   /// `has_tuned`: the last method is what the tuner has found.
   void add(const ShapeTimes& shape, bool has_tuned, bool print) {
@@ -113,7 +114,8 @@ class Report {
             : std::ranges::min_element(shape.methods.begin(), end, {}, &MethodTimes::median_us)->median_us;
     double baseline_us = shape.sequential_us;  // or the sums of ours after cuBLASLt's GEMM
     for (const MethodTimes& method : shape.methods) {
-      if (method.schedule().strategy == Strategy::sequential)
+      const Schedule& schedule = method.schedule();
+      if (schedule.strategy == Strategy::sequential && schedule.layout != Layout::partial)
         baseline_us = std::min(baseline_us, method.median_us);
     }
     for (const MethodTimes& method : shape.methods) {
@@ -145,6 +147,7 @@ class Report {
                        {"rounds", schedule.rounds},
                        {"shots", schedule.shots},
                        {"comm_sms", schedule.comm_multiprocessors},
+                       {"rms_norm", benchmark_.rms_norm},
                        {"gemm_us", shape.gemm_us},
                        {"comm_us", shape.comm_us},
                        {"sequential_us", shape.sequential_us},
@@ -153,7 +156,7 @@ class Report {
                        {"grouped_us", shape.grouped_us},
                        {"one_gemm_us", shape.one_gemm_us},
                        {"overlap_us", method.median_us},
-                       {"predicted_us", simulate(method.plans, machine_).latency_us},
+                       {"predicted_us", simulate(method.plans, benchmark_.machine).latency_us},
                        {"p10_us", method.p10_us},
                        {"p90_us", method.p90_us},
                        {"speedup", speedup},
@@ -194,7 +197,7 @@ class Report {
   };
 
   std::string_view fabric_;
-  const Machine& machine_;
+  const OverlapBenchmark& benchmark_;
   Json rows_ = Json::array();
   bool right_ = true;
   std::map<std::string, Means> means_;
@@ -207,7 +210,7 @@ void draw(const GpuRank& gpu, const ShapeTimes& shape, const std::string& path) 
   if (!gpu.is_first()) return;
   const TimelineCaption caption{
       .title = describe(shape.problem),
-      .subtitle = fmt::format("{}; {}", describe(method.schedule()), fabric()),
+      .subtitle = fmt::format("{}; {}", describe(method.schedule()), gpu.fabric()),
       .source = TimelineSource::measured,
       .sequential = SequentialRun{.gemm_us = shape.gemm_us,
                                   .communication_us = shape.comm_us,
@@ -224,20 +227,22 @@ void save_fastest(const ShapeTimes& shape, const std::string& path) {
 /// Whether every result is right.
 bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
   Tuner tuner(gpu.communicator());  // which knows the machine, as it was measured here if it was
-  const OverlapBenchmark benchmark{tuner.machine(), methods_of(bench), tried_comm_multiprocessors(bench),
-                                   bench.repetitions};
+  const OverlapBenchmark benchmark{tuner.machine(), methods_of(bench),
+                                   tried_comm_multiprocessors(bench, gpu.fabric()), bench.repetitions,
+                                   bench.rms_norm};
   for (const int count : benchmark.comm_multiprocessors) {
     require(count < gpu.multiprocessors(), "--comm-multiprocessors", count,
             fmt::format("must leave some of the {} multiprocessors to the GEMM", gpu.multiprocessors()));
   }
   std::optional<Json> machine;
   if (gpu.is_first()) {
-    machine = machine_record(bench);
-    fmt::print("{} GPUs, {}, {}; times of the slowest rank, median, 10 % and 90 %\n", bench.gpus, fabric(),
-               name(bench.problems.front().data_type));
+    machine = machine_record(bench, gpu.fabric());
+    fmt::print("{} GPUs, {}, {}{}; times of the slowest rank, median, 10 % and 90 %\n", bench.gpus,
+               gpu.fabric(), name(bench.problems.front().data_type),
+               bench.rms_norm ? ", with residual and RMSNorm" : "");
     print_headers();
   }
-  Report report(fabric(), benchmark.machine);
+  Report report(gpu.fabric(), benchmark);
   ShapeTimes last;
   for (const Problem& problem : bench.problems) {
     std::vector<Schedule> found;
@@ -245,6 +250,9 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
     last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem, found)
                                : measure_plans(gpu, bench.plans, bench.repetitions);
     report.add(last, bench.tuned, /*print=*/gpu.is_first());
+    for (const std::string& refusal : last.refusals) {
+      if (gpu.is_first()) fmt::print("{:>23} not measured: {}\n", "", refusal);
+    }
   }
   if (gpu.is_first()) {
     report.print_means();

@@ -45,8 +45,9 @@ void bench_rank(const GpuRank& gpu, const RoutesBench& bench) {
     for (const Strategy strategy : bench.strategies) {
       // To NCCL; and copies within one GPU, as between ranks that share it, take multiprocessors too.
       constexpr int left_free = 8;
-      const Schedule schedule = kernel_schedule(current_machine(fabric()), problem, strategy, Layout::natural,
-                                                gpu.multiprocessors() - left_free, left_free);
+      const Schedule schedule =
+          kernel_schedule(current_machine(gpu.fabric()), problem, strategy, Layout::natural,
+                          gpu.multiprocessors() - left_free, left_free);
       const RouteTimes times = measure_routes(gpu, problem, schedule, routes, bench.repetitions);
       if (!gpu.is_first()) continue;
       const std::size_t tiles = make_plan(problem, schedule, gpu.rank()).tiles.size();

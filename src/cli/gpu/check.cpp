@@ -26,7 +26,7 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   const int useful = std::min(most_comm_multiprocessors, gpu.multiprocessors() / 2);
   const int reserved = wanted.strategy == Strategy::sequential ? 0 : useful;
   const int left = gpu.multiprocessors() - reserved;
-  const Machine machine = current_machine(fabric());
+  const Machine machine = current_machine(gpu.fabric());
   Schedule schedule =
       kernel_schedule(machine, wanted.problem, wanted.strategy, wanted.layout, left, reserved);
   if (wanted.strategy == Strategy::store && machine_kernels(machine).stores_aside)
@@ -59,10 +59,9 @@ std::string described(const GpuCase& wanted) {
                      wanted.rounds);
 }
 
-void print_headers(const GpuCheck& check) {
+void print_headers(const GpuCheck& check, std::string_view fabric) {
   const DataType data_type = check.cases.front().problem.data_type;
-  fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric(), name(data_type),
-             error_limit(data_type));
+  fmt::print("{} ranks, {}, {}, limit {:.0e}\n", check.gpus, fabric, name(data_type), error_limit(data_type));
   fmt::print("{:<20} {:<20} {:<14} {:<7} {:<6} {:>5} {:>5} {:>5} {:>6}  {:>6} {:>6}  {:>8} {:>8} {:>7}\n",
              "operation", "operands", "strategy", "layout", "result", "m", "n", "k", "rounds", "groups",
              "runs", "error", "fp64", "element");
@@ -80,7 +79,7 @@ void print(const GpuCase& wanted, const std::vector<Plan>& plans, int runs, cons
 
 /// Whether all cases are right; the same on every rank.
 bool check_rank(const GpuRank& gpu, const GpuCheck& check) {
-  if (gpu.is_first()) print_headers(check);
+  if (gpu.is_first()) print_headers(check, gpu.fabric());
   int failures = 0;
   int skipped = 0;
   const auto skip = [&](const GpuCase& each, const InvalidArgument& refusal) {

@@ -72,6 +72,7 @@ struct OverlapBench {
   std::vector<Plan> plans;                ///< of all ranks, for the only problem; empty: made for the GPUs
   int repetitions = 0;                    ///< 0: as many as take half a second
   bool tuned = false;                     ///< also what the tuner finds
+  bool rms_norm = false;                  ///< a residual and an RMSNorm follow each result
   std::string json;
   std::string timeline;  ///< file of a picture
   std::string save;      ///< file of the fastest plans

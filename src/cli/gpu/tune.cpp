@@ -18,7 +18,7 @@ void tune_rank(const GpuRank& gpu, const TuneRequest& request) {
   Tuner tuner(gpu.communicator(), {.cache_directory = request.cache_directory, .log = log});
   if (gpu.is_first()) {
     fmt::print("{} GPUs, {}, {}\n{:<19} {:>6} {:>6} {:>6} {:<10} {:>9} {:>9} {:>13} {:>8}\n", request.gpus,
-               fabric(), tuner.machine().name, "op", "m", "n", "k", "strategy", "predicted", "tuned us",
+               gpu.fabric(), tuner.machine().name, "op", "m", "n", "k", "strategy", "predicted", "tuned us",
                "sequential us", "speed-up");
   }
   for (const Problem& problem : request.problems) {

@@ -55,11 +55,12 @@ int tune_machine(const MachineRequest& request) {
     });
     if (!gpu.is_first()) return;
     print(machine, request.gpus);
+    // First, as the cache may be missing where files are not.
+    if (!request.save.empty()) write_file("--save", request.save, machine_to_json(machine));
     const std::string directory =
         request.cache_directory.empty() ? default_cache_directory() : request.cache_directory;
-    const PlanCache cache(directory, current_site(request.gpus));
+    const PlanCache cache(directory, current_site(gpu));
     cache.store_machine(machine);
-    if (!request.save.empty()) write_file("--save", request.save, machine_to_json(machine));
     fmt::print("measured in {:.0f} s, kept in {}\n", seconds(), cache.machine_file());
   });
   return exit_success;
