@@ -122,6 +122,7 @@ GpuRank::GpuRank(Communicator communicator)
   received_.set_bytes(0);
   meeting_.emplace(communicator_, gather(ProcessMeeting::ticket()));
   fabric_ = find_fabric();
+  meeting_->meet();  // what was tried is given back on all ranks before one of them is in a collective again
 }
 
 std::string_view GpuRank::find_fabric() const {
