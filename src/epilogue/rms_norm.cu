@@ -100,7 +100,7 @@ __device__ float block_sum(float value) {
 
 /// One block for each row.
 template <typename Element, int width, bool has_residual, bool is_partial>
-__global__ void __launch_bounds__(most_threads, 2) rms_norm(const Operands operands) {
+__global__ void __launch_bounds__(most_threads, is_partial ? 1 : 2) rms_norm(const Operands operands) {
   const auto row = static_cast<std::int32_t>(blockIdx.x);
   const std::int32_t cols = operands.layout.cols;
   const std::int32_t stretches = (cols - 1) / stretch_cols<width>() + 1;

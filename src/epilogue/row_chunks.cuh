@@ -88,20 +88,38 @@ __device__ ChunkBits<width> packed(const Floats<width>& values) {
 template <typename Element, int width>
 __device__ void add_partials(ChunkBits<width> (&bits)[chunks_per_thread<width>], const ResultLayout& layout,
                              const void* out, std::int64_t row_begin, std::int32_t first) {
+  constexpr int chunks = chunks_per_thread<width>;
+  constexpr int at_once = 3;  // no load waits for another: of four ranks all are on their way together
+  Floats<width> sums[chunks];
 #pragma unroll
-  for (int chunk = 0; chunk < chunks_per_thread<width>; ++chunk) {
-    const std::int32_t col = chunk_col<width>(first, chunk);
-    if (col >= layout.cols) continue;
-    Floats<width> sum = unpacked<Element, width>(bits[chunk]);
-#pragma unroll 4
-    for (std::int32_t partial = 1; partial < layout.partials; ++partial) {
-      const Floats<width> values = unpacked<Element, width>(
-          __ldcs(chunk_at<width>(out, row_begin + partial * layout.partial_stride + col)));
+  for (int chunk = 0; chunk < chunks; ++chunk) sums[chunk] = unpacked<Element, width>(bits[chunk]);
+  for (std::int32_t partial = 1; partial < layout.partials; partial += at_once) {
+    ChunkBits<width> addends[at_once][chunks];
+    const auto is_there = [&](int each, int chunk) {
+      return partial + each < layout.partials && chunk_col<width>(first, chunk) < layout.cols;
+    };
 #pragma unroll
-      for (int index = 0; index < width; ++index) sum.at[index] += values.at[index];
+    for (int each = 0; each < at_once; ++each) {
+      const std::int64_t begin = row_begin + (partial + each) * layout.partial_stride;
+#pragma unroll
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        if (is_there(each, chunk))
+          addends[each][chunk] = __ldcs(chunk_at<width>(out, begin + chunk_col<width>(first, chunk)));
+      }
     }
-    bits[chunk] = packed<Element, width>(sum);
+#pragma unroll
+    for (int each = 0; each < at_once; ++each) {
+#pragma unroll
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        if (!is_there(each, chunk)) continue;
+        const Floats<width> values = unpacked<Element, width>(addends[each][chunk]);
+#pragma unroll
+        for (int index = 0; index < width; ++index) sums[chunk].at[index] += values.at[index];
+      }
+    }
   }
+#pragma unroll
+  for (int chunk = 0; chunk < chunks; ++chunk) bits[chunk] = packed<Element, width>(sums[chunk]);
 }
 
 /// This thread's chunks of natural row `row` of a result, in the stretch that begins at column `first`.
