@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cuda/device_array.hpp"
+#include "cuda/properties.hpp"
 #include "data_type/pitch.hpp"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_pieces.hpp"
@@ -12,6 +13,7 @@ namespace flashoverlap {
 struct ResultReader::State {
   DataType data_type;
   DeviceArray<std::int32_t> first_row;
+  bool begins_early;
   ResultLayout layout;  // without rows where the result is empty: nothing is launched
 };
 
@@ -26,7 +28,10 @@ ResultReader::ResultReader(const Plan& plan, std::int64_t out_pitch) {
   const std::int64_t pitch = checked_pitch("out_pitch", out_pitch, out.cols);
   require(natural || pitch == out.cols, "out_pitch", out_pitch, "must be 0 where the result is tiled");
   state_ = std::make_unique<State>(
-      State{data_type, DeviceArray<std::int32_t>(std::span<const std::int32_t>(reorder.first_row)), {}});
+      State{data_type,
+            DeviceArray<std::int32_t>(std::span<const std::int32_t>(reorder.first_row)),
+            current_compute_capability() >= 90,
+            {}});
   if (output.rows == 0 || output.cols == 0) return;
   const auto rows = static_cast<std::int32_t>(output.rows);
   const auto cols = static_cast<std::int32_t>(output.cols);
@@ -52,7 +57,8 @@ void ResultReader::rms_norm(const void* out, const RmsNorm& norm, void* normaliz
   if (state_->layout.rows == 0) return;
   require(out != nullptr, "out", "null", "must be GPU memory");
   require(normalized != nullptr, "normalized", "null", "must be GPU memory");
-  FLASHOVERLAP_CUDA(launch_rms_norm(state_->layout, state_->data_type, out, norm, normalized, stream));
+  FLASHOVERLAP_CUDA(launch_rms_norm(state_->layout, state_->data_type, out, norm, normalized,
+                                    state_->begins_early, stream));
 }
 
 void ResultReader::natural(const void* out, void* result, Stream stream) const {

@@ -10,7 +10,19 @@ struct Operands {
   const void* out;
   RmsNorm norm;
   void* normalized;
+  bool begins_early;  ///< see `launch_rms_norm`
 };
+
+__device__ void await_kernel_before([[maybe_unused]] const Operands& operands) {
+#if __CUDA_ARCH__ >= 900
+  if (!operands.begins_early) return;
+  cudaGridDependencySynchronize();
+  // The next kernel may begin now, too, where many multiprocessors have no row. It awaits the end of this one
+  // before it reads anything that is not constant.
+  constexpr std::int32_t few_rows = 16;
+  if (operands.layout.rows <= few_rows) cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
 
 /// This thread's chunks of a stretch of x = result + bias + residual. What was loaded is kept, as it takes
 /// half of the registers of the sums, which are made anew where they are needed.
@@ -101,6 +113,7 @@ __device__ float block_sum(float value) {
 /// One block for each row.
 template <typename Element, int width, bool has_residual, bool is_partial>
 __global__ void __launch_bounds__(most_threads, is_partial ? 1 : 2) rms_norm(const Operands operands) {
+  await_kernel_before(operands);
   const auto row = static_cast<std::int32_t>(blockIdx.x);
   const std::int32_t cols = operands.layout.cols;
   const std::int32_t stretches = (cols - 1) / stretch_cols<width>() + 1;
@@ -124,9 +137,13 @@ cudaError_t launch(const Operands& operands, Stream stream) {
   const ResultLayout& layout = operands.layout;
   const auto kernel = operands.norm.residual == nullptr ? rms_norm<Element, width, false, is_partial>
                                                         : rms_norm<Element, width, true, is_partial>;
+  cudaLaunchAttribute begins_early{.id = cudaLaunchAttributeProgrammaticStreamSerialization};
+  begins_early.val.programmaticStreamSerializationAllowed = 1;
   const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(layout.rows),
                                   .blockDim = threads_for_row<width>(layout.cols),
-                                  .stream = stream};
+                                  .stream = stream,
+                                  .attrs = &begins_early,
+                                  .numAttrs = operands.begins_early ? 1U : 0U};
   return cudaLaunchKernelEx(&config, kernel, operands);
 }
 
@@ -148,8 +165,8 @@ cudaError_t launch(const Operands& operands, Stream stream) {
 }  // namespace
 
 cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
-                            const RmsNorm& norm, void* normalized, Stream stream) {
-  const Operands operands{layout, out, norm, normalized};
+                            const RmsNorm& norm, void* normalized, bool begins_early, Stream stream) {
+  const Operands operands{layout, out, norm, normalized, begins_early};
   return with_element(data_type, [&]<typename Element>() { return launch<Element>(operands, stream); });
 }
 
