@@ -5,11 +5,10 @@
 
 namespace flashoverlap {
 
-/// Asynchronous; for results of at least one element. See `ResultReader`. begins_early: it may begin before
-/// the kernel before it on the stream has ended, and awaits that before it reads or writes anything; needs
-/// sm_90.
+/// Asynchronous; for results of at least one element. See `ResultReader`. may_begin_early: needs sm_90; before
+/// the kernel before it on the stream has ended, which it awaits before it reads or writes anything.
 cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
-                            const RmsNorm& norm, void* normalized, bool begins_early, Stream stream);
+                            const RmsNorm& norm, void* normalized, bool may_begin_early, Stream stream);
 
 /// The same for a result that is reordered, or partial, into a row-major matrix.
 cudaError_t launch_unreorder(const ResultLayout& layout, DataType data_type, const void* out, void* result,

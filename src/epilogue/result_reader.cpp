@@ -13,7 +13,7 @@ namespace flashoverlap {
 struct ResultReader::State {
   DataType data_type;
   DeviceArray<std::int32_t> first_row;
-  bool begins_early;
+  bool may_begin_early;
   ResultLayout layout;  // without rows where the result is empty: nothing is launched
 };
 
@@ -58,7 +58,7 @@ void ResultReader::rms_norm(const void* out, const RmsNorm& norm, void* normaliz
   require(out != nullptr, "out", "null", "must be GPU memory");
   require(normalized != nullptr, "normalized", "null", "must be GPU memory");
   FLASHOVERLAP_CUDA(launch_rms_norm(state_->layout, state_->data_type, out, norm, normalized,
-                                    state_->begins_early, stream));
+                                    state_->may_begin_early, stream));
 }
 
 void ResultReader::natural(const void* out, void* result, Stream stream) const {
