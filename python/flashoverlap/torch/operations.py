@@ -443,7 +443,7 @@ def _differentiate_keeping(
     def keep(ctx: Any, weight: Tensor, group: str, received: Tensor) -> None:
         ctx.group = group
         keep_communicator(ctx, received)
-        wanted_x, wanted_weight, _ = ctx.needs_input_grad
+        wanted_x, wanted_weight = ctx.needs_input_grad[:2]
         ctx.save_for_backward(received if wanted_weight else None, weight if wanted_x else None)
 
     def save(ctx: Any, inputs: tuple[Tensor, Tensor, str], output: tuple[Tensor, Tensor]) -> None:
