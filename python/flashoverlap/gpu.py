@@ -178,8 +178,7 @@ class Communicator(NamedCommunicator):
         b_is_constant: bool,
         is_read_later: bool,
     ) -> _BoundOperator:
-        if self.is_closed:
-            raise CommunicationError(f"{self.name} is closed: make another communicator")
+        self._require_open()
         for each in self._bound:  # making an operator runs it, in the memory of all
             each.wait()
         chosen = schedule or self._its_tuner().schedule(problem)
@@ -214,7 +213,12 @@ class Communicator(NamedCommunicator):
         self._tuner = self._workspace = self._communicator = None
         self._open.discard(self)
 
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise CommunicationError(f"{self.name} is closed: make another communicator")
+
     def _its_tuner(self) -> Any:
+        self._require_open()
         if self._tuner is None:
             self._tuner = _gpu.GpuTuner(self._communicator)
         return self._tuner

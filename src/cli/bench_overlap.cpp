@@ -81,6 +81,8 @@ void check_files(const OverlapBench& bench, const std::string& plan = "") {
 int run(BenchArguments arguments) {
   OverlapBench& bench = arguments.bench;
   require(bench.gpus > 0, "--gpus", "(missing)", "must be given");
+  require(bench.timeline.empty() || !bench.rms_norm, "--timeline", shown(bench.timeline),
+          "cannot be combined with --rms-norm: a picture ends with the result");
   require(bench.save.empty() || (arguments.shapes.m.size() == 1 && arguments.shapes.n > 0), "--save",
           shown(bench.save), "needs a single shape: one --m, with --n and --k");
   check_supported(arguments);

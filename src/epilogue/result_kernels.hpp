@@ -5,8 +5,9 @@
 
 namespace flashoverlap {
 
-/// Asynchronous; for results of at least one element. See `ResultReader`. may_begin_early: needs sm_90; before
-/// the kernel before it on the stream has ended, which it awaits before it reads or writes anything.
+/// Asynchronous; for results of at least one element. See `ResultReader`. may_begin_early: before
+/// the kernel before it on the stream has ended, which code of sm_90 awaits before it reads or writes
+/// anything.
 cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
                             const RmsNorm& norm, void* normalized, bool may_begin_early, Stream stream);
 

@@ -10,6 +10,8 @@
 
 namespace flashoverlap {
 
+constexpr int hopper = 90;  // newer GPUs run code of sm_80, which cannot await the kernel before
+
 struct ResultReader::State {
   DataType data_type;
   DeviceArray<std::int32_t> first_row;
@@ -30,7 +32,7 @@ ResultReader::ResultReader(const Plan& plan, std::int64_t out_pitch) {
   state_ = std::make_unique<State>(
       State{data_type,
             DeviceArray<std::int32_t>(std::span<const std::int32_t>(reorder.first_row)),
-            current_compute_capability() >= 90,
+            current_compute_capability() == hopper,
             {}});
   if (output.rows == 0 || output.cols == 0) return;
   const auto rows = static_cast<std::int32_t>(output.rows);

@@ -20,8 +20,6 @@ namespace flashoverlap {
 /// One rank as its thread, or its process, sees it. What is enqueued goes to `stream`.
 class GpuRank {
  public:
-  static constexpr std::size_t most_gathered = 1 << 14;  ///< at a time
-
   /// Of the current GPU. Collective.
   explicit GpuRank(Communicator communicator);
   /// Waits on the host for the other ranks of this process, at most four times the communicator's limit, so
@@ -58,6 +56,8 @@ class GpuRank {
   double maximum(double value) const { return maxima({&value, 1}).front(); }
 
  private:
+  static constexpr std::size_t most_gathered = 1 << 14;  // at a time
+
   void enqueue_barrier() const;
   void gather_some(std::span<const double> values, std::vector<std::vector<double>>& by_rank) const;
   std::string_view find_fabric() const;

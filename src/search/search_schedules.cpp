@@ -75,7 +75,7 @@ class Search {
   static std::string names_of(const auto& values) {
     std::vector<std::string_view> names;
     for (const auto value : values) names.push_back(name(value));
-    return fmt::format("{}", fmt::join(names, " or "));
+    return names.empty() ? "any" : fmt::format("{}", fmt::join(names, " or "));
   }
 
   static bool is_simplest(const Candidate& candidate) { return is_by_libraries(candidate.schedule); }

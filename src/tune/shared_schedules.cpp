@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "flashoverlap/error.hpp"
@@ -66,7 +67,8 @@ std::vector<Candidate> candidates_of(const std::vector<double>& numbers) {
   return candidates;
 }
 
-constexpr double failed = GpuRank::most_gathered + 1;  ///< in place of how many numbers there are
+constexpr double failed =
+    std::numeric_limits<double>::infinity();  ///< in place of how many numbers there are
 
 }  // namespace
 
@@ -78,8 +80,6 @@ std::vector<Candidate> decided_by_first(const GpuRank& gpu,
   if (gpu.is_first()) {
     try {
       numbers = numbers_of(decide());
-      if (numbers.size() > GpuRank::most_gathered)
-        throw Error(fmt::format("{} numbers of schedules are too many to share", numbers.size()));
     } catch (const std::exception& error) {
       thrown = std::current_exception();
       why = error.what();
@@ -101,17 +101,11 @@ std::vector<Candidate> decided_by_first(const GpuRank& gpu,
 std::string shared_text(const GpuRank& gpu, const std::string& text) {
   const auto size =
       static_cast<std::size_t>(gpu.maximum(gpu.is_first() ? static_cast<double>(text.size()) : 0));
+  std::vector<double> codes(size);
+  if (gpu.is_first()) std::ranges::transform(text, codes.begin(), [](unsigned char code) { return code; });
   std::string shared;
-  while (shared.size() < size) {
-    std::vector<double> codes(std::min(size - shared.size(), GpuRank::most_gathered));
-    if (gpu.is_first()) {
-      for (std::size_t place = 0; place < codes.size(); ++place)
-        codes[place] = static_cast<unsigned char>(text[shared.size() + place]);
-    }
-    const std::vector<std::vector<double>> of_ranks = gpu.gather(codes);
-    for (const double code : of_ranks.front())
-      shared.push_back(static_cast<char>(static_cast<unsigned char>(code)));
-  }
+  for (const double code : gpu.gather(codes).front())
+    shared.push_back(static_cast<char>(static_cast<unsigned char>(code)));
   return shared;
 }
 

@@ -214,6 +214,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"bench gemm_all_reduce --gpus 2 --random 3 --m 100",
        "--m = (given): cannot be combined with --random"},
       {"bench gemm_all_reduce --gpus 2 --random 3 --m 1024,2048,4096,8192,16384", "--m = (given)"},
+      {"bench gemm_all_reduce --gpus 2 --rms-norm --timeline x.svg",
+       "--timeline = x.svg: cannot be combined with --rms-norm"},
       {"bench gemm_all_reduce --gpus 2 --random 3 --k 4096",
        "--random = 3: cannot be combined with --n, --k"},
       {"bench gemm_all_reduce --gpus 2 --seed 5", "--seed = 5: is for --random"},

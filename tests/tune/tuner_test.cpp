@@ -52,9 +52,9 @@ TEST_F(TunerTest, KeepsWhatItHasMeasuredAndMeasuresItOnce) {
   TuningSite site;
   const auto find = [&](std::vector<Schedule>& found) {
     const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+      const GpuRank gpu(communicator);  // first, so that it is not made while another rank frees memory
       Tuner tuner(communicator, options());
       found[static_cast<std::size_t>(communicator.rank())] = tuner.schedule(problem());
-      const GpuRank gpu(communicator);
       if (gpu.is_first()) site = current_site(gpu);
     });
     EXPECT_THAT(errors, Each(IsEmpty()));

@@ -1,6 +1,6 @@
 """Which communicator a group is, and by which name operations know it: PyTorch's take texts."""
 
-from typing import TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 import torch.distributed
 from torch._C._distributed_c10d import _resolve_process_group as resolve
@@ -10,7 +10,10 @@ from flashoverlap.operations import AnyCommunicator, communicators
 
 Group: TypeAlias = Union[AnyCommunicator, "torch.distributed.ProcessGroup"]
 
-_of_process_groups: "dict[str, tuple[torch.distributed.ProcessGroup, AnyCommunicator]]" = {}
+if TYPE_CHECKING:
+    from flashoverlap.gpu import Communicator
+
+_of_process_groups: "dict[str, tuple[torch.distributed.ProcessGroup, Communicator]]" = {}
 
 
 def name_of(group: Group | str) -> str:

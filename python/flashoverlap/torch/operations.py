@@ -248,7 +248,9 @@ def _differentiate(name: str, gradients: Gradients, *, of_rows: bool = False) ->
 
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        return *gradients.compute(gradient, *ctx.saved_tensors, ctx.group, *ctx.needs_input_grad[:2]), None
+        x, weight = ctx.saved_tensors
+        wanted_x, wanted_weight = ctx.needs_input_grad[:2]
+        return *gradients.compute(gradient, x, weight, ctx.group, wanted_x, wanted_weight), None
 
     compute = _computations[name]
 

@@ -239,8 +239,8 @@ void Operator::State::run(const void* a, const void* b, void* out, cudaStream_t 
     }
     messages.end(stream);
   } catch (...) {
-    // What is enqueued may wait for what is not.
-    if (messages.break_off(stream)) abort_for(communicator, std::current_exception());
+    // What is enqueued may wait for what is not. The warm-up, which nothing watches, ends it itself.
+    if (messages.break_off(stream) && watch) abort_for(communicator, std::current_exception());
     throw;
   }
   if (ended) record_always(*ended, stream);
