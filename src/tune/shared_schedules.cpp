@@ -103,8 +103,9 @@ std::string shared_text(const GpuRank& gpu, const std::string& text) {
       static_cast<std::size_t>(gpu.maximum(gpu.is_first() ? static_cast<double>(text.size()) : 0));
   std::vector<double> codes(size);
   if (gpu.is_first()) std::ranges::transform(text, codes.begin(), [](unsigned char code) { return code; });
+  const std::vector<std::vector<double>> of_ranks = gpu.gather(codes);
   std::string shared;
-  for (const double code : gpu.gather(codes).front())
+  for (const double code : of_ranks.front())
     shared.push_back(static_cast<char>(static_cast<unsigned char>(code)));
   return shared;
 }
