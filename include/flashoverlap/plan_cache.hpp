@@ -18,8 +18,8 @@ struct TuningSite {
   std::string gpu{};           ///< as CUDA names it: "NVIDIA H200"
   int compute_capability = 0;  ///< 10 · major + minor, 90 for Hopper
   int multiprocessors = 0;
-  std::string driver{};  ///< version: "580.95.05"
-  std::string nccl{};    ///< version: "2.28.3"
+  std::string driver{};  ///< version: "580.159.04"
+  std::string nccl{};    ///< version: "2.30.7"
   int ranks = 1;         ///< world size
   std::string fabric{};  ///< how NCCL connects the ranks: "nvlink", "pcie_like", "network_like"
   bool operator==(const TuningSite&) const = default;
