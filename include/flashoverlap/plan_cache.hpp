@@ -21,7 +21,7 @@ struct TuningSite {
   std::string driver{};  ///< version: "580.159.04"
   std::string nccl{};    ///< version: "2.30.7"
   int ranks = 1;         ///< world size
-  std::string fabric{};  ///< how NCCL connects the ranks: "nvlink", "pcie_like", "network_like"
+  std::string fabric{};  ///< what the ranks communicate over: "nvlink", "pcie_like", "network_like"
   bool operator==(const TuningSite&) const = default;
 };
 

@@ -10,6 +10,7 @@ struct Operands {
   const void* out;
   RmsNorm norm;
   void* normalized;
+  bool begins_early;
 };
 
 /// Most multiprocessors have none of them.
@@ -131,47 +132,45 @@ __global__ void __launch_bounds__(most_threads, is_partial ? 1 : 2) rms_norm(con
   }
 }
 
-// Blocks that wait early for many natural rows make the GEMM before them 3 to 4 % slower (measured on 2
-// H200).
 template <typename Element, int width, bool is_partial>
-cudaError_t launch(const Operands& operands, bool may_begin_early, Stream stream) {
+cudaError_t launch(const Operands& operands, Stream stream) {
   const ResultLayout& layout = operands.layout;
   const auto kernel = operands.norm.residual == nullptr ? rms_norm<Element, width, false, is_partial>
                                                         : rms_norm<Element, width, true, is_partial>;
   cudaLaunchAttribute begins_early{.id = cudaLaunchAttributeProgrammaticStreamSerialization};
   begins_early.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config{
-      .gridDim = static_cast<unsigned>(layout.rows),
-      .blockDim = threads_for_row<width>(layout.cols),
-      .stream = stream,
-      .attrs = &begins_early,
-      .numAttrs = may_begin_early && (is_partial || layout.rows <= few_rows) ? 1U : 0U};
+  const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(layout.rows),
+                                  .blockDim = threads_for_row<width>(layout.cols),
+                                  .stream = stream,
+                                  .attrs = &begins_early,
+                                  .numAttrs = operands.begins_early ? 1U : 0U};
   return cudaLaunchKernelEx(&config, kernel, operands);
 }
 
 template <typename Element, int width>
-cudaError_t launch(const Operands& operands, bool may_begin_early, Stream stream) {
-  return operands.layout.partials > 1 ? launch<Element, width, true>(operands, may_begin_early, stream)
-                                      : launch<Element, width, false>(operands, may_begin_early, stream);
+cudaError_t launch(const Operands& operands, Stream stream) {
+  return operands.layout.partials > 1 ? launch<Element, width, true>(operands, stream)
+                                      : launch<Element, width, false>(operands, stream);
 }
 
 template <typename Element>
-cudaError_t launch(const Operands& operands, bool may_begin_early, Stream stream) {
+cudaError_t launch(const Operands& operands, Stream stream) {
   const RmsNorm& norm = operands.norm;
   const bool widest = allows_widest_chunks(
       operands.layout,
       {operands.out, norm.weight, norm.bias, norm.residual, norm.residual_out, operands.normalized});
-  return widest ? launch<Element, widest_chunk>(operands, may_begin_early, stream)
-                : launch<Element, 1>(operands, may_begin_early, stream);
+  return widest ? launch<Element, widest_chunk>(operands, stream) : launch<Element, 1>(operands, stream);
 }
 
 }  // namespace
 
 cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
                             const RmsNorm& norm, void* normalized, bool may_begin_early, Stream stream) {
-  const Operands operands{layout, out, norm, normalized};
-  return with_element(data_type,
-                      [&]<typename Element>() { return launch<Element>(operands, may_begin_early, stream); });
+  // Blocks that wait early for many natural rows make the GEMM before them 3 to 4 % slower (measured on 2
+  // H200).
+  const bool gains = layout.partials > 1 || layout.rows <= few_rows;
+  const Operands operands{layout, out, norm, normalized, may_begin_early && gains};
+  return with_element(data_type, [&]<typename Element>() { return launch<Element>(operands, stream); });
 }
 
 }  // namespace flashoverlap
