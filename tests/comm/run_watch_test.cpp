@@ -72,10 +72,8 @@ TEST(RunWatch, GivesUpOnceWhenARunLastsTooLong) {
 TEST(RunWatch, ReplaysThatFollowEachOtherAreNoRunThatLastsTooLong) {
   Watched watched;
   WatchedRuns::Callbacks callbacks = watched.callbacks();
-  callbacks.running = [] {  // none for 2 of 5,000 us
-    const auto now = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch());
-    return now.count() % 5000 < 2 ? 0U : 7U;
-  };
+  // None at one look of 5,000: looks a millisecond apart do not see that within the limit.
+  callbacks.running = [looks = 0]() mutable { return ++looks % 5000 == 0 ? 0U : 7U; };
   const WatchedRuns watch(new_watch(), 400ms, callbacks);
   EXPECT_EQ(error_within(watch, 2s), "");
 }
