@@ -79,14 +79,16 @@ double sooner_us(const Problem& problem, const Schedule& schedule, const Machine
 }
 
 /// Tiles that begin while their rank sends are slower. What is sent at another time can slow one wave more at
-/// either end.
+/// either end. Copies and p2p send to one peer at a time, and a rank that was slowed holds up the next.
 double slowed_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const Shape gemm = gemm_shape(problem, 0);
   if (gemm.rows == 0) return 0;
   const auto waves = static_cast<double>(wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols)));
   const double slowdown =
       std::max({machine.copy_slowdown, machine.store_slowdown, machine.collective_slowdown});
-  return 2 * (slowdown - 1) * tile_entry_microseconds(problem, 0, schedule, machine, waves);
+  const bool by_peer = schedule.strategy == Strategy::copy || schedule.strategy == Strategy::p2p;
+  const int stretches = by_peer ? problem.ranks - 1 : 1;
+  return 2 * stretches * (slowdown - 1) * tile_entry_microseconds(problem, 0, schedule, machine, waves);
 }
 
 /// A GEMM of one wave takes longer for it than one of several for each of theirs, and one may be left when
