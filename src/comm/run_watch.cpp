@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::seconds most_at_once{2};  ///< for which one run is looked at all the time
 constexpr std::chrono::seconds longest_release{5};
-constexpr int fewest_looks = 100'000;  ///< some milliseconds, which a busy host may not leave the watch
+constexpr std::int64_t fewest_looks = 100'000;  ///< some milliseconds: a busy host may leave it less
 
 }  // namespace
 
@@ -85,12 +85,10 @@ void WatchedRuns::look() {
 /// microsecond or two between them, which looks from time to time may miss for minutes.
 bool WatchedRuns::stays(std::uint32_t running, std::chrono::milliseconds time) const {
   const auto end = Clock::now() + time;
-  std::int64_t looks = 0;
-  do {
-    do {  // faster than the clock
-      if (callbacks_.running() != running) return false;
-    } while (++looks % 100 != 0);
-  } while (looks < fewest_looks || Clock::now() < end);
+  // A look is faster than the clock.
+  for (std::int64_t looks = 0; looks < fewest_looks || looks % 100 != 0 || Clock::now() < end; ++looks) {
+    if (callbacks_.running() != running) return false;
+  }
   return true;
 }
 
