@@ -41,12 +41,12 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     await_kernels_before();
   }
   if (warp < loading_warp) {
-    take_registers<224>();
+    take_registers<216>();
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
   } else {
-    give_up_registers<56>();
+    give_up_registers<72>();
     if (warp == loading_warp) loader.run();
-    if (warp > loading_warp) Storer<Shape>(arguments, shared, tiles, warp - loading_warp - 1).run();
+    if (warp > loading_warp) store<Shape>(arguments, shared, tiles, warp - loading_warp - 1);
   }
   // No barrier here: the loader leaves when its partner, too, has read what it has loaded.
 }

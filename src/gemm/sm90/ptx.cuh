@@ -103,19 +103,6 @@ __device__ inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t bl
       : "memory");
 }
 
-/// Whether the phase of this parity is over.
-__device__ inline bool barrier_test(std::uint32_t barrier, std::uint32_t parity) {
-  std::uint32_t is_over;
-  asm volatile(
-      "{\n.reg .pred over;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, over;\n}\n"
-      : "=r"(is_over)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return is_over != 0;
-}
-
 __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\n"

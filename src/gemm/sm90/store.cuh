@@ -4,33 +4,21 @@
 
 namespace flashoverlap::sm90 {
 
-/// Whether one warp of each block stores tiles and others shards. A shard's stores can hold up a warp for as
-/// long as the links are full, so the one that issues TMA stores is left alone where that is all there is to
-/// do for tiles.
-__device__ inline bool divides_storers(const GemmArguments& arguments) {
-  return arguments.tiles_by_tma != 0 && arguments.shard_count > 0;
-}
-
+/// Warps of a block that store tiles. Where there are shards the others store those: their stores can hold up
+/// a warp for as long as the links are full.
 template <typename Shape>
 __device__ int tile_storers(const GemmArguments& arguments) {
-  return divides_storers(arguments) ? 1 : Shape::storers;
+  if (arguments.shard_count == 0) return Shape::storers;
+  return arguments.tiles_by_tma != 0 ? 1 : 2;
 }
 
-/// What is loaded once and stored to three ranks or more fills the links by one warp of each block, and more
-/// slow down the loads of the GEMM.
-template <typename Shape>
-__device__ int shard_storers(const GemmArguments& arguments) {
-  if (!divides_storers(arguments)) return Shape::storers;
-  return arguments.shards[0].targets > 2 ? 1 : Shape::storers - 1;
-}
-
-/// Warps that store staged results and raise each tile's counter when it is visible, and that store shards.
-/// TMA stores what it can, issued by one thread; the rest is stored row by row, by all of them.
+/// Warps that store staged results and raise each tile's counter when it is visible. TMA stores what it can,
+/// issued by one thread; the rest is stored row by row, by all of them.
 template <typename Shape>
 class Storer {
  public:
   __device__ Storer(const GemmArguments& arguments, const Shared<Shape>& shared,
-                    const BlockTiles<Shape>& tiles, int warp)
+                    const BlockTiles<Shape>& tiles, int warp, int storers)
       : arguments_(arguments),
         shared_(shared),
         tiles_(tiles),
@@ -38,12 +26,11 @@ class Storer {
         lane_(static_cast<int>(threadIdx.x) % 32),
         leads_(elect()),
         issues_(warp == 0 && leads_),
-        stores_tiles_(warp < tile_storers<Shape>(arguments)),
-        shards_(arguments, divides_storers(arguments) ? warp - 1 : warp, shard_storers<Shape>(arguments)) {}
+        storers_(storers) {}
 
   __device__ void run() {
     if (warp_ == 0) open_launch(arguments_);
-    for (int index = tiles_.first(); stores_tiles_ && tiles_.contains(index); index = tiles_.next(index)) {
+    for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       if (Shape::shares_k && arguments_.tiles[index].finish.shares < 0) continue;
       const DeviceTile::Store tile = arguments_.tiles[index].store;
       const bool last = !tiles_.contains(tiles_.next(index));
@@ -66,7 +53,6 @@ class Storer {
       // A late raise comes after the next tile's first box.
       if (tile.raise_late == 0 || Shape::boxes == 1) raise_after<0>();
     }
-    while (!shards_.done()) shards_.go_on();
     tma_store_wait_visible<0>();
     if (warp_ == 0) close_launch(arguments_);
   }
@@ -99,12 +85,6 @@ class Storer {
     return true;
   }
 
-  /// Until a box is, the warp has time for shards.
-  __device__ void await_staged(std::uint32_t barrier, std::uint32_t parity) {
-    while (!shards_.done() && !__shfl_sync(~0u, barrier_test(barrier, parity), 0)) shards_.go_on();
-    barrier_wait(barrier, parity);
-  }
-
   /// Stores the boxes of a tile as they are staged.
   template <typename StoreBox>
   __device__ void store_tile(bool last, const StoreBox& store) {
@@ -118,7 +98,7 @@ class Storer {
       if (box == 1) raise_after<Shape::groups>();
 #pragma unroll 1
       for (int group = 0; group < Shape::groups; ++group) {
-        await_staged(shared_.staged(group, staging_.index), staging_.parity);
+        barrier_wait(shared_.staged(group, staging_.index), staging_.parity);
         store(group, box, shared_.staging(group, staging_.index));
         __syncwarp();
         if (leads_) give_back(shared_.unstaged(group, staging_.index));
@@ -134,7 +114,7 @@ class Storer {
     for (int box = 0; box < Shape::boxes; ++box) {
 #pragma unroll 1
       for (int group = 0; group < Shape::groups; ++group) {
-        await_staged(shared_.last_staged(group, box), 0);
+        barrier_wait(shared_.last_staged(group, box), 0);
         store(group, box, shared_.last_staging(group, box));
       }
     }
@@ -185,7 +165,7 @@ class Storer {
 
   /// Addresses of the block's rows, for `store_rows`.
   __device__ void find_rows(const DeviceTile::Store& tile) {
-    for (int row = warp_ * 32 + lane_; row < Shape::rows; row += Shape::storers * 32) {
+    for (int row = warp_ * 32 + lane_; row < Shape::rows; row += storers_ * 32) {
       if (tiles_.first_row() + row >= tile.rows) break;
       const DeviceRow place = place_of(arguments_, tile, tiles_.first_row() + row);
       const Destination& to = destination(place.destination);
@@ -204,12 +184,12 @@ class Storer {
     const int col = first_col + box_col;
     const int count = min(8, tile.cols - col);
     constexpr int batch = 2;  // rows on their way at once
-    for (int row = warp_ * 4 + lane_ / 8; row < rows; row += batch * 4 * Shape::storers) {
+    for (int row = warp_ * 4 + lane_ / 8; row < rows; row += batch * 4 * storers_) {
       std::uint64_t starts[batch];
       uint4 packed[batch];
 #pragma unroll
       for (int each = 0; each < batch; ++each) {
-        const int own = min(row + each * 4 * Shape::storers, rows - 1);
+        const int own = min(row + each * 4 * storers_, rows - 1);
         starts[each] = load_shared_64(shared_.row_address(first_row + own));
         packed[each] = load_shared_128(from + staging_offset(own, box_col));
       }
@@ -242,7 +222,7 @@ class Storer {
     }
   }
 
-  __device__ void synchronize() { named_barrier(2, Shape::storers * 32); }
+  __device__ void synchronize() { named_barrier(2, storers_ * 32); }
 
   /// A box's memory is given back when the next one's store has begun, so that reading it is not waited for
   /// on its own. Stores that begin faster would hold up the loads.
@@ -260,11 +240,26 @@ class Storer {
   int lane_;
   bool leads_;   // always the same thread of its warp, as it waits for what it has stored itself
   bool issues_;  // TMA stores
-  bool stores_tiles_;
-  ShardStores shards_;
+  int storers_;  // warps
   Ring<Shape::staged_boxes> staging_;
   std::uint32_t unread_ = 0;  // barrier of the memory that was stored last
   Unraised unraised_{};       // of the tile before, if late
 };
+
+/// By the warps that load nothing.
+template <typename Shape>
+__device__ void store(const GemmArguments& arguments, const Shared<Shape>& shared,
+                      const BlockTiles<Shape>& tiles, int warp) {
+  const int storers = tile_storers<Shape>(arguments);
+  if (warp < storers) {
+    Storer<Shape>(arguments, shared, tiles, warp, storers).run();
+  } else {
+    // What is loaded once and stored to three ranks or more fills the links by one warp of each block, and
+    // more slow down the loads of the GEMM.
+    const int most = arguments.shards[0].targets > 2 ? 1 : Shape::storers - storers;
+    ShardStores shards(arguments, warp - storers, most);
+    while (!shards.done()) shards.go_on();
+  }
+}
 
 }  // namespace flashoverlap::sm90

@@ -41,12 +41,7 @@ inline void barrier_arrive(Launch& launch, Block& block, std::uint32_t address, 
   end_turn_when_complete(launch, barrier);
 }
 
-/// Whether a turn of this parity is over.
-inline bool barrier_test(Launch& launch, std::uint32_t address, std::uint32_t parity) {
-  return barrier_at(launch, launch.block(), address).turns % 2 != parity;
-}
-
-/// Until it is.
+/// Until a turn of this parity is over.
 inline void barrier_wait(Launch& launch, std::uint32_t address, std::uint32_t parity) {
   TransactionBarrier& barrier = barrier_at(launch, launch.block(), address);
   while (barrier.turns % 2 == parity) {

@@ -88,9 +88,6 @@ inline void barrier_arrive(std::uint32_t barrier) {
 inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t block) {
   emulator::barrier_arrive(launch(), launch().block(launch().block().first_of_cluster + block), barrier);
 }
-inline bool barrier_test(std::uint32_t barrier, std::uint32_t parity) {
-  return emulator::barrier_test(launch(), barrier, parity);
-}
 inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   emulator::barrier_wait(launch(), barrier, parity);
 }
