@@ -62,7 +62,7 @@ std::vector<Plan> fastest_plans(const DemoCase& demo_case, const Problem& proble
   for (const int waves : sizes_tried) {
     schedule.waves_per_group = waves;
     auto plans = make_plans(problem, schedule);
-    const double candidate_us = simulate(plans, machine).latency_us;
+    const double candidate_us = simulated_latency_us(plans, machine);
     if (candidate_us >= latency_us) continue;
     latency_us = candidate_us;
     fastest = std::move(plans);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <tuple>
 #include <vector>
 
 #include "flashoverlap/simulate.hpp"
@@ -32,11 +31,6 @@ struct SimulationEvent {
   std::int32_t count = 0;     ///< tiles of the run that workers compute at the same time
   std::int32_t place = 0;     ///< of the plan's tiles, the first of them
   std::int32_t part = 0;      ///< of the tiles' k that is computed, see `Plan::wait_depth`
-  std::int64_t order = 0;     ///< events of the same time are handled in the order of their creation
-
-  bool operator>(const SimulationEvent& other) const {
-    return std::tie(time_us, order) > std::tie(other.time_us, other.order);
-  }
 };
 
 /// Consecutive tiles that wait for the same counters and raise the same one: what holds for one of them holds
@@ -76,12 +70,21 @@ struct MessageProgress {
   bool arrived = false;
 };
 
+struct TimeSpan {
+  double start_us = 0;
+  double end_us = 0;
+};
+
 /// Tiles of one group that are stored on peers one right after the other.
 struct StoredTiles {
   std::int32_t peer = none;  ///< `none`: several
-  double start_us = 0;
-  double end_us = 0;
+  TimeSpan span{};
   double bytes = 0;
+};
+
+struct TransferredMessage {
+  std::size_t index = 0;  ///< in the message list
+  TimeSpan span{};
 };
 
 struct RankProgress {
@@ -109,8 +112,8 @@ struct RankProgress {
   double collectives_end_us = 0;
   double gemm_end_us = 0;
   double end_us = 0;
-  std::map<std::int32_t, Interval> groups;
-  std::vector<Interval> transfers;
+  std::map<std::int32_t, TimeSpan> groups;  ///< of tiles
+  std::vector<TransferredMessage> transfers;
   std::map<std::int32_t, std::vector<StoredTiles>> stored;  ///< by group
 
   bool all_tiles_done() const { return tiles_done == plan->tiles.size(); }

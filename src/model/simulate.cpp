@@ -16,6 +16,11 @@
 namespace flashoverlap {
 namespace {
 
+std::string label(const Plan& plan, const Message& message) {
+  const std::string target = writes_to_peer(plan, message) ? fmt::format(" to rank {}", message.peer) : "";
+  return fmt::format("{}{} {}", name(message.kind), target, readable_bytes(transferred_bytes(plan, message)));
+}
+
 std::string label(const StoredTiles& tiles) {
   const std::string target = tiles.peer == none ? "peers" : fmt::format("rank {}", tiles.peer);
   return fmt::format("tiles to {} {}", target, readable_bytes(tiles.bytes));
@@ -50,18 +55,13 @@ Simulator::Simulator(std::span<const Plan> plans, const Machine& machine)
   find_partners(plans);
 }
 
-Simulation Simulator::run() {
+void Simulator::run() {
   for (RankProgress& rank : ranks_) {
     if (!rank.runs.empty()) begin_tiles(rank, {0, first_workers_}, gemm_start_us_);
     if (!sums_after_gemm_) push({0, rank.plan->rank, Step::message});
   }
-  while (!events_.empty()) {
-    const SimulationEvent event = events_.top();
-    events_.pop();
-    handle(event);
-  }
+  while (!events_.empty()) handle(events_.pop());
   check_finished();
-  return result();
 }
 
 void Simulator::add_rank(const Plan& plan) {
@@ -175,24 +175,38 @@ void Simulator::check_finished() const {
   }
 }
 
-Simulation Simulator::result() const {
-  Simulation simulation;
+double Simulator::gemm_us() const {
+  double last_us = 0;
+  for (const RankProgress& rank : ranks_) last_us = std::max(last_us, rank.gemm_end_us);
+  return last_us;
+}
+
+double Simulator::latency_us() const {
+  double last_us = gemm_us();
+  for (const RankProgress& rank : ranks_) last_us = std::max(last_us, rank.end_us);
+  return last_us;
+}
+
+std::vector<Interval> Simulator::timeline() const {
+  std::vector<Interval> timeline;
   for (const RankProgress& rank : ranks_) {
-    simulation.gemm_us = std::max(simulation.gemm_us, rank.gemm_end_us);
-    simulation.latency_us = std::max({simulation.latency_us, rank.gemm_end_us, rank.end_us});
-    for (const auto& [group, interval] : rank.groups) simulation.timeline.push_back(interval);
-    std::ranges::copy(rank.transfers, std::back_inserter(simulation.timeline));
+    const auto add = [&](Lane lane, int group, std::string label, const TimeSpan& span) {
+      timeline.push_back({rank.plan->rank, lane, group, std::move(label), span.start_us, span.end_us});
+    };
+    for (const auto& [group, span] : rank.groups)
+      add(Lane::gemm, group, fmt::format("group {}", group), span);
+    for (const auto& [index, span] : rank.transfers) {
+      const Message& message = rank.plan->messages[index];
+      add(Lane::communication, message.group, label(*rank.plan, message), span);
+    }
     for (const auto& [group, stored] : rank.stored) {
-      for (const StoredTiles& tiles : stored) {
-        simulation.timeline.push_back(
-            {rank.plan->rank, Lane::communication, group, label(tiles), tiles.start_us, tiles.end_us});
-      }
+      for (const StoredTiles& tiles : stored) add(Lane::communication, group, label(tiles), tiles.span);
     }
   }
-  std::ranges::stable_sort(simulation.timeline, {}, [](const Interval& interval) {
+  std::ranges::stable_sort(timeline, {}, [](const Interval& interval) {
     return std::tuple(interval.rank, interval.lane, interval.start_us);
   });
-  return simulation;
+  return timeline;
 }
 
 void Simulator::require_peer_access() const {
@@ -200,11 +214,26 @@ void Simulator::require_peer_access() const {
           "has no peer access, which copies and stores between ranks need");
 }
 
-Simulation simulate(std::span<const Plan> plans, const Machine& machine) {
+namespace {
+
+Simulator simulated(std::span<const Plan> plans, const Machine& machine) {
   validate(machine);
   require(!plans.empty() && std::cmp_equal(plans.size(), plans.front().problem.ranks), "plans", plans.size(),
           "must be the plans of all ranks");
-  return Simulator(plans, machine).run();
+  Simulator simulator(plans, machine);
+  simulator.run();
+  return simulator;
+}
+
+}  // namespace
+
+Simulation simulate(std::span<const Plan> plans, const Machine& machine) {
+  const Simulator simulator = simulated(plans, machine);
+  return {simulator.latency_us(), simulator.gemm_us(), simulator.timeline()};
+}
+
+double simulated_latency_us(std::span<const Plan> plans, const Machine& machine) {
+  return simulated(plans, machine).latency_us();
 }
 
 }  // namespace flashoverlap

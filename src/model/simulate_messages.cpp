@@ -7,16 +7,10 @@
 #include "plan/matching.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
-#include "plan/readable.hpp"
 #include "plan/strategies.hpp"
 
 namespace flashoverlap {
 namespace {
-
-std::string label(const Plan& plan, const Message& message) {
-  const std::string target = writes_to_peer(plan, message) ? fmt::format(" to rank {}", message.peer) : "";
-  return fmt::format("{}{} {}", name(message.kind), target, readable_bytes(transferred_bytes(plan, message)));
-}
 
 /// Between two copies or stores that follow each other: a copy raises, stores are one kernel.
 double pause_before(const Plan& plan, std::size_t index) {
@@ -128,12 +122,7 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
                                    : std::max(time_us + pause_us, after_earlier_copy(rank, message));
     end_us = launched_us + duration_us;
     note_sending(rank, message, end_us);
-    rank.transfers.push_back({.rank = rank.plan->rank,
-                              .lane = Lane::communication,
-                              .group = message.group,
-                              .label = label(*rank.plan, message),
-                              .start_us = launched_us,
-                              .end_us = end_us});
+    rank.transfers.push_back({rank.next_message, {launched_us, end_us}});
   }
   push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
 }

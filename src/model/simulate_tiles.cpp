@@ -37,11 +37,11 @@ std::int32_t operand_wait(const RankProgress& rank, const TileRun& run, std::int
 void record_store(RankProgress& rank, const Tile& tile, double bytes, double start_us) {
   const double end_us = rank.link_free_us;
   std::vector<StoredTiles>& stored = rank.stored[tile.group];
-  if (stored.empty() || start_us - stored.back().end_us > end_us - start_us)
-    stored.push_back({only_peer(tile), start_us});
+  if (stored.empty() || start_us - stored.back().span.end_us > end_us - start_us)
+    stored.push_back({only_peer(tile), {start_us, end_us}});
   StoredTiles& joined = stored.back();
   if (joined.peer != only_peer(tile)) joined.peer = none;
-  joined.end_us = end_us;
+  joined.span.end_us = end_us;
   joined.bytes += bytes;
 }
 
@@ -108,13 +108,7 @@ void Simulator::begin_planned_tiles(RankProgress& rank, double time_us) {
 
 void Simulator::compute(RankProgress& rank, const SimulationEvent& event) {
   const TileRun& run = run_of(rank, event);
-  if (!rank.groups.contains(run.first->group)) {
-    rank.groups[run.first->group] = {.rank = event.rank,
-                                     .lane = Lane::gemm,
-                                     .group = run.first->group,
-                                     .label = fmt::format("group {}", run.first->group),
-                                     .start_us = event.time_us};
-  }
+  rank.groups.try_emplace(run.first->group, TimeSpan{event.time_us});
   if (run.first->only_adds) {
     // All workers share tiles before any of them adds up others.
     const double free_us = std::max(event.time_us, rank.shared_end_us);

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <queue>
 #include <span>
 #include <vector>
 
 #include "flashoverlap/machine.hpp"
+#include "model/event_queue.hpp"
 #include "model/rank_progress.hpp"
 #include "plan/grouping.hpp"
 
@@ -19,7 +18,11 @@ class Simulator {
  public:
   Simulator(std::span<const Plan> plans, const Machine& machine);
 
-  Simulation run();
+  void run();
+
+  double gemm_us() const;
+  double latency_us() const;
+  std::vector<Interval> timeline() const;
 
  private:
   using Step = SimulationStep;
@@ -31,10 +34,7 @@ class Simulator {
     return ranks_[static_cast<std::size_t>(message.rank)].messages[static_cast<std::size_t>(message.index)];
   }
   RankProgress& rank_of(const SimulationEvent& event) { return ranks_[static_cast<std::size_t>(event.rank)]; }
-  void push(SimulationEvent event) {
-    event.order = next_order_++;
-    events_.push(event);
-  }
+  void push(const SimulationEvent& event) { events_.push(event); }
   void push_next(SimulationEvent event, Step step, double time_us) {
     event.step = step;
     event.time_us = time_us;
@@ -94,7 +94,6 @@ class Simulator {
   // The end
 
   void check_finished() const;
-  Simulation result() const;
   void require_peer_access() const;
 
   const Machine& machine_;
@@ -106,8 +105,7 @@ class Simulator {
   const int workers_;                 ///< of all others, likewise
   const std::int64_t first_entries_;  ///< of the first group, at the end of its last wave
   std::vector<RankProgress> ranks_;
-  std::priority_queue<SimulationEvent, std::vector<SimulationEvent>, std::greater<>> events_;
-  std::int64_t next_order_ = 0;
+  EventQueue events_;
 };
 
 }  // namespace flashoverlap

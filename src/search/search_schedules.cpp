@@ -227,7 +227,7 @@ class Search {
       const bool is_new = simulated_ways_.insert(way_of(candidate.schedule)).second;
       if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
       simulated_tiles_ += tiles;
-      candidate.predicted_us = simulate(make_plans(problem_, candidate.schedule), machine_).latency_us;
+      candidate.predicted_us = simulated_latency_us(make_plans(problem_, candidate.schedule), machine_);
       simulated.push_back(std::move(candidate));
     }
     return simulated;

@@ -155,6 +155,7 @@ TEST(SimulatePlannedTest, IsRepeatable) {
   const Simulation first = simulate(plans, preset("a800"));
   const Simulation second = simulate(plans, preset("a800"));
   EXPECT_EQ(first.latency_us, second.latency_us);
+  EXPECT_EQ(first.latency_us, simulated_latency_us(plans, preset("a800")));
   ASSERT_EQ(first.timeline.size(), second.timeline.size());
   for (std::size_t i = 0; i < first.timeline.size(); ++i) {
     EXPECT_EQ(first.timeline[i].start_us, second.timeline[i].start_us);

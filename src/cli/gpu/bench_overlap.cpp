@@ -156,7 +156,7 @@ class Report {
                        {"grouped_us", shape.grouped_us},
                        {"one_gemm_us", shape.one_gemm_us},
                        {"overlap_us", method.median_us},
-                       {"predicted_us", simulate(method.plans, benchmark_.machine).latency_us},
+                       {"predicted_us", simulated_latency_us(method.plans, benchmark_.machine)},
                        {"p10_us", method.p10_us},
                        {"p90_us", method.p90_us},
                        {"speedup", speedup},
