@@ -24,6 +24,20 @@ __device__ void await_kernel_before([[maybe_unused]] std::int32_t rows) {
 #endif
 }
 
+/// Brings to the L2 cache what this thread has of the first stretch. Other kernels may still write it: that
+/// cache sees what they write.
+template <int width>
+__device__ void prefetch(const void* elements, std::int64_t row_begin, std::int32_t cols) {
+  constexpr int line_elements = 64;
+  if (elements == nullptr) return;
+#pragma unroll
+  for (int chunk = 0; chunk < chunks_per_thread<width>; ++chunk) {
+    const std::int32_t col = chunk_col<width>(0, chunk);
+    if (col < cols && col % line_elements < width)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(chunk_at<width>(elements, row_begin + col)));
+  }
+}
+
 /// This thread's chunks of a stretch of x = result + bias + residual. What was loaded is kept, as it takes
 /// half of the registers of the sums, which are made anew where they are needed.
 template <typename Element, int width, bool has_residual, bool is_partial>
@@ -113,9 +127,11 @@ __device__ float block_sum(float value) {
 /// One block for each row.
 template <typename Element, int width, bool has_residual, bool is_partial>
 __global__ void __launch_bounds__(most_threads, is_partial ? 1 : 2) rms_norm(const Operands operands) {
-  await_kernel_before(operands.layout.rows);
   const auto row = static_cast<std::int32_t>(blockIdx.x);
   const std::int32_t cols = operands.layout.cols;
+  prefetch<width>(operands.norm.weight, 0, cols);
+  if (operands.begins_early) prefetch<width>(operands.norm.residual, std::int64_t{row} * cols, cols);
+  await_kernel_before(operands.layout.rows);
   const std::int32_t stretches = (cols - 1) / stretch_cols<width>() + 1;
   Stretch<Element, width, has_residual, is_partial> x;
   float squares = 0;
