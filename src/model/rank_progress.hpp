@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "flashoverlap/simulate.hpp"
+#include "flashoverlap/plan.hpp"
 
 namespace flashoverlap {
 

@@ -1,5 +1,7 @@
 #include "flashoverlap/simulate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 #include <utility>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "flashoverlap/machine.hpp"
+#include "flashoverlap/simulate.hpp"
 #include "model/event_queue.hpp"
 #include "model/rank_progress.hpp"
 #include "plan/grouping.hpp"
