@@ -256,8 +256,8 @@ __device__ void store(const GemmArguments& arguments, const Shared<Shape>& share
   } else {
     // What is loaded once and stored to three ranks or more fills the links by one warp of each block, and
     // more slow down the loads of the GEMM.
-    const int most = arguments.shards[0].targets > 2 ? 1 : Shape::storers - storers;
-    ShardStores shards(arguments, warp - storers, most);
+    const int shard_storers = arguments.shards[0].targets > 2 ? 1 : Shape::storers - storers;
+    ShardStores shards(arguments, warp - storers, shard_storers);
     while (!shards.done()) shards.go_on();
   }
 }
