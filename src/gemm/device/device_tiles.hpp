@@ -128,7 +128,7 @@ struct TileListArguments {
   const DeviceSignal* signals;   ///< those that open the launch, those of the shards, those that close it
   std::int32_t opening_signals;  ///< before the first block stores anything
   std::int32_t shard_signals;    ///< after them: before a shard is stored
-  std::int32_t closing_signals;  ///< the last ones: after the last block has stored everything
+  std::int32_t closing_signals;  ///< the last ones: after all blocks have stored their tiles
   std::int32_t first_closing_signal;
   const DeviceShard* shards;  ///< in the order in which they are stored
   std::int32_t shard_count;
@@ -136,7 +136,7 @@ struct TileListArguments {
   const std::byte* shard_source;  ///< that buffer, which moves between launches
   ShardUnits* shard_units;        ///< by shard
   std::uint32_t* shard_steps;  ///< one for credits, one for each shard whose raises are made; zero likewise
-  std::uint32_t* finished;     ///< blocks that wait for nothing any more; zero between launches
+  std::uint32_t* finished;     ///< blocks that have stored their tiles; zero between launches
   std::uint64_t wait_limit_ns;
   std::uint32_t* long_wait;  ///< see GemmOptions
   ExpiredWait* expired;

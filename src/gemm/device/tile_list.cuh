@@ -52,8 +52,7 @@ __device__ inline DevicePartOfK part_of_k(const TileListArguments& arguments, in
 inline constexpr int no_entry = -1;
 
 /// Waits, but not for ever: the host is told of a long wait, so that it can end it, the first wait to expire
-/// is recorded, and all later ones pass. `actual`: what it
-/// found, if that is a number.
+/// is recorded, and all later ones pass. `actual`: what it found, if that is a number.
 template <typename Ready>
 __device__ void wait_until(const Ready& is_ready, const TileListArguments& arguments, int entry,
                            const std::uint32_t* actual = nullptr) {
@@ -141,38 +140,21 @@ __device__ inline void open_launch(const TileListArguments& arguments) {
   if (blockIdx.x == 0) make_signals(arguments.signals, arguments.opening_signals, arguments);
 }
 
-/// Whole warps of each block store shards bit by bit, so that they can do other things meanwhile. A shard is
-/// cut into units, of which a warp that is free takes the next one: while links are full some multiprocessors
-/// store far more than others, and tiles would wait for the slowest.
+/// Whole warps of each block store the shards. A shard is cut into units, of which a warp that is free takes
+/// the next one: while links are full some multiprocessors store far more than others.
 class ShardStores {
  public:
-  /// `warp` of `warps` in each block that store; one that is not among them has nothing to do.
-  __device__ ShardStores(const TileListArguments& arguments, int warp, int warps)
-      : arguments_(arguments),
-        warps_(static_cast<int>(gridDim.x) * warps),
-        shard_(warp >= 0 && warp < warps ? 0 : arguments.shard_count) {}
+  /// `warps`: of each block that store shards.
+  __device__ ShardStores(const TileListArguments& arguments, int warps)
+      : arguments_(arguments), warps_(static_cast<int>(gridDim.x) * warps) {}
 
-  __device__ bool done() const { return shard_ >= arguments_.shard_count; }
-
-  /// Stores a unit, or leaves a shard of which none is left.
-  __device__ void go_on() {
-    const DeviceShard& shard = arguments_.shards[shard_];
-    const int units = (shard.rows * shard.row_segments + batch - 1) / batch;
-    if (!has_taken_) take_unit();
-    const int unit = __shfl_sync(~0u, taken_unit_, 0);
-    has_taken_ = unit < units;
-    if (has_taken_) {
-      if (!may_store_) await_credits(unit);
-      take_unit();  // the next one, which is known when this one is stored
-      store_unit(shard, unit * batch);
-      ++stored_units_;
-      return;
+  __device__ void run() {
+    for (; shard_ < arguments_.shard_count; ++shard_) {
+      const DeviceShard& shard = arguments_.shards[shard_];
+      const int units = (shard.rows * shard.row_segments + batch - 1) / batch;
+      const int stored = store_units(shard, units);
+      if (stored > 0) finish(shard, units, stored);
     }
-    // Each warp takes one unit too many.
-    if (unit == units + warps_ - 1 && lane() == 0) arguments_.shard_units[shard_].taken = 0;
-    if (stored_units_ > 0) finish(shard, units);
-    stored_units_ = 0;
-    ++shard_;
   }
 
  private:
@@ -180,6 +162,22 @@ class ShardStores {
   static constexpr int batch = 4;  ///< segments of a unit: loads of a thread on their way at once
 
   static __device__ int lane() { return static_cast<int>(threadIdx.x) % lanes; }
+
+  /// The number that this warp has stored.
+  __device__ int store_units(const DeviceShard& shard, int units) {
+    int stored = 0;
+    int next = take_unit();
+    int unit = __shfl_sync(~0u, next, 0);
+    for (; unit < units; unit = __shfl_sync(~0u, next, 0)) {
+      if (!may_store_) await_credits(unit);
+      next = take_unit();  // known when this one is stored
+      store_unit(shard, unit * batch);
+      ++stored;
+    }
+    // Each warp takes one unit too many.
+    if (unit == units + warps_ - 1 && lane() == 0) arguments_.shard_units[shard_].taken = 0;
+    return stored;
+  }
 
   // What counts is how few instructions there are between two stores: a warp waits for each of them.
   __device__ void store_unit(const DeviceShard& shard, int first) const {
@@ -214,8 +212,10 @@ class ShardStores {
     }
   }
 
-  __device__ void take_unit() {
-    if (lane() == 0) taken_unit_ = static_cast<int>(atomicAdd(&arguments_.shard_units[shard_].taken, 1u));
+  /// In lane 0.
+  __device__ int take_unit() const {
+    if (lane() != 0) return 0;
+    return static_cast<int>(atomicAdd(&arguments_.shard_units[shard_].taken, 1u));
   }
 
   // Only a warp that has a unit waits, and one of them alone for other ranks: it resets what they have raised
@@ -229,10 +229,10 @@ class ShardStores {
   }
 
   // The warp that is last with a shard raises what says so.
-  __device__ void finish(const DeviceShard& shard, int units) const {
+  __device__ void finish(const DeviceShard& shard, int units, int stored_units) const {
     __syncwarp();
     std::uint32_t* const stored = &arguments_.shard_units[shard_].stored;
-    const auto own = static_cast<std::uint32_t>(stored_units_);
+    const auto own = static_cast<std::uint32_t>(stored_units);
     std::uint32_t before = 0;
     if (lane() == 0) before = count_on_gpu(stored, own);
     if (__shfl_sync(~0u, before, 0) + own != static_cast<std::uint32_t>(units)) return;
@@ -248,16 +248,13 @@ class ShardStores {
   static constexpr int nowhere = -1;
 
   const TileListArguments& arguments_;
-  int warps_;             // of the grid
-  int shard_;             // the current one
-  int stored_units_ = 0;  // of it by this warp
-  int taken_unit_ = 0;    // of lane 0
-  bool has_taken_ = false;
+  int warps_;      // of the grid
+  int shard_ = 0;  // the current one
   bool may_store_ = false;
 };
 
-/// By a warp of each block, whose last tile is stored, so that the block has made all its waits. The last
-/// such block makes the signals.
+/// By a warp of each block when the block has stored its last tile; shards have signals of their own. The
+/// last such block makes those that close the launch.
 __device__ inline void close_launch(const TileListArguments& arguments) {
   if (arguments.closing_signals == 0) return;
   const bool leads = threadIdx.x % 32 == 0;

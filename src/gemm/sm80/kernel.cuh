@@ -33,9 +33,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   int stored = none;
   const bool in_last_warp = static_cast<int>(threadIdx.x) >= Shape::threads - 32;
   if (in_last_warp) open_launch(arguments);
-  constexpr int lanes = 32;
-  ShardStores shards(arguments, static_cast<int>(threadIdx.x) / lanes, Shape::threads / lanes);
-  while (!shards.done()) shards.go_on();
+  ShardStores(arguments, Shape::threads / 32).run();
   for (int index = tiles.first(); tiles.contains(index); index = tiles.next(index)) {
     if (index >= arguments.product_count) {
       // What it adds may depend on the tile that was stored last.

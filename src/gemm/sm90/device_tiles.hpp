@@ -30,7 +30,7 @@ struct GemmArguments : Matrices, TileListArguments {
   std::int32_t lets_next_begin;  ///< before this kernel has ended: see GemmOptions::begins_early
   std::int32_t b_is_constant;    ///< see GemmOptions::b_is_constant
   std::int32_t b_is_read_once;   ///< by one tile each, so that the L2 cache need not keep it
-  std::int32_t tiles_by_tma;     ///< all are stored by it
+  std::int32_t shard_warps;      ///< of a block's storing warps: they store shards, and no tiles
   std::int32_t share_warps;      ///< of a share: those that have rows
   std::int32_t steps_per_box;    ///< of the main loop after which a box of a finished tile is stored
 };

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   constexpr int loading_warp = 4 * Shape::groups;
   Loader<Shape> loader(arguments, shared, tiles);
   if (warp == loading_warp) loader.begin();
-  if (warp == loading_warp + 1 && elect()) shared.initialize_staging(tile_storers<Shape>(arguments));
+  if (warp == loading_warp + 1 && elect()) shared.initialize_staging(tile_warps<Shape>(arguments));
   barrier_init_fence();
   constexpr bool alone = Shape::cluster_rows == 1;
   if constexpr (alone) {

@@ -107,15 +107,16 @@ bool resolve_halves(const Plan& plan, const GemmMemory& memory, const Boxes& box
   return stored_by_tma(plan, both, memory, boxes.stored_rows);
 }
 
-const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, BufferRole role) {
-  return memory.buffers[index(plan.rank)][static_cast<std::size_t>(role)];
+/// Their stores can hold up a warp for as long as the links are full, and tiles must not wait with them. What
+/// is loaded once and stored to three ranks or more fills the links by one warp of each block, and more slow
+/// down the loads of the GEMM.
+std::int32_t shard_warps(std::span<const StoredShard> shards) {
+  if (shards.empty()) return 0;
+  return shards.front().targets.size() > 2 ? 1 : 2;
 }
 
-/// Of a tile whose k is shared those entries that store.
-bool are_stored_by_tma(std::span<const DeviceTile> entries) {
-  return std::ranges::all_of(entries, [](const DeviceTile& entry) {
-    return entry.finish.shares < 0 || entry.finish.stored_by_tma != 0;
-  });
+const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, BufferRole role) {
+  return memory.buffers[index(plan.rank)][static_cast<std::size_t>(role)];
 }
 
 }  // namespace
@@ -208,6 +209,7 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
   arguments.lets_next_begin = options.begins_early ? 1 : 0;
   arguments.b_is_read_once = is_b_read_once(plan) ? 1 : 0;
   arguments.b_is_constant = options.b_is_constant ? 1 : 0;
+  arguments.shard_warps = shard_warps(options.messages.shards);
   count_tiles(plan, entries, arguments);
   if (plan.schedule.share_k) {
     const SharedTiles shared = share_k(plan, tiles.first(entries), arguments.product_count);
@@ -216,7 +218,6 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
     arguments.product_count = shared.product_count;
     arguments.first_group_end = 0;
   }
-  arguments.tiles_by_tma = are_stored_by_tma(tiles.first(static_cast<std::size_t>(arguments.tile_count)));
 }
 
 }  // namespace flashoverlap::sm90

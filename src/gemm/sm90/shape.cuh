@@ -31,7 +31,7 @@ struct KernelShape {
   /// Whether each of two warpgroups may have another tile's rows: see `RaggedTile`.
   static constexpr bool joins_ends =
       cluster_rows == 1 && groups == 2 && a_layout == OperandLayout::k_contiguous;
-  static constexpr int storers = 3;  ///< warps
+  static constexpr int storers = 3;  ///< warps, of tiles and shards
   static constexpr int threads = (groups + 1) * 128;
   static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes
   static constexpr int boxes = (cols + box_cols - 1) / box_cols;
@@ -115,12 +115,12 @@ class Shared {
       barrier_init(consumed(stage), every_multiplier_warp);
     }
   }
-  /// `storers`: warps that store tiles.
-  __device__ void initialize_staging(int storers) const {
+  /// `tile_warps`: those that store tiles.
+  __device__ void initialize_staging(int tile_warps) const {
 #pragma unroll
     for (int box = 0; box < Shape::groups * Shape::staged_boxes; ++box) {
       barrier_init(staged(0, box), 4);
-      barrier_init(unstaged(0, box), static_cast<std::uint32_t>(storers));
+      barrier_init(unstaged(0, box), static_cast<std::uint32_t>(tile_warps));
     }
 #pragma unroll
     for (int box = 0; box < Shape::groups * Shape::boxes; ++box) barrier_init(last_staged(0, box), 4);

@@ -4,12 +4,10 @@
 
 namespace flashoverlap::sm90 {
 
-/// Warps of a block that store tiles. Where there are shards the others store those: their stores can hold up
-/// a warp for as long as the links are full.
+/// Of a block: those that store tiles.
 template <typename Shape>
-__device__ int tile_storers(const GemmArguments& arguments) {
-  if (arguments.shard_count == 0) return Shape::storers;
-  return arguments.tiles_by_tma != 0 ? 1 : 2;
+__device__ int tile_warps(const GemmArguments& arguments) {
+  return Shape::storers - arguments.shard_warps;
 }
 
 /// Warps that store staged results and raise each tile's counter when it is visible. TMA stores what it can,
@@ -18,7 +16,7 @@ template <typename Shape>
 class Storer {
  public:
   __device__ Storer(const GemmArguments& arguments, const Shared<Shape>& shared,
-                    const BlockTiles<Shape>& tiles, int warp, int storers)
+                    const BlockTiles<Shape>& tiles, int warp, int warps)
       : arguments_(arguments),
         shared_(shared),
         tiles_(tiles),
@@ -26,7 +24,7 @@ class Storer {
         lane_(static_cast<int>(threadIdx.x) % 32),
         leads_(elect()),
         issues_(warp == 0 && leads_),
-        storers_(storers) {}
+        warps_(warps) {}
 
   __device__ void run() {
     if (warp_ == 0) open_launch(arguments_);
@@ -165,7 +163,7 @@ class Storer {
 
   /// Addresses of the block's rows, for `store_rows`.
   __device__ void find_rows(const DeviceTile::Store& tile) {
-    for (int row = warp_ * 32 + lane_; row < Shape::rows; row += storers_ * 32) {
+    for (int row = warp_ * 32 + lane_; row < Shape::rows; row += warps_ * 32) {
       if (tiles_.first_row() + row >= tile.rows) break;
       const DeviceRow place = place_of(arguments_, tile, tiles_.first_row() + row);
       const Destination& to = destination(place.destination);
@@ -184,12 +182,12 @@ class Storer {
     const int col = first_col + box_col;
     const int count = min(8, tile.cols - col);
     constexpr int batch = 2;  // rows on their way at once
-    for (int row = warp_ * 4 + lane_ / 8; row < rows; row += batch * 4 * storers_) {
+    for (int row = warp_ * 4 + lane_ / 8; row < rows; row += batch * 4 * warps_) {
       std::uint64_t starts[batch];
       uint4 packed[batch];
 #pragma unroll
       for (int each = 0; each < batch; ++each) {
-        const int own = min(row + each * 4 * storers_, rows - 1);
+        const int own = min(row + each * 4 * warps_, rows - 1);
         starts[each] = load_shared_64(shared_.row_address(first_row + own));
         packed[each] = load_shared_128(from + staging_offset(own, box_col));
       }
@@ -222,7 +220,7 @@ class Storer {
     }
   }
 
-  __device__ void synchronize() { named_barrier(2, storers_ * 32); }
+  __device__ void synchronize() { named_barrier(2, warps_ * 32); }
 
   /// A box's memory is given back when the next one's store has begun, so that reading it is not waited for
   /// on its own. Stores that begin faster would hold up the loads.
@@ -236,11 +234,11 @@ class Storer {
   const GemmArguments& arguments_;
   const Shared<Shape>& shared_;
   const BlockTiles<Shape>& tiles_;
-  int warp_;  // of the storers
+  int warp_;  // of those that store tiles
   int lane_;
   bool leads_;   // always the same thread of its warp, as it waits for what it has stored itself
   bool issues_;  // TMA stores
-  int storers_;  // warps
+  int warps_;
   Ring<Shape::staged_boxes> staging_;
   std::uint32_t unread_ = 0;  // barrier of the memory that was stored last
   Unraised unraised_{};       // of the tile before, if late
@@ -250,15 +248,11 @@ class Storer {
 template <typename Shape>
 __device__ void store(const GemmArguments& arguments, const Shared<Shape>& shared,
                       const BlockTiles<Shape>& tiles, int warp) {
-  const int storers = tile_storers<Shape>(arguments);
-  if (warp < storers) {
-    Storer<Shape>(arguments, shared, tiles, warp, storers).run();
+  const int of_tiles = tile_warps<Shape>(arguments);
+  if (warp < of_tiles) {
+    Storer<Shape>(arguments, shared, tiles, warp, of_tiles).run();
   } else {
-    // What is loaded once and stored to three ranks or more fills the links by one warp of each block, and
-    // more slow down the loads of the GEMM.
-    const int shard_storers = arguments.shards[0].targets > 2 ? 1 : Shape::storers - storers;
-    ShardStores shards(arguments, warp - storers, shard_storers);
-    while (!shards.done()) shards.go_on();
+    ShardStores(arguments, arguments.shard_warps).run();
   }
 }
 
