@@ -92,11 +92,10 @@ void CudaMessages::begin(cudaStream_t stream) {
                                           [this] { alone_.throw_if_failed(); });
     return runs_.begin(stream);
   }
-  if (messages_.empty()) return;
-  if (graph_marks_ != nullptr) return graph_marks_->begin(stream);
+  if (graph_marks_ != nullptr && !messages_.empty()) graph_marks_->begin(stream);
+  if (!writes_runs()) return;
   if (++captured_runs_ == 0) captured_runs_ = 1;
   pending_.write(words_.device(running_word), captured_runs_);
-  flush_aside(stream);
 }
 
 std::uint32_t CudaMessages::running() {
@@ -204,23 +203,20 @@ void CudaMessages::flush(cudaStream_t stream) {
   pending_.clear();
 }
 
-void CudaMessages::flush_aside(cudaStream_t stream) {
-  pending_.enqueue_aside(stream, last_aside_);
-  pending_.clear();
-}
-
 void CudaMessages::join(cudaStream_t stream) {
   note_done(messages_.size());
+  note_end(stream);
   flush(stream);
+}
+
+void CudaMessages::note_end(cudaStream_t stream) {
+  if (writes_runs() && is_captured(stream)) pending_.write(words_.device(running_word), 0);
 }
 
 void CudaMessages::end(cudaStream_t stream) {
   flush(stream);
   if (!is_captured(stream)) return runs_.end(stream);
-  if (messages_.empty()) return;
-  if (graph_marks_ != nullptr) return graph_marks_->end(stream);
-  pending_.write(words_.device(running_word), 0);
-  flush_aside(stream);
+  if (graph_marks_ != nullptr && !messages_.empty()) graph_marks_->end(stream);
 }
 
 void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) {

@@ -29,9 +29,9 @@ struct MessageOptions {
 /// A message list on a stream: per message a wait for its counters, then the transfer, then the raises.
 /// Stores that follow each other are one kernel (`StoreRun`). Words of host memory say which captured run the
 /// stream is at, how many of a run's messages are done, and whether a kernel waits for long or has waited in
-/// vain. A captured run without messages is not written
-/// down, as that would take the GPU 2 to 5 µs: its kernel tells of long waits itself. Captured runs whose
-/// messages are nothing but transfers by NCCL share what tells of them (`GraphMarks`).
+/// vain. A captured run is written down by what its messages' stream does first and last: nodes of their own
+/// next to it take 5 to 40 µs of each run. One without messages is not: its kernel tells of long waits itself.
+/// Captured runs whose messages are nothing but transfers by NCCL share what tells of them (`GraphMarks`).
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
@@ -58,6 +58,9 @@ class CudaMessages {
   void flush(cudaStream_t stream);
   /// From here on the stream has made every transfer.
   void join(cudaStream_t stream);
+  /// The last message is enqueued: a captured run writes so with what the stream does next. A kernel that has
+  /// tiles to compute then tells of long waits itself.
+  void note_end(cudaStream_t stream);
   void end(cudaStream_t stream);
   /// After an error on the way. False: nothing of the run is enqueued, as it was captured.
   bool break_off(cudaStream_t stream) noexcept { return runs_.break_off(stream); }
@@ -112,7 +115,8 @@ class CudaMessages {
   std::int64_t count(const Region& region) const;
   std::vector<Communicator::Part> parts(std::span<const Part> parts, const Buffers& own) const;
   void note_done(std::size_t messages);
-  void flush_aside(cudaStream_t stream);
+  /// Captured ones, each for itself.
+  bool writes_runs() const { return graph_marks_ == nullptr && !messages_.empty(); }
   std::string missing_for_tiles(const std::vector<std::uint32_t>& values) const;
 
   const Plan& plan_;
@@ -131,7 +135,6 @@ class CudaMessages {
   std::vector<bool> awaited_by_tiles_;  // [counter]
   MappedWords words_{4};
   StreamMemoryBatch pending_;
-  StreamMemoryBatch::LastAside last_aside_;
   EnqueuedRuns runs_;
   std::uint32_t captured_runs_ = 0;
   bool notes_done_ = false;  ///< a run whose only message follows the GEMM writes nothing down

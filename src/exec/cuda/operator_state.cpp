@@ -251,6 +251,7 @@ void Operator::State::run_in_order(cudaStream_t stream) {
   messages.enqueue(0, order->messages_before, buffers, stream, nullptr);
   compute(stream);
   messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);
+  messages.note_end(stream);
 }
 
 void Operator::State::run_overlapped(cudaStream_t stream) {

@@ -125,30 +125,4 @@ void StreamMemoryBatch::enqueue(cudaStream_t stream) const {
   });
 }
 
-void StreamMemoryBatch::enqueue_aside(cudaStream_t stream, LastAside& last) const {
-  static const auto add_node =
-      driver_function<PFN_cuGraphAddBatchMemOpNode_v11070>("cuGraphAddBatchMemOpNode", 11070);
-  static const auto current_context = driver_function<PFN_cuCtxGetCurrent_v4000>("cuCtxGetCurrent", 4000);
-  const std::optional<Capture> capture = capture_of(stream);
-  if (!capture) return enqueue(stream);
-  std::vector<CUgraphNode> dependencies = capture->last;
-  if (last.capture == capture->id) dependencies.push_back(last.node);
-  last.capture = capture->id;
-  for_each_call([&](std::span<const StreamOperation> part) {
-    if (means_ == StreamMeans::kernels) {
-      FLASHOVERLAP_CUDA(add_operations(listed(part, bound_), capture->graph, dependencies.data(),
-                                       dependencies.size(), last.node));
-    } else {
-      std::vector<CUstreamBatchMemOpParams> operations = described(part);
-      CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{};
-      check_driver("cuCtxGetCurrent", current_context(&parameters.ctx));
-      parameters.count = static_cast<unsigned>(operations.size());
-      parameters.paramArray = operations.data();
-      check_driver("cuGraphAddBatchMemOpNode", add_node(&last.node, capture->graph, dependencies.data(),
-                                                        dependencies.size(), &parameters));
-    }
-    dependencies = {last.node};
-  });
-}
-
 }  // namespace flashoverlap

@@ -50,15 +50,6 @@ class StreamMemoryBatch {
   /// Enqueues what was gathered; captured where the stream is.
   void enqueue(cudaStream_t stream) const;
 
-  /// The last of what was added aside to a graph.
-  struct LastAside {
-    cuuint64_t capture = 0;
-    CUgraphNode node = nullptr;
-  };
-  /// Where the stream is captured, what was gathered comes after what the stream has done so far, and after
-  /// `last`; but what follows does not wait for it. Otherwise as `enqueue`.
-  void enqueue_aside(cudaStream_t stream, LastAside& last) const;
-
   void clear() { operations_.clear(); }
 
  private:
