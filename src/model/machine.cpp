@@ -141,7 +141,8 @@ void validate(const Machine& machine) {
   check_curve("throttled", machine.throttled);
   for (const auto& [field, slowdown] : {std::pair{"copy_slowdown", machine.copy_slowdown},
                                         {"store_slowdown", machine.store_slowdown},
-                                        {"collective_slowdown", machine.collective_slowdown}}) {
+                                        {"collective_slowdown", machine.collective_slowdown},
+                                        {"gather_slowdown", machine.gather_slowdown}}) {
     require(slowdown >= 1 && slowdown <= 100, field, slowdown, "must be between 1 and 100");
   }
   check_positive("gemm_launch_microseconds", machine.gemm_launch_microseconds);

@@ -41,6 +41,7 @@ void visit_keys(const auto& visit, Document& machine) {
   visit("copy_slowdown", machine.copy_slowdown);
   visit("store_slowdown", machine.store_slowdown);
   visit("collective_slowdown", machine.collective_slowdown);
+  visit("gather_slowdown", machine.gather_slowdown);
   visit("gemm_launch_microseconds", machine.gemm_launch_microseconds);
   visit("launch_microseconds", machine.launch_microseconds);
   visit("signal_microseconds", machine.signal_microseconds);

@@ -29,8 +29,10 @@ double after_earlier_copy(const RankProgress& rank, const Message& message) {
 }
 
 void note_sending(RankProgress& rank, const Message& message, double end_us) {
-  if (message.kind <= MessageKind::exchange) {
+  if (message.kind <= MessageKind::reduce_scatter) {
     rank.collectives_end_us = end_us;
+  } else if (message.kind <= MessageKind::exchange) {
+    rank.gathers_end_us = end_us;
   } else if (message.peer != rank.plan->rank) {
     (message.kind == MessageKind::copy ? rank.copies_end_us : rank.stores_end_us) = end_us;
   }

@@ -10,9 +10,11 @@
 namespace flashoverlap {
 namespace {
 
-/// Stores of what a kernel loads and adds up, against those of a GEMM: fitted to 24 AllReduces in two shots
-/// of 8 to 540 MB on 2 and 4 H200.
-constexpr double loaded_first = 1.15;
+/// A kernel that stores and adds up what a GEMM has computed, fitted to 46 ReduceScatters and 42 AllReduces
+/// of 1 to 270 MB on 2 and 4 H200: how long it begins after the GEMM, besides its launch, as ranks do not end
+/// theirs together, and its stores against those of a GEMM. In one shot the link is idle while ranks add up.
+constexpr double ranks_meet_us = 6;
+constexpr double one_shot = 1.15;
 
 /// The rank whose memory a tile is stored in, `none` where there can be several.
 std::int32_t only_peer(const Tile& tile) {
@@ -131,7 +133,7 @@ void Simulator::hold_until_all_are_computed(RankProgress& rank, const Simulation
   plan_next_tiles(rank, event, event.time_us);
   rank.uncomputed_tiles -= event.count;
   if (rank.uncomputed_tiles > 0) return;
-  const double start_us = event.time_us + machine_.launch_microseconds;
+  const double start_us = event.time_us + machine_.launch_microseconds + ranks_meet_us;
   push({start_us, event.rank, Step::message});
   for (SimulationEvent held : std::exchange(rank.computed, {})) {
     held.time_us = start_us;
@@ -144,7 +146,8 @@ double Simulator::slowed_end(const RankProgress& rank, double begin_us, double w
   double end_us = begin_us + work_us;
   for (const auto& [sent_until_us, slowdown] : {std::pair{rank.copies_end_us, machine_.copy_slowdown},
                                                 {rank.stores_end_us, machine_.store_slowdown},
-                                                {rank.collectives_end_us, machine_.collective_slowdown}}) {
+                                                {rank.collectives_end_us, machine_.collective_slowdown},
+                                                {rank.gathers_end_us, machine_.gather_slowdown}}) {
     const double together_us = std::clamp(sent_until_us - begin_us, 0.0, work_us * slowdown);
     end_us += together_us * (1 - 1 / slowdown);
   }
@@ -160,8 +163,9 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     require_peer_access();
     const int ranks = rank.plan->problem.ranks;
     const bool to_all = run.first->rank == every_rank;
-    const double link_us = sums_after_gemm_ ? loaded_first * stored_microseconds(machine_, ranks, bytes)
-                                            : tiles_stored_microseconds(machine_, ranks, bytes, to_all);
+    const double link_us =
+        sums_after_gemm_ ? (schedule_.shots == 1 ? one_shot : 1) * stored_microseconds(machine_, ranks, bytes)
+                         : tiles_stored_microseconds(machine_, ranks, bytes, to_all);
     const double start_us = std::max(rank.link_free_us, stored.time_us);
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;

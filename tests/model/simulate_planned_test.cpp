@@ -148,6 +148,25 @@ TEST(SimulatePlannedTest, MeetsTheMeasuredSequentialReduceScatterWithin8Percent)
   EXPECT_NEAR(simulate(make_plans(problem, schedule), machine).latency_us / 1030, 1, 0.08);
 }
 
+TEST(SimulatePlannedTest, TilesAreSlowedByWhatTheirCollectivesDo) {
+  constexpr double slowdown = 1.5;
+  for (const auto& [operation, strategy, adds_up] :
+       {std::tuple{Operation::gemm_all_reduce, Strategy::signal, true},
+        {Operation::gemm_reduce_scatter, Strategy::signal, true},
+        {Operation::gemm_reduce_scatter, Strategy::p2p, false},
+        {Operation::all_gather_gemm, Strategy::signal, false}}) {
+    const auto plans = make_plans({.operation = operation, .m = 8192, .n = 8192, .k = 4096, .ranks = 4},
+                                  {.strategy = strategy, .multiprocessors = 98});
+    Machine machine = preset("a800");
+    machine.collective_slowdown = machine.gather_slowdown = 1;
+    const double gemm_us = simulate(plans, machine).gemm_us;
+    (adds_up ? machine.gather_slowdown : machine.collective_slowdown) = slowdown;
+    EXPECT_EQ(simulate(plans, machine).gemm_us, gemm_us) << name(operation);
+    (adds_up ? machine.collective_slowdown : machine.gather_slowdown) = slowdown;
+    EXPECT_GT(simulate(plans, machine).gemm_us, gemm_us) << name(operation);
+  }
+}
+
 TEST(SimulatePlannedTest, IsRepeatable) {
   const Problem problem{
       .operation = Operation::gemm_reduce_scatter, .m = 4096, .n = 4096, .k = 512, .ranks = 4};

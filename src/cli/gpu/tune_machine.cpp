@@ -36,8 +36,9 @@ void print(const Machine& machine, int ranks) {
     print_curve("copy engine", machine.copy_engine.at(ranks));
     print_curve("stores", machine.store.at(ranks));
   }
-  fmt::print("{:<28} {:.2f} by copies, {:.2f} by stores, {:.2f} by collectives\n", "a GEMM takes longer",
-             machine.copy_slowdown, machine.store_slowdown, machine.collective_slowdown);
+  fmt::print("{:<28} {:.2f} by copies, {:.2f} by stores, {:.2f} by sums, {:.2f} by gathers\n",
+             "a GEMM takes longer", machine.copy_slowdown, machine.store_slowdown,
+             machine.collective_slowdown, machine.gather_slowdown);
 }
 
 }  // namespace
