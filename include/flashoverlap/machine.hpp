@@ -57,8 +57,8 @@ struct Machine {
   /// Where power limits the clocks: the time that the waves of a GEMM take, against the time that they would
   /// take at the clocks at which `kernels` or `teraflops` hold. In proportion below the first point.
   Curve throttled{};
-  /// Tiles take this many times as long while copy engines, stores, collectives that add up, or all-gathers and
-  /// exchanges send what this rank sends.
+  /// Tiles take this many times as long while copy engines, stores, collectives that add up, or all-gathers
+  /// and exchanges send what this rank sends.
   double copy_slowdown = 1;
   double store_slowdown = 1;
   double collective_slowdown = 1;

@@ -152,7 +152,6 @@ TEST(SimulatePlannedTest, TilesAreSlowedByWhatTheirCollectivesDo) {
   constexpr double slowdown = 1.5;
   for (const auto& [operation, strategy, adds_up] :
        {std::tuple{Operation::gemm_all_reduce, Strategy::signal, true},
-        {Operation::gemm_reduce_scatter, Strategy::signal, true},
         {Operation::gemm_reduce_scatter, Strategy::p2p, false},
         {Operation::all_gather_gemm, Strategy::signal, false}}) {
     const auto plans = make_plans({.operation = operation, .m = 8192, .n = 8192, .k = 4096, .ranks = 4},

@@ -30,8 +30,9 @@ struct MessageOptions {
 /// Stores that follow each other are one kernel (`StoreRun`). Words of host memory say which captured run the
 /// stream is at, how many of a run's messages are done, and whether a kernel waits for long or has waited in
 /// vain. A captured run is written down by what its messages' stream does first and last: nodes of their own
-/// next to it take 5 to 40 µs of each run. One without messages is not: its kernel tells of long waits itself.
-/// Captured runs whose messages are nothing but transfers by NCCL share what tells of them (`GraphMarks`).
+/// next to it take 5 to 40 µs of each run. One without messages is not: its kernel tells of long waits
+/// itself. Captured runs whose messages are nothing but transfers by NCCL share what tells of them
+/// (`GraphMarks`).
 class CudaMessages {
  public:
   /// The list of rank `alone.rank()` of `plans`: its plan's, or one that is made from it. `during_gemm` makes
