@@ -33,6 +33,9 @@ using CurvesByRanks = std::map<int, Curve>;
 /// of the full matrix, which is what is reduced, gathered, or (exchange) what one rank sends and keeps.
 using Collectives = std::map<MessageKind, CurvesByRanks>;
 
+/// For the same four.
+using Slowdowns = std::map<MessageKind, double>;
+
 /// One kernel: the time of a wave of its tiles on all multiprocessors at full clocks, against k.
 struct KernelCosts {
   KernelTile tile{};
@@ -57,12 +60,11 @@ struct Machine {
   /// Where power limits the clocks: the time that the waves of a GEMM take, against the time that they would
   /// take at the clocks at which `kernels` or `teraflops` hold. In proportion below the first point.
   Curve throttled{};
-  /// Tiles take this many times as long while copy engines, stores, collectives that add up, or all-gathers
-  /// and exchanges send what this rank sends.
+  /// Tiles take this many times as long while copy engines or stores send what this rank sends,
   double copy_slowdown = 1;
   double store_slowdown = 1;
-  double collective_slowdown = 1;
-  double gather_slowdown = 1;
+  /// or, by their cap on multiprocessors, collectives. Kinds that are missing, or all of them, slow nothing.
+  std::map<int, Slowdowns> collective_slowdowns{};
   double gemm_launch_microseconds = 0;     ///< a GEMM besides its waves: launch, first loads, end
   double launch_microseconds = 0;          ///< from launch to first instruction of every transfer
   double signal_microseconds = 0;          ///< from the last raise to the start of what waited for it
@@ -108,7 +110,7 @@ std::vector<std::string> preset_names();
 Machine preset(std::string_view name);
 
 /// Raised whenever the format changes; other versions are refused.
-inline constexpr int machine_schema_version = 5;
+inline constexpr int machine_schema_version = 6;
 
 /// As JSON. Reading is as strict as for plans, and validates.
 std::string machine_to_json(const Machine& machine);

@@ -60,7 +60,8 @@ void add_point(Curve& curve, std::int64_t bytes, double us) {
   add_rising_point(curve, static_cast<double>(bytes), std::max(us, 0.1));
 }
 
-/// A GEMM of some waves on part of the multiprocessors, on a stream of its own or the rank's.
+/// A GEMM of some waves on part of the multiprocessors, on a stream of its own or the rank's. One of 0.2 ms
+/// is slowed by up to 0.1 more, as it lasts no longer than collectives take to begin.
 class PartialGemm {
  public:
   PartialGemm(const GpuRank& gpu, const Machine& machine, int multiprocessors)
@@ -104,7 +105,7 @@ class PartialGemm {
   }
 
  private:
-  static Problem problem() { return {.m = 4096, .n = 4096, .k = 4096}; }
+  static Problem problem() { return {.m = 8192, .n = 8192, .k = 8192}; }
 
   const GpuRank& gpu_;
   CudaStream stream_;
@@ -248,6 +249,7 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
                                         16 * mebibyte, 64 * mebibyte, 256 * mebibyte};
   machine.collectives.clear();
   machine.during_gemm.clear();
+  machine.collective_slowdowns.clear();
   const int ranks = gpu.ranks();
   const std::int64_t usual = 64 * mebibyte;
   {
@@ -260,7 +262,6 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
   const auto full_us = [&](MessageKind kind) {
     return machine.collective_microseconds(kind, ranks, static_cast<double>(usual));
   };
-  machine.collective_slowdown = machine.gather_slowdown = 1;
   bool is_enough = false;
   for (const int cap : machine.peer_access ? std::vector{4, 8, 16} : std::vector{2, 4, 8}) {
     const MeasuredCollectives collectives(gpu, cap, usual);
@@ -275,14 +276,12 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
       is_enough =
           collectives.alone_us(MessageKind::all_reduce, usual) < nearly * full_us(MessageKind::all_reduce);
     }
-    const auto note_slowdown = [&](MessageKind kind, double& slowdown) {
-      slowdown = std::max(slowdown, gemm.slowdown([&](cudaStream_t stream) {
+    for (const MessageKind kind : collective_kinds) {
+      machine.collective_slowdowns[cap][kind] = gemm.slowdown([&](cudaStream_t stream) {
         for (double us = 0; us < gemm.sending_us(); us += full_us(kind))
           collectives.launch(kind, usual, stream);
-      }));
-    };
-    note_slowdown(MessageKind::reduce_scatter, machine.collective_slowdown);
-    note_slowdown(MessageKind::all_gather, machine.gather_slowdown);
+      });
+    }
   }
 }
 

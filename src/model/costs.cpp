@@ -195,15 +195,34 @@ double least_store_microseconds(const Schedule& schedule, const Machine& machine
   return bytes / (blocks * by_block * 1e3);
 }
 
+namespace {
+
+/// What was measured with the largest cap that is not above this one, or with the smallest.
+template <typename Measured>
+auto measured_for(const std::map<int, Measured>& by_cap, int cap) {
+  auto measured = by_cap.upper_bound(cap);
+  if (measured != by_cap.begin()) --measured;
+  return measured;
+}
+
+}  // namespace
+
+double collective_slowdown(const Machine& machine, const Schedule& schedule, MessageKind kind) {
+  const int cap = schedule.comm_multiprocessors;
+  const auto measured =
+      measured_for(machine.collective_slowdowns, cap > 0 ? cap : machine.comm_multiprocessors);
+  if (measured == machine.collective_slowdowns.end()) return 1;
+  const auto slowdown = measured->second.find(kind);
+  return slowdown == measured->second.end() ? 1 : slowdown->second;
+}
+
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm) {
   if (!during_gemm) return machine.collective_microseconds(kind, problem.ranks, bytes);
   const int cap = collective_multiprocessors(schedule, machine);
   if (schedule.comm_multiprocessors > 0) {
-    // The curves of the largest cap that is not above this one, or of the smallest.
-    auto measured = machine.during_gemm.upper_bound(cap);
-    if (measured != machine.during_gemm.begin()) --measured;
+    const auto measured = measured_for(machine.during_gemm, cap);
     if (measured != machine.during_gemm.end() && measured->second.contains(kind)) {
       const double slower = std::max(1.0, static_cast<double>(measured->first) / cap);
       return slower * collective_microseconds(measured->second, kind, problem.ranks, bytes);

@@ -42,6 +42,9 @@ double partials_microseconds(const Plan& plan, const Machine& machine);
 /// Multiprocessors that collectives occupy: the machine's, or the schedule's cap where that is lower.
 int collective_multiprocessors(const Schedule& schedule, const Machine& machine);
 
+/// How many times as long tiles take while a collective or an exchange of this kind is under way.
+double collective_slowdown(const Machine& machine, const Schedule& schedule, MessageKind kind);
+
 /// Multiprocessors that a GEMM of this many tile entries leaves to messages.
 int free_multiprocessors(const Schedule& schedule, const Machine& machine, std::int64_t entries);
 

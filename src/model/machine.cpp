@@ -42,6 +42,19 @@ void check_positive(std::string_view field, double value) {
   require(is_positive(value), field, value, "must be a number between 1e-9 and 1e15");
 }
 
+void check_slowdown(std::string_view field, double slowdown) {
+  require(slowdown >= 1 && slowdown <= 100, field, slowdown, "must be between 1 and 100");
+}
+
+void check_cap(std::string_view field, int cap, const Machine& machine) {
+  require(cap >= 1 && cap < machine.multiprocessors, field, cap,
+          fmt::format("must be at least 1 and less than multiprocessors = {}", machine.multiprocessors));
+}
+
+void check_collective(std::string_view field, MessageKind kind) {
+  require(kind <= MessageKind::exchange, field, name(kind), "is not a collective");
+}
+
 void check_curve(const std::string& field, const Curve& curve) {
   require(!curve.points.empty(), field, "no points", "must hold at least one point");
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
@@ -73,7 +86,7 @@ void check_curves(const std::string& field, const CurvesByRanks& curves, int few
 void check_collectives(const std::string& field, const Collectives& collectives) {
   for (const auto& [kind, curves] : collectives) {
     const std::string place = fmt::format("{}.{}", field, name(kind));
-    require(kind <= MessageKind::exchange, place, name(kind), "is not a collective");
+    check_collective(place, kind);
     require(!curves.empty(), place, "(empty)", "must hold a curve for at least one world size");
     check_curves(place, curves, 2);
   }
@@ -139,11 +152,15 @@ void validate(const Machine& machine) {
   check_positive("teraflops", machine.teraflops);
   check_positive("tile_microseconds", machine.tile_microseconds);
   check_curve("throttled", machine.throttled);
-  for (const auto& [field, slowdown] : {std::pair{"copy_slowdown", machine.copy_slowdown},
-                                        {"store_slowdown", machine.store_slowdown},
-                                        {"collective_slowdown", machine.collective_slowdown},
-                                        {"gather_slowdown", machine.gather_slowdown}}) {
-    require(slowdown >= 1 && slowdown <= 100, field, slowdown, "must be between 1 and 100");
+  check_slowdown("copy_slowdown", machine.copy_slowdown);
+  check_slowdown("store_slowdown", machine.store_slowdown);
+  for (const auto& [cap, slowdowns] : machine.collective_slowdowns) {
+    const std::string field = fmt::format("collective_slowdowns.{}", cap);
+    check_cap(field, cap, machine);
+    for (const auto& [kind, slowdown] : slowdowns) {
+      check_collective(fmt::format("{}.{}", field, name(kind)), kind);
+      check_slowdown(fmt::format("{}.{}", field, name(kind)), slowdown);
+    }
   }
   check_positive("gemm_launch_microseconds", machine.gemm_launch_microseconds);
   check_positive("launch_microseconds", machine.launch_microseconds);
@@ -163,8 +180,7 @@ void validate(const Machine& machine) {
   check_collectives("collectives", machine.collectives);
   for (const auto& [cap, collectives] : machine.during_gemm) {
     const std::string field = fmt::format("during_gemm.{}", cap);
-    require(cap >= 1 && cap < machine.multiprocessors, field, cap,
-            fmt::format("must be at least 1 and less than multiprocessors = {}", machine.multiprocessors));
+    check_cap(field, cap, machine);
     check_collectives(field, collectives);
   }
 

@@ -40,8 +40,7 @@ void visit_keys(const auto& visit, Document& machine) {
   visit("throttled", machine.throttled);
   visit("copy_slowdown", machine.copy_slowdown);
   visit("store_slowdown", machine.store_slowdown);
-  visit("collective_slowdown", machine.collective_slowdown);
-  visit("gather_slowdown", machine.gather_slowdown);
+  visit("collective_slowdowns", machine.collective_slowdowns);
   visit("gemm_launch_microseconds", machine.gemm_launch_microseconds);
   visit("launch_microseconds", machine.launch_microseconds);
   visit("signal_microseconds", machine.signal_microseconds);
@@ -86,9 +85,17 @@ nlohmann::ordered_json to_json(const Collectives& collectives) {
   return json;
 }
 
-nlohmann::ordered_json to_json(const std::map<int, Collectives>& by_cap) {
+nlohmann::ordered_json to_json(const Slowdowns& slowdowns) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [cap, collectives] : by_cap) json[std::to_string(cap)] = to_json(collectives);
+  for (const auto& [kind, slowdown] : slowdowns) json[std::string(name(kind))] = slowdown;
+  return json;
+}
+
+template <typename Measured>
+nlohmann::ordered_json to_json(const std::map<int, Measured>& by_cap) requires(
+    std::same_as<Measured, Collectives> || std::same_as<Measured, Slowdowns>) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [cap, measured] : by_cap) json[std::to_string(cap)] = to_json(measured);
   return json;
 }
 
@@ -142,17 +149,19 @@ void read(const JsonValue& value, CurvesByRanks& curves) {
   });
 }
 
-void read(const JsonValue& value, Collectives& collectives) {
-  JsonObject(value).for_each([&](std::string_view key, const JsonValue& curves) {
+template <typename Measured>
+void read(const JsonValue& value, std::map<MessageKind, Measured>& by_kind) {
+  JsonObject(value).for_each([&](std::string_view key, const JsonValue& measured) {
     const auto kind = from_name<MessageKind>(key);
-    if (!kind) curves.refuse("is not a known key");
-    read(curves, collectives[*kind]);
+    if (!kind) measured.refuse("is not a known key");
+    read(measured, by_kind[*kind]);
   });
 }
 
-void read(const JsonValue& value, std::map<int, Collectives>& by_cap) {
-  JsonObject(value).for_each([&](std::string_view key, const JsonValue& collectives) {
-    read(collectives, by_cap[number_from_key(key, collectives, "multiprocessors")]);
+template <typename Measured>
+void read(const JsonValue& value, std::map<int, std::map<MessageKind, Measured>>& by_cap) {
+  JsonObject(value).for_each([&](std::string_view key, const JsonValue& measured) {
+    read(measured, by_cap[number_from_key(key, measured, "multiprocessors")]);
   });
 }
 

@@ -110,7 +110,7 @@ struct RankProgress {
   double copies_end_us = 0;  ///< of copies to peers that have begun, and so on
   double stores_end_us = 0;
   double collectives_end_us = 0;
-  double gathers_end_us = 0;
+  double collective_slowdown = 1;  ///< by the newest
   double gemm_end_us = 0;
   double end_us = 0;
   std::map<std::int32_t, TimeSpan> groups;  ///< of tiles

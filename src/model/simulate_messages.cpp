@@ -28,11 +28,10 @@ double after_earlier_copy(const RankProgress& rank, const Message& message) {
   return is_held && rank.copies_end_us > 0 ? rank.copies_end_us + waits_us : 0;
 }
 
-void note_sending(RankProgress& rank, const Message& message, double end_us) {
-  if (message.kind <= MessageKind::reduce_scatter) {
+void note_sending(const Machine& machine, RankProgress& rank, const Message& message, double end_us) {
+  if (message.kind <= MessageKind::exchange) {
     rank.collectives_end_us = end_us;
-  } else if (message.kind <= MessageKind::exchange) {
-    rank.gathers_end_us = end_us;
+    rank.collective_slowdown = collective_slowdown(machine, rank.plan->schedule, message.kind);
   } else if (message.peer != rank.plan->rank) {
     (message.kind == MessageKind::copy ? rank.copies_end_us : rank.stores_end_us) = end_us;
   }
@@ -123,7 +122,7 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
                                    ? std::max(time_us, opened_us)
                                    : std::max(time_us + pause_us, after_earlier_copy(rank, message));
     end_us = launched_us + duration_us;
-    note_sending(rank, message, end_us);
+    note_sending(machine_, rank, message, end_us);
     rank.transfers.push_back({rank.next_message, {launched_us, end_us}});
   }
   push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});

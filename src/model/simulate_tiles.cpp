@@ -146,8 +146,7 @@ double Simulator::slowed_end(const RankProgress& rank, double begin_us, double w
   double end_us = begin_us + work_us;
   for (const auto& [sent_until_us, slowdown] : {std::pair{rank.copies_end_us, machine_.copy_slowdown},
                                                 {rank.stores_end_us, machine_.store_slowdown},
-                                                {rank.collectives_end_us, machine_.collective_slowdown},
-                                                {rank.gathers_end_us, machine_.gather_slowdown}}) {
+                                                {rank.collectives_end_us, rank.collective_slowdown}}) {
     const double together_us = std::clamp(sent_until_us - begin_us, 0.0, work_us * slowdown);
     end_us += together_us * (1 - 1 / slowdown);
   }

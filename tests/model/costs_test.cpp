@@ -51,7 +51,24 @@ TEST(CostsTest, TilesForOneRankAfterTheOtherTakeLongerThanThoseForAll) {
   Machine of_three = machine;
   of_three.store = {{3, machine.store.at(2)}};
   EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/true), 2000);
-  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/false), 2600);
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/false), 2300);
+}
+
+TEST(CostsTest, ACollectiveSlowsTilesAsWithTheNearestLowerCapThatWasMeasured) {
+  Machine machine = testing::round_machine();
+  const auto slowdown = [&](int cap, MessageKind kind) {
+    return collective_slowdown(machine, {.comm_multiprocessors = cap}, kind);
+  };
+  EXPECT_EQ(slowdown(4, MessageKind::all_reduce), 1);
+  machine.collective_slowdowns = {{4, {{MessageKind::all_reduce, 1.25}}},
+                                  {8, {{MessageKind::all_reduce, 1.5}}}};
+  EXPECT_EQ(slowdown(2, MessageKind::all_reduce), 1.25);
+  EXPECT_EQ(slowdown(4, MessageKind::all_reduce), 1.25);
+  EXPECT_EQ(slowdown(7, MessageKind::all_reduce), 1.25);
+  EXPECT_EQ(slowdown(16, MessageKind::all_reduce), 1.5);
+  EXPECT_EQ(slowdown(16, MessageKind::exchange), 1);
+  machine.comm_multiprocessors = 8;
+  EXPECT_EQ(slowdown(0, MessageKind::all_reduce), 1.5);
 }
 
 TEST(CostsTest, TilesAreStoredWhileTheNextOneIsComputedWhereKernelsDoSo) {

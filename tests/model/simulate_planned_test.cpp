@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 
@@ -150,18 +151,21 @@ TEST(SimulatePlannedTest, MeetsTheMeasuredSequentialReduceScatterWithin8Percent)
 
 TEST(SimulatePlannedTest, TilesAreSlowedByWhatTheirCollectivesDo) {
   constexpr double slowdown = 1.5;
-  for (const auto& [operation, strategy, adds_up] :
-       {std::tuple{Operation::gemm_all_reduce, Strategy::signal, true},
-        {Operation::gemm_reduce_scatter, Strategy::p2p, false},
-        {Operation::all_gather_gemm, Strategy::signal, false}}) {
+  constexpr std::array kinds{MessageKind::all_reduce, MessageKind::reduce_scatter, MessageKind::all_gather,
+                             MessageKind::exchange};
+  for (const auto& [operation, strategy, kind] :
+       {std::tuple{Operation::gemm_all_reduce, Strategy::signal, MessageKind::all_reduce},
+        {Operation::gemm_reduce_scatter, Strategy::p2p, MessageKind::exchange},
+        {Operation::all_gather_gemm, Strategy::signal, MessageKind::all_gather}}) {
     const auto plans = make_plans({.operation = operation, .m = 8192, .n = 8192, .k = 4096, .ranks = 4},
                                   {.strategy = strategy, .multiprocessors = 98});
     Machine machine = preset("a800");
-    machine.collective_slowdown = machine.gather_slowdown = 1;
+    machine.collective_slowdowns.clear();
     const double gemm_us = simulate(plans, machine).gemm_us;
-    (adds_up ? machine.gather_slowdown : machine.collective_slowdown) = slowdown;
+    Slowdowns& slowdowns = machine.collective_slowdowns[machine.comm_multiprocessors];
+    for (const MessageKind each : kinds) slowdowns[each] = each == kind ? 1 : slowdown;
     EXPECT_EQ(simulate(plans, machine).gemm_us, gemm_us) << name(operation);
-    (adds_up ? machine.collective_slowdown : machine.gather_slowdown) = slowdown;
+    slowdowns[kind] = slowdown;
     EXPECT_GT(simulate(plans, machine).gemm_us, gemm_us) << name(operation);
   }
 }

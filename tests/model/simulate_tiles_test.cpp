@@ -265,7 +265,7 @@ TEST(SimulateTilesTest, ThatOnlyAddComeAfterThoseThatAllWorkersShare) {
   EXPECT_NEAR(groups[1].end_us, groups[0].end_us + 1, 1e-3);
 }
 
-// With three ranks a tile takes 20 · 1.3 to its peer. Four end at 11 and leave one after the other; the fifth
+// With three ranks a tile takes 20 · 1.15 to its peer. Four end at 11 and leave one after the other; the fifth
 // is computed before the last of them has left.
 TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer) {
   const Simulation simulation = simulate(plans_that_store({1, 1, 1, 1, 1}), round_machine_of_3());
@@ -273,7 +273,7 @@ TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer)
   EXPECT_EQ(transfer.label, "tiles to rank 1 50 B");
   EXPECT_EQ(transfer.group, 0);
   EXPECT_DOUBLE_EQ(transfer.start_us, 11);
-  EXPECT_DOUBLE_EQ(transfer.end_us, 11 + 5 * 26);
+  EXPECT_DOUBLE_EQ(transfer.end_us, 11 + 5 * 23);
   EXPECT_EQ(lane(simulation, 1, Lane::communication).size(), 0u);
 }
 
@@ -293,15 +293,15 @@ TEST(SimulateTilesTest, OfTwoGroupsThatAreStoredOnPeersAreTwoTransfers) {
   EXPECT_DOUBLE_EQ(transfers[1].start_us, transfers[0].end_us);
 }
 
-// With one worker. The first tile is on its way from 11 to 37; the worker goes on with the next one, as long
-// as that takes: at 27. So the link is free from 37 until the fifth tile is computed.
+// With one worker. The first tile is on its way from 11 to 34; the worker goes on with the next one, as long
+// as that takes: at 24. So the link is free from 34 until the fifth tile is computed.
 TEST(SimulateTilesTest, StoredOnPeersAfterAPauseAreAnotherTransfer) {
   auto plans = plans_that_store({1, 0, 0, 0, 1});
   for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
   const auto transfers = lane(simulate(plans, round_machine_of_3()), 0, Lane::communication);
   ASSERT_EQ(transfers.size(), 2u);
-  EXPECT_DOUBLE_EQ(transfers[0].end_us, 11 + 26);
-  EXPECT_DOUBLE_EQ(transfers[1].start_us, 27 + 4 * 10);
+  EXPECT_DOUBLE_EQ(transfers[0].end_us, 11 + 23);
+  EXPECT_DOUBLE_EQ(transfers[1].start_us, 24 + 4 * 10);
 }
 
 TEST(SimulateTilesTest, OfTheRankItselfAreNoTransfer) {
@@ -309,13 +309,13 @@ TEST(SimulateTilesTest, OfTheRankItselfAreNoTransfer) {
             0u);
 }
 
-// A tile takes 10 to compute and 26 on the link, which stays the bound where it takes 11.
+// A tile takes 10 to compute and 23 on the link, which stays the bound where it takes 11.
 TEST(SimulateTilesTest, AreSlowedByStoresNoLongerThanTheLinkTakes) {
   auto plans = plans_that_store({1, 1, 1, 1});
   for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
   Machine machine = round_machine_of_3();
   machine.store_slowdown = 1.1;
-  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 11 + 4 * 26);
+  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 11 + 4 * 23);
 }
 
 // The first tile is on its way from 11 to 16, while half of the second one is computed.
@@ -323,7 +323,7 @@ TEST(SimulateTilesTest, TakeLongerWhileStoresAreOnTheirWay) {
   auto plans = plans_that_store({1, 0});
   for (Plan& plan : plans) plan.schedule.multiprocessors = 1;
   Machine machine = round_machine_of_3();
-  machine.store = {{3, {{{1, 0.5 / 1.3}, {1e9, 0.5e9 / 1.3}}}}};
+  machine.store = {{3, {{{1, 0.5 / 1.15}, {1e9, 0.5e9 / 1.15}}}}};
   EXPECT_DOUBLE_EQ(simulate(plans, machine).gemm_us, 21);
   machine.store_slowdown = 1.25;
   EXPECT_DOUBLE_EQ(simulate(plans, machine).gemm_us, 21 + 5 * (1 - 1 / 1.25));

@@ -150,7 +150,7 @@ TEST(SearchTest, RefusesWhatCannotBeSearched) {
 
 TEST(PredictorTest, IsFasterWhereTheFirstGroupHasAllMultiprocessors) {
   Machine machine = preset("a800");
-  machine.collective_slowdown = machine.gather_slowdown = 1;  // which the predictor leaves out
+  machine.collective_slowdowns.clear();  // which the predictor leaves out
   const Problem problem{.operation = Operation::gemm_all_reduce, .m = 8192, .n = 8192, .k = 3584, .ranks = 8};
   for (const int first : {1, 3, 8}) {
     Schedule schedule{.strategy = Strategy::signal,

@@ -42,7 +42,7 @@ Machine with_cheaper_launches(Machine machine) {
 /// One whose tiles take no longer while their rank sends.
 Machine without_slowdowns(Machine machine) {
   machine.copy_slowdown = machine.store_slowdown = 1;
-  machine.collective_slowdown = machine.gather_slowdown = 1;
+  machine.collective_slowdowns.clear();
   return machine;
 }
 
@@ -91,8 +91,10 @@ double slowed_us(const Problem& problem, const Schedule& schedule, const Machine
   const Shape gemm = gemm_shape(problem, 0);
   if (gemm.rows == 0) return 0;
   const auto waves = static_cast<double>(wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols)));
-  const double slowdown = std::max(
-      {machine.copy_slowdown, machine.store_slowdown, machine.collective_slowdown, machine.gather_slowdown});
+  double slowdown = std::max(machine.copy_slowdown, machine.store_slowdown);
+  for (const auto& [cap, slowdowns] : machine.collective_slowdowns) {
+    for (const auto& [kind, each] : slowdowns) slowdown = std::max(slowdown, each);
+  }
   const bool by_peer = schedule.strategy == Strategy::copy || schedule.strategy == Strategy::p2p;
   const int stretches = by_peer ? problem.ranks - 1 : 1;
   return 2 * stretches * (slowdown - 1) * tile_entry_microseconds(problem, 0, schedule, machine, waves);

@@ -36,9 +36,14 @@ void print(const Machine& machine, int ranks) {
     print_curve("copy engine", machine.copy_engine.at(ranks));
     print_curve("stores", machine.store.at(ranks));
   }
-  fmt::print("{:<28} {:.2f} by copies, {:.2f} by stores, {:.2f} by sums, {:.2f} by gathers\n",
-             "a GEMM takes longer", machine.copy_slowdown, machine.store_slowdown,
-             machine.collective_slowdown, machine.gather_slowdown);
+  fmt::print("{:<28} {:.2f} by copies, {:.2f} by stores\n", "a GEMM takes longer", machine.copy_slowdown,
+             machine.store_slowdown);
+  for (const auto& [cap, slowdowns] : machine.collective_slowdowns) {
+    std::string by_kind;
+    for (const auto& [kind, slowdown] : slowdowns)
+      by_kind += fmt::format(", {:.2f} by {}", slowdown, name(kind));
+    fmt::print("{:<28} {}\n", fmt::format("with {} multiprocessors", cap), by_kind.substr(2));
+  }
 }
 
 }  // namespace
