@@ -265,8 +265,8 @@ TEST(SimulateTilesTest, ThatOnlyAddComeAfterThoseThatAllWorkersShare) {
   EXPECT_NEAR(groups[1].end_us, groups[0].end_us + 1, 1e-3);
 }
 
-// With three ranks a tile takes 20 · 1.15 to its peer. Four end at 11 and leave one after the other; the fifth
-// is computed before the last of them has left.
+// With three ranks a tile takes 20 · 1.15 to its peer. Four end at 11 and leave one after the other; the
+// fifth is computed before the last of them has left.
 TEST(SimulateTilesTest, OfAGroupThatAreStoredOnPeersWithoutAPauseAreOneTransfer) {
   const Simulation simulation = simulate(plans_that_store({1, 1, 1, 1, 1}), round_machine_of_3());
   const Interval transfer = only_transfer(simulation, 0);
