@@ -78,7 +78,7 @@ TEST(SimulateMessagesTest, SeeACounterNoSoonerWhenTheyComeToItLate) {
 // The counter of the first four tiles is seen at 13, that of all eight at 23.
 TEST(SimulateMessagesTest, CopiesThatWaitForTilesBeginLaterAfterOtherCopies) {
   for (const auto& [awaited_tiles, copied_us, start_us] :
-       {std::tuple{4, 11.0, 12.0 + 15}, {8, 1.0, 23.0 + 1}}) {
+       {std::tuple{4, 11.0, 12.0 + 12}, {8, 1.0, 23.0 + 1}}) {
     auto plans = plans_of(2, 8);
     plans[0].messages = {copy(1, 1), copy(1, 1)};
     plans[0].messages[1].waits = {{add_tile_counter(plans[0], awaited_tiles), true}};
