@@ -35,10 +35,9 @@ void require_operand(const Plan& plan, BufferRole role) {
           "must be a multiple of 8 elements on GPUs, which load rows of multiples of 16 bytes");
 }
 
-void require_start(std::string_view operand, OperandLayout layout, std::int32_t row) {
+void require_start(std::string_view what, OperandLayout layout, std::int32_t row) {
   require(
-      layout == OperandLayout::k_contiguous || row % aligned_elements == 0,
-      fmt::format("first row of a tile's {}", operand), row,
+      layout == OperandLayout::k_contiguous || row % aligned_elements == 0, what, row,
       "must be a multiple of 8 where the operand's rows are contiguous, as loads start at multiples of 16 "
       "bytes");
 }
@@ -98,8 +97,8 @@ void require_kernel(const Plan& plan, const KernelFamily& family) {
   require_shareable(plan, family);
   for (const Tile& tile : plan.tiles) {
     if (tile.only_adds) continue;
-    require_start("A", plan.problem.a_layout, tile.a_row);
-    require_start("B", plan.problem.b_layout, tile.b_row);
+    require_start("first row of a tile's A", plan.problem.a_layout, tile.a_row);
+    require_start("first row of a tile's B", plan.problem.b_layout, tile.b_row);
   }
   const auto waits = [](const Tile& tile) { return tile.start_wait != none; };
   const auto raises = [](const Tile& tile) { return tile.raise.rank != none; };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -205,14 +206,9 @@ class Search {
                                           /*during_gemm=*/schedule.strategy != Strategy::sequential);
   }
 
-  /// What messages need does not depend on the rest of a schedule, whose plans take time.
-  bool is_left_out(const Schedule& schedule) {
-    if (!space_.strategies.empty() || !machine_.peer_access) return false;
-    if (schedule.strategy == Strategy::sequential) return false;
-    const Needs needs{schedule.strategy, schedule.shots > 0, schedule.comm_multiprocessors > 0};
-    const auto [known, is_new] = left_out_.try_emplace(needs, false);
-    if (is_new) known->second = can_be_held_up(make_plans(problem_, schedule));
-    return known->second;
+  /// Whether plans of this kind are left out if they `can_be_held_up`.
+  bool may_be_left_out(const Schedule& schedule) const {
+    return space_.strategies.empty() && machine_.peer_access && schedule.strategy != Strategy::sequential;
   }
 
   /// With the predicted time, as long as there are not too many tiles to plan; each way at least once.
@@ -221,13 +217,21 @@ class Search {
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     std::vector<Candidate> simulated;
     for (Candidate& candidate : candidates) {
-      if (is_left_out(candidate.schedule)) continue;
+      const Schedule& schedule = candidate.schedule;
+      // What messages need does not depend on the rest of a schedule.
+      std::optional<bool>& left_out =
+          left_out_[{schedule.strategy, schedule.shots > 0, schedule.comm_multiprocessors > 0}];
+      if (left_out == true) continue;
       const Shape gemm = gemm_shape(problem_, 0);
-      const std::int64_t tiles = problem_.ranks * entry_count(candidate.schedule, gemm.rows, gemm.cols);
-      const bool is_new = simulated_ways_.insert(way_of(candidate.schedule)).second;
+      const std::int64_t tiles = problem_.ranks * entry_count(schedule, gemm.rows, gemm.cols);
+      const bool is_new = !simulated_ways_.contains(way_of(schedule));
       if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
+      const std::vector<Plan> plans = make_plans(problem_, schedule);
+      if (!left_out) left_out = may_be_left_out(schedule) && can_be_held_up(plans);
+      if (*left_out) continue;
+      simulated_ways_.insert(way_of(schedule));
       simulated_tiles_ += tiles;
-      candidate.predicted_us = simulated_latency_us(make_plans(problem_, candidate.schedule), machine_);
+      candidate.predicted_us = simulated_latency_us(plans, machine_);
       simulated.push_back(std::move(candidate));
     }
     return simulated;
@@ -237,8 +241,8 @@ class Search {
   const Machine& machine_;
   const SearchSpace& space_;
   std::vector<int> comm_multiprocessors_;
-  using Needs = std::tuple<Strategy, bool, bool>;  ///< shots, multiprocessors of their own
-  std::map<Needs, bool> left_out_{};
+  using Needs = std::tuple<Strategy, bool, bool>;    ///< shots, multiprocessors of their own
+  std::map<Needs, std::optional<bool>> left_out_{};  ///< none: not known yet
   std::set<Way> simulated_ways_{};
   std::int64_t simulated_tiles_ = 0;
 };
