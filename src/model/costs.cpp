@@ -171,7 +171,7 @@ double stored_microseconds(const Machine& machine, int ranks, double bytes) {
 
 double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes, bool to_all) {
   // Tiles for several ranks, one after the other. Those that go to all together are as fast as large stores.
-  // Fitted to 132 ReduceScatters and AllReduces on 4 H100 and H200, and taken for routed rows too.
+  // Fitted to 142 ReduceScatters and AllReduces on 4 H100 and H200, and taken for routed rows too.
   constexpr double to_several = 1.15;
   return (ranks > 2 && !to_all ? to_several : 1) * stored_microseconds(machine, ranks, bytes);
 }
@@ -208,9 +208,8 @@ auto measured_for(const std::map<int, Measured>& by_cap, int cap) {
 }  // namespace
 
 double collective_slowdown(const Machine& machine, const Schedule& schedule, MessageKind kind) {
-  const int cap = schedule.comm_multiprocessors;
   const auto measured =
-      measured_for(machine.collective_slowdowns, cap > 0 ? cap : machine.comm_multiprocessors);
+      measured_for(machine.collective_slowdowns, collective_multiprocessors(schedule, machine));
   if (measured == machine.collective_slowdowns.end()) return 1;
   const auto slowdown = measured->second.find(kind);
   return slowdown == measured->second.end() ? 1 : slowdown->second;
@@ -280,9 +279,9 @@ double store_microseconds(const Plan& plan, const Message& message, const Machin
   if (!is_for_kernel(plan, message))
     return std::max(us, least_store_microseconds(plan.schedule, machine, bytes));
   if (plan.schedule.shots > 0) return us;
-  // While the GEMM loads its operands. Whole rows lose nothing by that. A part of k is stored to one rank by
-  // two warps of each multiprocessor, to several by one: fitted to 120 AllGathers on 4 H200.
-  const double next_to_loads = ranks > 2 ? 1.5 : 1.3;
+  // While the GEMM loads its operands. Whole rows lose nothing by that. A part of k is stored to one or
+  // two ranks by two warps of each multiprocessor, to more by one: fitted to 120 AllGathers on 4 H200.
+  const double next_to_loads = ranks > 3 ? 1.5 : 1.3;
   return goes_rank_by_rank(plan, message) ? more_us : next_to_loads * more_us;
 }
 

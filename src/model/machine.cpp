@@ -158,8 +158,9 @@ void validate(const Machine& machine) {
     const std::string field = fmt::format("collective_slowdowns.{}", cap);
     check_cap(field, cap, machine);
     for (const auto& [kind, slowdown] : slowdowns) {
-      check_collective(fmt::format("{}.{}", field, name(kind)), kind);
-      check_slowdown(fmt::format("{}.{}", field, name(kind)), slowdown);
+      const std::string place = fmt::format("{}.{}", field, name(kind));
+      check_collective(place, kind);
+      check_slowdown(place, slowdown);
     }
   }
   check_positive("gemm_launch_microseconds", machine.gemm_launch_microseconds);

@@ -276,6 +276,13 @@ TEST(MachineJsonTest, NamesTheKeyOfAWrongValue) {
       {"/collectives/all_reduce/2/2/microseconds", 740, "collectives.all_reduce.2[2].microseconds"},
       {"/collectives/all_reduce/2/0/milliseconds", 1, "collectives.all_reduce.2[0].milliseconds"},
       {"/copy_engine", nlohmann::json::object(), "copy_engine"},
+      {"/collective_slowdowns/0", nlohmann::json::object(), "collective_slowdowns.0"},
+      {"/collective_slowdowns/108", nlohmann::json::object(), "collective_slowdowns.108"},
+      {"/collective_slowdowns/04", nlohmann::json::object(), "collective_slowdowns.04"},
+      {"/collective_slowdowns/4", {{"copy", 1}}, "collective_slowdowns.4.copy"},
+      {"/collective_slowdowns/4", {{"broadcast", 1}}, "collective_slowdowns.4.broadcast"},
+      {"/collective_slowdowns/4", {{"all_reduce", 0.9}}, "collective_slowdowns.4.all_reduce"},
+      {"/collective_slowdowns/4", {{"all_reduce", "1"}}, "collective_slowdowns.4.all_reduce"},
       {"/store/2", {{{"size", 1}}}, "store.2[0].microseconds"},
       {"/colour", "green", "colour"},
   };

@@ -40,6 +40,7 @@ std::vector<Machine> machines() {
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
     if (json::parse(text)["schema_version"] == machine_schema_version) all.push_back(machine_from_json(text));
   }
+  EXPECT_GT(all.size(), preset_names().size());
   return all;
 }
 

@@ -39,10 +39,9 @@ void print(const Machine& machine, int ranks) {
   fmt::print("{:<28} {:.2f} by copies, {:.2f} by stores\n", "a GEMM takes longer", machine.copy_slowdown,
              machine.store_slowdown);
   for (const auto& [cap, slowdowns] : machine.collective_slowdowns) {
-    std::string by_kind;
-    for (const auto& [kind, slowdown] : slowdowns)
-      by_kind += fmt::format(", {:.2f} by {}", slowdown, name(kind));
-    fmt::print("{:<28} {}\n", fmt::format("with {} multiprocessors", cap), by_kind.substr(2));
+    fmt::print("{:<28}", fmt::format("with {} multiprocessors", cap));
+    for (const auto& [kind, slowdown] : slowdowns) fmt::print(" {:.2f} by {}", slowdown, name(kind));
+    fmt::print("\n");
   }
 }
 

@@ -30,7 +30,7 @@ struct MessageOptions {
 /// Stores that follow each other are one kernel (`StoreRun`). Words of host memory say which captured run the
 /// stream is at, how many of a run's messages are done, and whether a kernel waits for long or has waited in
 /// vain. A captured run is written down by what its messages' stream does first and last: nodes of their own
-/// next to it take 5 to 40 µs of each run. One without messages is not: its kernel tells of long waits
+/// next to it took 5 to 40 µs of runs by `copy`. One without messages is not: its kernel tells of long waits
 /// itself. Captured runs whose messages are nothing but transfers by NCCL share what tells of them
 /// (`GraphMarks`).
 class CudaMessages {
@@ -71,11 +71,12 @@ class CudaMessages {
   void rehearse(const Buffers& own, cudaStream_t stream);
 
   /// The number of the run that is under way; 0: none. By any thread. Replays of a captured run have the
-  /// same; where a kernel makes all messages they are noticed when it waits for long.
+  /// same; after the last message, and where a kernel makes all, they are noticed when the kernel waits for
+  /// long.
   std::uint32_t running();
   /// `cudaErrorNotReady` until all runs have ended that were not captured. By any thread.
   cudaError_t query() { return runs_.query(); }
-  /// For a kernel that makes messages: the word by which it tells of waits that have lasted for the limit.
+  /// For the kernel: the word by which it tells of waits that have lasted for the limit.
   std::uint32_t* long_wait() const noexcept { return words_.device(long_wait_word); }
   bool waits_long() const noexcept { return words_.read(long_wait_word) != 0; }
   /// Throws `WaitExpired` if a kernel has waited in vain in any run.
@@ -138,7 +139,7 @@ class CudaMessages {
   StreamMemoryBatch pending_;
   EnqueuedRuns runs_;
   std::uint32_t captured_runs_ = 0;
-  bool notes_done_ = false;  ///< a run whose only message follows the GEMM writes nothing down
+  bool notes_done_ = false;  ///< a run whose only message follows the GEMM does not say which one is done
   std::vector<std::shared_ptr<Times>> times_;
 };
 

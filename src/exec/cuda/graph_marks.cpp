@@ -3,16 +3,48 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "comm/give_up.hpp"
+#include "cuda/driver.hpp"
 #include "exec/cuda/message_kernels.hpp"
-#include "exec/cuda/stream_memory.hpp"
 
 namespace flashoverlap {
 namespace {
 
 constexpr int runs_per_mark = 16;
+
+/// A graph that a stream is being captured into.
+struct Capture {
+  cuuint64_t id = 0;  ///< of no other capture of this process
+  CUgraph graph = nullptr;
+  std::vector<CUgraphNode> last;  ///< what comes next in the stream comes after these
+};
+
+std::optional<Capture> capture_of(cudaStream_t stream) {
+  static const auto capture_info =
+      driver_function<PFN_cuStreamGetCaptureInfo_v12030>("cuStreamGetCaptureInfo", 12030);
+  Capture capture;
+  CUstreamCaptureStatus status{};
+  const CUgraphNode* last = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  check_driver("cuStreamGetCaptureInfo",
+               capture_info(stream, &status, &capture.id, &capture.graph, &last, &edges, &count));
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
+  capture.last.assign(last, last + count);
+  return capture;
+}
+
+/// What comes next in the stream, which is being captured, comes after `node` alone.
+void continue_after(cudaStream_t stream, CUgraphNode node) {
+  static const auto update = driver_function<PFN_cuStreamUpdateCaptureDependencies_v11030>(
+      "cuStreamUpdateCaptureDependencies", 11030);
+  check_driver("cuStreamUpdateCaptureDependencies",
+               update(stream, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+}
 
 StreamOperations writing(std::uint32_t* word, std::uint32_t value) {
   return {.operations = {{.word = word, .value = value, .waits = 0}}, .count = 1};

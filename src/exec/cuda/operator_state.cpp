@@ -247,7 +247,7 @@ void Operator::State::run(const void* a, const void* b, void* out, cudaStream_t 
 }
 
 void Operator::State::run_in_order(cudaStream_t stream) {
-  messages.flush(stream);  // that none is done: between GEMM and communication, writing this takes longer
+  messages.flush(stream);  // that none is done, here: between GEMM and communication it would take longer
   messages.enqueue(0, order->messages_before, buffers, stream, nullptr);
   compute(stream);
   messages.enqueue(order->messages_before, messages.size(), buffers, stream, nullptr);

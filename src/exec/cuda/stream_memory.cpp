@@ -72,28 +72,6 @@ StreamMeans stream_means() {
   return means;
 }
 
-std::optional<Capture> capture_of(cudaStream_t stream) {
-  static const auto capture_info =
-      driver_function<PFN_cuStreamGetCaptureInfo_v12030>("cuStreamGetCaptureInfo", 12030);
-  Capture capture;
-  CUstreamCaptureStatus status{};
-  const CUgraphNode* last = nullptr;
-  const CUgraphEdgeData* edges = nullptr;
-  std::size_t count = 0;
-  check_driver("cuStreamGetCaptureInfo",
-               capture_info(stream, &status, &capture.id, &capture.graph, &last, &edges, &count));
-  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
-  capture.last.assign(last, last + count);
-  return capture;
-}
-
-void continue_after(cudaStream_t stream, CUgraphNode node) {
-  static const auto update = driver_function<PFN_cuStreamUpdateCaptureDependencies_v11030>(
-      "cuStreamUpdateCaptureDependencies", 11030);
-  check_driver("cuStreamUpdateCaptureDependencies",
-               update(stream, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-}
-
 void StreamMemoryBatch::wait_until_reached(const std::uint32_t* word, std::uint32_t target) {
   operations_.push_back({const_cast<std::uint32_t*>(word), target, 1});
 }

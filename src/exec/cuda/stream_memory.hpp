@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "exec/cuda/gpu_support.hpp"
@@ -22,17 +21,6 @@ struct WaitBound {
   std::chrono::nanoseconds limit{};
   std::uint32_t* expired = nullptr;
 };
-
-/// A graph that a stream is being captured into.
-struct Capture {
-  cuuint64_t id = 0;  ///< of no other capture of this process
-  CUgraph graph = nullptr;
-  std::vector<CUgraphNode> last;  ///< what comes next in the stream comes after these
-};
-std::optional<Capture> capture_of(cudaStream_t stream);
-
-/// What comes next in the stream, which is being captured, comes after `node` alone.
-void continue_after(cudaStream_t stream, CUgraphNode node);
 
 /// Waits for and writes of words by a stream, gathered into one call: by operations of the driver, which take
 /// no multiprocessor (CUDA driver API, "Stream Memory Operations"), or by a kernel of one thread.

@@ -107,9 +107,9 @@ bool resolve_halves(const Plan& plan, const GemmMemory& memory, const Boxes& box
   return stored_by_tma(plan, both, memory, boxes.stored_rows);
 }
 
-/// Their stores can hold up a warp for as long as the links are full, and tiles must not wait with them. What
-/// is loaded once and stored to three ranks or more fills the links by one warp of each block, and more slow
-/// down the loads of the GEMM.
+/// Stores of shards can hold up a warp for as long as the links are full, and tiles must not wait with them.
+/// What is loaded once and stored to three ranks or more fills the links by one warp of each block, and more
+/// slow down the loads of the GEMM.
 std::int32_t shard_warps(std::span<const StoredShard> shards) {
   if (shards.empty()) return 0;
   return shards.front().targets.size() > 2 ? 1 : 2;
