@@ -25,7 +25,11 @@ double last_store_over_its_bytes(const Problem& problem, int parts) {
 }
 
 Problem gather(int ranks) {
-  return {.operation = Operation::all_gather_gemm, .m = 128 * ranks, .n = 256, .k = 1024, .ranks = ranks};
+  return {.operation = Operation::all_gather_gemm,
+          .m = std::int64_t{128} * ranks,
+          .n = 256,
+          .k = 1024,
+          .ranks = ranks};
 }
 
 TEST(CostsTest, WholeRowsAreStoredNextToAGemmAsFastAsAlone) {
