@@ -79,21 +79,15 @@ nlohmann::ordered_json to_json(const CurvesByRanks& curves) {
   return json;
 }
 
-nlohmann::ordered_json to_json(const Collectives& collectives) {
+template <typename Measured>
+nlohmann::ordered_json to_json(const std::map<MessageKind, Measured>& by_kind) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [kind, curves] : collectives) json[std::string(name(kind))] = to_json(curves);
-  return json;
-}
-
-nlohmann::ordered_json to_json(const Slowdowns& slowdowns) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [kind, slowdown] : slowdowns) json[std::string(name(kind))] = slowdown;
+  for (const auto& [kind, measured] : by_kind) json[std::string(name(kind))] = to_json(measured);
   return json;
 }
 
 template <typename Measured>
-nlohmann::ordered_json to_json(const std::map<int, Measured>& by_cap) requires(
-    std::same_as<Measured, Collectives> || std::same_as<Measured, Slowdowns>) {
+nlohmann::ordered_json to_json(const std::map<int, std::map<MessageKind, Measured>>& by_cap) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [cap, measured] : by_cap) json[std::to_string(cap)] = to_json(measured);
   return json;

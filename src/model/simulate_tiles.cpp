@@ -16,6 +16,11 @@ namespace {
 constexpr double ranks_meet_us = 6;
 constexpr double one_shot = 1.15;
 
+double stored_after_gemm_microseconds(const Machine& machine, const Schedule& schedule, int ranks,
+                                      double bytes) {
+  return (schedule.shots == 1 ? one_shot : 1) * stored_microseconds(machine, ranks, bytes);
+}
+
 /// The rank whose memory a tile is stored in, `none` where there can be several.
 std::int32_t only_peer(const Tile& tile) {
   return tile.row_map == none && tile.rank != every_rank ? tile.rank : none;
@@ -162,9 +167,9 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     require_peer_access();
     const int ranks = rank.plan->problem.ranks;
     const bool to_all = run.first->rank == every_rank;
-    const double link_us =
-        sums_after_gemm_ ? (schedule_.shots == 1 ? one_shot : 1) * stored_microseconds(machine_, ranks, bytes)
-                         : tiles_stored_microseconds(machine_, ranks, bytes, to_all);
+    const double link_us = sums_after_gemm_
+                               ? stored_after_gemm_microseconds(machine_, schedule_, ranks, bytes)
+                               : tiles_stored_microseconds(machine_, ranks, bytes, to_all);
     const double start_us = std::max(rank.link_free_us, stored.time_us);
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;

@@ -34,7 +34,7 @@ CudaMessages::CudaMessages(const std::vector<Plan>& plans, std::vector<Message> 
       alone_(alone),
       during_gemm_(during_gemm),
       memory_(memory),
-      graph_marks_(plan_.problem.capacity == 0 && are_transfers_only(messages_)
+      graph_marks_(plan_.problem.capacity == 0 && !messages_.empty() && are_transfers_only(messages_)
                        ? &memory.workspace().graph_marks()
                        : nullptr),
       pitches_(pitches),
@@ -92,7 +92,7 @@ void CudaMessages::begin(cudaStream_t stream) {
                                           [this] { alone_.throw_if_failed(); });
     return runs_.begin(stream);
   }
-  if (graph_marks_ != nullptr && !messages_.empty()) graph_marks_->begin(stream);
+  if (graph_marks_ != nullptr) graph_marks_->begin(stream);
   if (!writes_runs()) return;
   if (++captured_runs_ == 0) captured_runs_ = 1;
   pending_.write(words_.device(running_word), captured_runs_);
@@ -216,7 +216,7 @@ void CudaMessages::note_end(cudaStream_t stream) {
 void CudaMessages::end(cudaStream_t stream) {
   flush(stream);
   if (!is_captured(stream)) return runs_.end(stream);
-  if (graph_marks_ != nullptr && !messages_.empty()) graph_marks_->end(stream);
+  if (graph_marks_ != nullptr) graph_marks_->end(stream);
 }
 
 void CudaMessages::rehearse(const Buffers& own, cudaStream_t stream) {

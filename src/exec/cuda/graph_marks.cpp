@@ -55,9 +55,8 @@ StreamOperations writing(std::uint32_t* word, std::uint32_t value) {
 CUgraphNode add_end(cudaStream_t stream, const Capture& capture, std::uint32_t* word) {
   cudaGraph_t graph = nullptr;
   FLASHOVERLAP_CUDA(cudaGraphCreate(&graph, 0));
-  cudaGraphNode_t write = nullptr;
   cudaGraphNode_t end = nullptr;
-  cudaError_t status = add_operations(writing(word, 0), graph, nullptr, 0, write);
+  cudaError_t status = add_operations(writing(word, 0), graph);
   if (status == cudaSuccess)
     status = cudaGraphAddChildGraphNode(&end, capture.graph, capture.last.data(), capture.last.size(), graph);
   cudaGraphDestroy(graph);

@@ -208,15 +208,15 @@ cudaError_t operate(const StreamOperations& list, cudaStream_t stream) {
   return cudaLaunchKernelEx(&config, operate_all, list);
 }
 
-cudaError_t add_operations(const StreamOperations& list, cudaGraph_t graph, const cudaGraphNode_t* after,
-                           std::size_t after_count, cudaGraphNode_t& node) {
+cudaError_t add_operations(const StreamOperations& list, cudaGraph_t graph) {
   void* arguments[] = {const_cast<StreamOperations*>(&list)};
   cudaKernelNodeParams parameters{};
   parameters.func = reinterpret_cast<void*>(&operate_all);
   parameters.gridDim = 1;
   parameters.blockDim = 1;
   parameters.kernelParams = arguments;
-  return cudaGraphAddKernelNode(&node, graph, after, after_count, &parameters);
+  cudaGraphNode_t node = nullptr;
+  return cudaGraphAddKernelNode(&node, graph, nullptr, 0, &parameters);
 }
 
 }  // namespace flashoverlap

@@ -78,8 +78,7 @@ cudaError_t raise_counters(const RaisedCounters& raised, cudaStream_t stream);
 cudaError_t store_all(const StoreList& list, int blocks, cudaStream_t stream);
 
 cudaError_t operate(const StreamOperations& list, cudaStream_t stream);
-/// The same as a node of a graph, which is then in `node`.
-cudaError_t add_operations(const StreamOperations& list, cudaGraph_t graph, const cudaGraphNode_t* after,
-                           std::size_t after_count, cudaGraphNode_t& node);
+/// The same as a node of a graph that is after no other.
+cudaError_t add_operations(const StreamOperations& list, cudaGraph_t graph);
 
 }  // namespace flashoverlap
