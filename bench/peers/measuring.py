@@ -24,6 +24,7 @@ from typing import TypeVar
 # To call no multimem_* operator is not enough: NCCL uses multicast for its own collectives, and symmetric
 # memory sets up a multicast object for whatever memory ranks share.
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
+os.environ.update(CUBLASMP_DISABLE_MULTICAST="1")
 
 import torch
 import torch.distributed as dist
@@ -33,7 +34,7 @@ from torch._C._distributed_c10d import _SymmetricMemory
 from torch.distributed import _symmetric_memory as symmetric_memory
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("flashoverlap", "torch", "triton", "kraken", "quack-kernels")
+PACKAGES = ("flashoverlap", "torch", "triton", "kraken", "quack-kernels", "nvidia-cublasmp-cu13")
 WARM_UP_ROUNDS = 2
 HEAD_START_SIZE = 4096  # of a product that takes 0.2 ms
 LIMIT = 2e-2  # of the relative difference from plain PyTorch

@@ -75,7 +75,7 @@ Call = Callable[[int], Tensor]
 class Peer:
     make: Callable[[Case], Call]
     module: str = "torch"  # which it needs
-    graph: bool = True  # whether a CUDA graph takes it in
+    graph: bool | None = True  # whether a CUDA graph takes it in; None: measured with and without
 
 
 # torch.mm and NCCL
@@ -242,12 +242,25 @@ def quack_all_gather(case: Case) -> Call:
     return call
 
 
+# cuBLASMp
+
+
+def cublasmp_call(op: str) -> Callable[[Case], Call]:
+    def make(case: Case) -> Call:
+        from cublasmp import Product
+
+        return Product(case, op)
+
+    return make
+
+
 PEERS = {
     "gemm_reduce_scatter": {
         "flashoverlap": Peer(flashoverlap_call(ours.matmul_reduce_scatter)),
         "nccl": Peer(nccl_reduce_scatter),
         "async_tp": Peer(async_tp_reduce_scatter),
         "kraken": Peer(kraken_reduce_scatter, "kraken.fused", graph=False),  # streams wait for memory
+        "cublasmp": Peer(cublasmp_call("gemm_reduce_scatter"), "cublasmp", graph=None),
     },
     "all_gather_gemm": {
         "flashoverlap": Peer(flashoverlap_call(ours.all_gather_matmul)),
@@ -255,6 +268,7 @@ PEERS = {
         "async_tp": Peer(async_tp_all_gather),
         "kraken": Peer(kraken_all_gather, "kraken.fused", graph=False),  # streams write memory
         "quack": Peer(quack_all_gather, "quack.distributed"),
+        "cublasmp": Peer(cublasmp_call("all_gather_gemm"), "cublasmp", graph=None),
     },
     "gemm_all_reduce": {
         "flashoverlap": Peer(flashoverlap_call(ours.matmul_all_reduce)),
@@ -262,6 +276,7 @@ PEERS = {
         "one_shot": Peer(symmetric_all_reduce("one_shot_all_reduce")),
         "two_shot": Peer(symmetric_all_reduce("two_shot_all_reduce_")),
         "kraken": Peer(kraken_all_reduce, "kraken.fused"),
+        "cublasmp": Peer(cublasmp_call("gemm_all_reduce"), "cublasmp", graph=None),
     },
 }
 
@@ -311,13 +326,13 @@ def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds:
     calls = case.sets * max(1, round(GRAPH_US / world.maxima([elapsed])[0]))
     made: dict[str, Call] = {}
     launches: dict[str, Callable[[], object]] = {}
+    eager: list[str] = []
     differences: dict[str, float] = {}
     errors: dict[str, str] = {}
 
     def make(name: str) -> None:
-        call = world.attempt(lambda: peers[name].make(case))
-        differences[name] = expect_close(world, lambda: call(last), reference)
-        made[name] = call
+        made[name] = world.attempt(lambda: peers[name].make(case))
+        differences[name] = expect_close(world, lambda: made[name](last), reference)
 
     def launch(name: str) -> None:
         def repeat() -> Tensor:
@@ -325,12 +340,20 @@ def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds:
                 result = made[name](index % case.sets)
             return result
 
-        if not peers[name].graph:
-            launches[name] = repeat
-            return
-        graph = world.attempt(lambda: Graph(repeat))
-        expect_close(world, lambda: replayed(graph), reference)
-        launches[name] = graph.replay
+        in_graph = peers[name].graph
+        ways: list[Callable[[], object]] = [] if in_graph else [repeat]
+        if in_graph is not False:
+            try:
+                graph = world.attempt(lambda: Graph(repeat))
+                expect_close(world, lambda: replayed(graph), reference)
+                ways.append(graph.replay)
+            except Failed as failed:
+                if in_graph:
+                    raise
+                world.print(f"{name} at {shape.m} {shape.n} {shape.k}, no graph: {failed}")
+        launches[name] = min(ways, key=lambda way: world.maxima([world.time_us(way)])[0])
+        if launches[name] is repeat:
+            eager.append(name)
 
     # All are called before any is captured: PyTorch's symmetric memory grows with what is called, and graphs
     # of the smaller one would be left with memory that is gone.
@@ -342,17 +365,21 @@ def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds:
                 errors[name] = str(failed)
                 world.print(f"{name} at {shape.m} {shape.n} {shape.k}: {failed}")
     times = world.medians_us(launches, rounds)
-    return {
+    row = {
         "op": op,
         "ranks": world.ranks,
         "m": shape.m,
         "n": shape.n,
         "k": shape.k,
         "times_us": {name: round(times[name] / calls, 2) for name in launches},
-        "eager": [name for name in launches if not peers[name].graph],
+        "eager": eager,
         "differences": {name: float(f"{differences[name]:.1e}") for name in launches},
         "errors": errors,
     }
+    launches.clear()  # graphs, before the memory that they use
+    for call in made.values():
+        getattr(call, "close", lambda: None)()
+    return row
 
 
 def line(row: dict, names: list[str]) -> str:
