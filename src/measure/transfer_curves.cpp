@@ -15,6 +15,7 @@
 #include "measure/interleave.hpp"
 #include "measure/lone_gemm.hpp"
 #include "measure/rising_curve.hpp"
+#include "measure/trials.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -26,9 +27,8 @@ constexpr int repetitions = 5;
 constexpr std::array collective_kinds{MessageKind::all_reduce, MessageKind::reduce_scatter,
                                       MessageKind::all_gather, MessageKind::exchange};
 
-/// From CUDA graphs, as what operators are made of.
-double median_us(const GpuRank& gpu, const std::function<void()>& launch) {
-  constexpr double least_us = 500;
+/// From CUDA graphs of runs that last `least_us` together, as what operators are made of.
+double median_us(const GpuRank& gpu, const std::function<void()>& launch, double least_us = 500) {
   gpu.elapsed_us(launch);
   const double once_us = gpu.elapsed_us(launch);
   std::vector<double> times;
@@ -225,7 +225,8 @@ double gather_us(const GpuRank& gpu, const Machine& machine, Strategy strategy, 
   double us = 0;
   {
     Operator op(make_plans(problem, schedule), gpu.communicator(), {.own_result = true});
-    us = median_us(gpu, [&] { op.run(operands.a.data(), operands.b.data(), nullptr, gpu.stream()); });
+    us = median_us(
+        gpu, [&] { op.run(operands.a.data(), operands.b.data(), nullptr, gpu.stream()); }, sample_us);
     op.wait();
     gpu.barrier();
   }
