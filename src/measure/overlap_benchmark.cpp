@@ -36,7 +36,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
   std::vector<Schedule> schedules;
   for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
-  return fastest_schedule(gpu, problem, operands, std::move(schedules), use_of(benchmark));
+  return fastest_schedules(gpu, problem, operands, std::move(schedules), use_of(benchmark), 1).front();
 }
 
 int fitting_repetitions(const std::vector<Samples>& trial) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 
 #include "cuda/random_fill.hpp"
@@ -157,18 +158,27 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
   return medians;
 }
 
-Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
-                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules,
-                          Use use) {
+std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& problem,
+                                        const std::vector<GpuOperands>& operands,
+                                        std::vector<Schedule> schedules, Use use, std::size_t most) {
   constexpr std::size_t at_a_time = 4;
-  while (schedules.size() > 1) {
+  std::size_t unmeasured = schedules.size() > 1 ? schedules.size() : 0;
+  while (unmeasured > 0) {
     const auto few = std::span(schedules).last(std::min(at_a_time, schedules.size()));
     const std::vector<double> times = measure_schedules(gpu, problem, operands, few, use, trial_repetitions);
-    const Schedule winner = few[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
+    std::vector<std::size_t> places(few.size());
+    std::iota(places.begin(), places.end(), 0);
+    std::ranges::sort(places, {}, [&](std::size_t place) { return times[place]; });
+    std::erase_if(places,
+                  [&](std::size_t place) { return times[place] > nearly_fastest * times[places[0]]; });
+    places.resize(std::min(places.size(), most));
+    std::vector<Schedule> fastest;
+    for (const std::size_t place : places) fastest.push_back(few[place]);
     schedules.resize(schedules.size() - few.size());
-    schedules.push_back(winner);
+    unmeasured = schedules.size();
+    schedules.insert(schedules.end(), fastest.begin(), fastest.end());
   }
-  return schedules.front();
+  return schedules;
 }
 
 }  // namespace flashoverlap

@@ -71,8 +71,13 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
                                       const std::vector<GpuOperands>& operands,
                                       std::span<const Schedule> schedules, Use use, int repetitions);
 
-/// The fastest in a few runs: measures a few at a time and keeps the best of each few for the next.
-Schedule fastest_schedule(const GpuRank& gpu, const Problem& problem,
-                          const std::vector<GpuOperands>& operands, std::vector<Schedule> schedules, Use use);
+/// A few runs do not tell schedules apart whose times differ by less than this.
+inline constexpr double nearly_fastest = 1.05;
+
+/// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`, less than four. Measures
+/// four at a time, and the fastest of them again with the next. A single schedule is returned as it is.
+std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& problem,
+                                        const std::vector<GpuOperands>& operands,
+                                        std::vector<Schedule> schedules, Use use, std::size_t most);
 
 }  // namespace flashoverlap

@@ -26,6 +26,7 @@ namespace flashoverlap {
 namespace {
 
 constexpr std::size_t measured_schedules = 10;
+constexpr std::size_t most_finalists = 2;  // besides `sequential`
 constexpr double clearly_faster = 0.99;
 
 void print_line(const std::string& line) { std::fputs(("flashoverlap: " + line + '\n').c_str(), stderr); }
@@ -238,20 +239,20 @@ struct Tuner::State {
         sequential = candidate;
       }
     }
-    std::vector<Schedule> finalists;
+    std::vector<Schedule> finalists =
+        fastest_schedules(gpu, problem, operands, std::move(overlapped), Use::model, most_finalists);
     if (sequential) finalists.push_back(sequential->schedule);
-    if (!overlapped.empty())
-      finalists.push_back(fastest_schedule(gpu, problem, operands, overlapped, Use::model));
     constexpr double affordable_us = 300'000;
     const auto repetitions = static_cast<int>(affordable_us / trials.front().predicted_us);
     const std::vector<double> times =
         measure_schedules(gpu, problem, operands, finalists, Use::model, std::clamp(repetitions, 9, 31));
-    const std::size_t winner = finalists.size() > 1 && times[1] < clearly_faster * times[0] ? 1 : 0;
+    auto winner = static_cast<std::size_t>(std::ranges::min_element(times) - times.begin());
+    if (sequential && times[winner] >= clearly_faster * times.back()) winner = finalists.size() - 1;
     const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
     return {.problem = problem,
             .schedule = finalists[winner],
             .tuned_us = times[winner],
-            .sequential_us = sequential ? times.front() : 0,
+            .sequential_us = sequential ? times.back() : 0,
             .predicted_us = chosen->predicted_us};
   }
 
