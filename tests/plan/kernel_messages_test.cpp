@@ -98,7 +98,7 @@ TEST(KernelMessages, AKernelStoresThePartsOfASliceThatGetNoMultiprocessors) {
   for (const int ranks : {2, 4, 8}) {
     const std::vector<Plan> plans =
         make_plans({.operation = all_gather_gemm, .m = 1024, .n = 1536, .k = 256, .ranks = ranks},
-                   {.strategy = store, .multiprocessors = 24, .rounds = 2});
+                   {.strategy = store, .multiprocessors = 48, .rounds = 2});
     const DividedMessages messages = divided(plans);
     EXPECT_TRUE(messages.streamed.empty());
     EXPECT_EQ(count(messages.by_kernel.before_shards, SignalKind::wait), ranks - 1);

@@ -163,7 +163,8 @@ class GatherGroups {
 /// Whole rows that are copied or stored go rank by rank instead. A rank that lags meets another one's copies
 /// at their target, where each has half of its rate. With a group for each rank in turn that goes on at every
 /// turn; with all groups for one rank first it ends when that rank has them. Stores to one rank are faster
-/// than to several at once.
+/// than to several at once. So do parts of k where there are late tiles: only the last slice arrives in parts
+/// then, whose tiles would have all of k to multiply after that.
 class GatherSlices {
  public:
   explicit GatherSlices(PlanBuilder& builder)
@@ -172,7 +173,8 @@ class GatherSlices {
         slices_(builder),
         pushes_(pushes_to_peers(builder.schedule().strategy)),
         parts_(parts_of_k()),
-        rank_by_rank_(pushes_ && parts_.size() == 1) {
+        rank_by_rank_(pushes_ &&
+                      (parts_.size() == 1 || has_late_tiles(builder.problem(), builder.schedule()))) {
     for (std::int32_t source = 0; source < builder.ranks(); ++source) {
       std::vector<std::vector<Range>>& groups = groups_.emplace_back();
       for (std::int32_t target = 0; target < builder.ranks(); ++target) {
@@ -197,17 +199,18 @@ class GatherSlices {
     const std::size_t at_once = rank_by_rank_ ? 1 : distances.size();
     const std::size_t groups = most_groups();
     for (std::size_t first = 0; first < distances.size(); first += at_once) {
+      const bool in_parts = first + at_once == distances.size();
       for (std::size_t group = 0; group < groups; ++group)
-        plan_group(group, std::span(distances).subspan(first, at_once));
+        plan_group(group, std::span(distances).subspan(first, at_once), in_parts);
     }
     builder_.reset_counters();
   }
 
  private:
   /// A group of the slices from and for the ranks at these distances.
-  void plan_group(std::size_t group, std::span<const int> distances) {
+  void plan_group(std::size_t group, std::span<const int> distances, bool in_parts) {
     for (const int distance : distances) compute_from(builder_.neighbour(-distance), group);
-    pushes_ ? push(group, distances) : exchange(group, distances);
+    pushes_ ? push(group, distances, in_parts) : exchange(group, distances);
   }
 
   std::vector<Range> parts_of_k() const {
@@ -263,7 +266,7 @@ class GatherSlices {
   }
 
   /// The first message takes all credits, so that the others wait for nothing.
-  void push(std::size_t index, std::span<const int> distances) {
+  void push(std::size_t index, std::span<const int> distances, bool in_parts) {
     std::vector<Message> messages;
     for (const int distance : distances) {
       const std::int32_t target = builder_.neighbour(distance);
@@ -275,18 +278,25 @@ class GatherSlices {
            .source = slices_.sent(target, rows).region,
            .destination = {BufferRole::gathered, slices_.between(rank_, target).to.first + rows.first,
                            rows.count},
-           .peer = target,
-           .raises = {{target, arrival(rank_, target, index)}}});
+           .peer = target});
     }
-    for (const Range columns : parts_) {
-      for (Message& message : messages) {
-        if (parts_.size() > 1) {
-          message.col = columns.first;
-          message.cols = columns.count;
-        }
-        message.waits = builder_.take_credits(receivers_);
-        builder_.add_message(message);
-        ++message.raises.front().counter;  // that of the next part
+    const auto send = [&](Message message, std::size_t first_part, std::size_t count) {
+      for (std::size_t part = first_part; part < first_part + count; ++part) {
+        const std::int32_t first = arrival(rank_, message.peer, index);
+        message.raises.push_back({message.peer, first + static_cast<std::int32_t>(part)});
+      }
+      message.waits = builder_.take_credits(receivers_);
+      builder_.add_message(std::move(message));
+    };
+    if (parts_.size() == 1 || !in_parts) {
+      for (const Message& message : messages) send(message, 0, parts_.size());
+      return;
+    }
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      for (Message message : messages) {
+        message.col = parts_[part].first;
+        message.cols = parts_[part].count;
+        send(std::move(message), part, 1);
       }
     }
   }

@@ -209,14 +209,18 @@ void replay_without_rank_0(const std::vector<Plan>& plans, const Communicator& c
 TEST(Operator, AReplayWithoutOneRankEndsWithAnErrorInTime) {
   const int ranks = rank_count();
   if (ranks < 2) GTEST_SKIP() << "needs two ranks";
-  for (const Strategy strategy : {Strategy::sequential, Strategy::signal, Strategy::store}) {
-    const std::vector<Plan> plans = plans_of({Operation::gemm_all_reduce, strategy}, ranks);
+  for (const Setting& setting : {Setting{Operation::gemm_all_reduce, Strategy::sequential},
+                                 Setting{Operation::gemm_all_reduce, Strategy::signal},
+                                 Setting{Operation::gemm_all_reduce, Strategy::store},
+                                 Setting{Operation::gemm_reduce_scatter, Strategy::copy},
+                                 Setting{Operation::all_gather_gemm, Strategy::copy}}) {
+    const std::vector<Plan> plans = plans_of(setting, ranks);
     const auto begin = std::chrono::steady_clock::now();
     const auto errors = on_ranks(
         ranks, 2s, [&](const Communicator& communicator) { replay_without_rank_0(plans, communicator); });
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s) << name(strategy);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s) << describe(setting);
     for (const auto& [rank, error] : without_rank_0(ranks, errors)) {
-      EXPECT_THAT(error, HasSubstr(fmt::format("rank {}", rank))) << name(strategy);
+      EXPECT_THAT(error, HasSubstr(fmt::format("rank {}", rank))) << describe(setting);
     }
   }
 }

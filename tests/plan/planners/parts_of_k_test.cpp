@@ -168,8 +168,8 @@ TEST(Planner, RefusesWhatALayoutMakesImpossible) {
 TEST(Planner, StoresOfAnOperandFollowEachOtherAtOnce) {
   const Problem problem{.operation = Operation::all_gather_gemm, .m = 2048, .n = 256, .k = 256, .ranks = 4};
   for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
-    const Plan plan = make_plan(problem, {.strategy = strategy, .multiprocessors = 2, .rounds = 2}, 1);
-    ASSERT_EQ(plan.messages.size(), 1u + 2 * 2 * 3 + 1);  // credits, groups · parts · peers, resets
+    const Plan plan = make_plan(problem, {.strategy = strategy, .multiprocessors = 16, .rounds = 2}, 1);
+    ASSERT_EQ(plan.messages.size(), 1u + 2 * 3 + 1);  // credits, parts · peers, resets
     EXPECT_FALSE(follows_at_once(plan, plan.messages, 0));
     EXPECT_FALSE(follows_at_once(plan, plan.messages, 1));
     EXPECT_FALSE(follows_at_once(plan, plan.messages, plan.messages.size() - 1));
@@ -177,6 +177,22 @@ TEST(Planner, StoresOfAnOperandFollowEachOtherAtOnce) {
       EXPECT_TRUE(follows_at_once(plan, plan.messages, index));
       EXPECT_EQ(move_the_same_part(plan.messages[index - 1], plan.messages[index]), index % 3 != 1);
     }
+  }
+}
+
+TEST(Planner, WhereTilesAreLateOnlyTheLastSliceArrivesInPartsOfK) {
+  const Problem problem{.operation = Operation::all_gather_gemm, .m = 2048, .n = 256, .k = 256, .ranks = 4};
+  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
+    const Plan plan = make_plan(problem, {.strategy = strategy, .multiprocessors = 2, .rounds = 2}, 1);
+    std::vector<std::tuple<int, int, std::size_t>> moved;  // to rank, columns, raises
+    for (const Message& message : plan.messages) {
+      if (message.kind != MessageKind::signal)
+        moved.emplace_back(message.peer, message.cols, message.raises.size());
+    }
+    EXPECT_THAT(moved, ElementsAre(std::tuple(2, none, 2u), std::tuple(2, none, 2u), std::tuple(3, none, 2u),
+                                   std::tuple(3, none, 2u), std::tuple(0, 128, 1u), std::tuple(0, 128, 1u),
+                                   std::tuple(0, 128, 1u), std::tuple(0, 128, 1u)))
+        << "two groups of each slice";
   }
 }
 
