@@ -213,7 +213,7 @@ class Search {
 
   /// With the predicted time, as long as there are not too many tiles to plan; each way at least once.
   std::vector<Candidate> simulate_likeliest(std::vector<Candidate> candidates) {
-    constexpr std::int64_t most_tiles = 400'000;
+    constexpr std::int64_t most_tiles = 300'000;
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     std::vector<Candidate> simulated;
     for (Candidate& candidate : candidates) {
