@@ -13,11 +13,13 @@
 namespace flashoverlap {
 namespace {
 
-/// A few runs. The first, which loads kernels and connects ranks, does not count.
+/// A few runs, of long ones one. The first, which loads kernels and connects ranks, does not count.
 std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void(int n)>& run,
                                     std::vector<double>& host_us) {
-  constexpr int runs = 5;
+  constexpr double affordable_us = 20'000;
+  constexpr int most_runs = 5;
   std::vector<double> gpu_us;
+  int runs = 1;
   for (int n = -1; n < runs; ++n) {
     double launching_us = 0;
     const double us = gpu.elapsed_us([&] {
@@ -26,7 +28,10 @@ std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void
       launching_us =
           std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
     });
-    if (n < 0) continue;
+    if (n < 0) {
+      runs = std::clamp(static_cast<int>(affordable_us / gpu.maximum(us)), 1, most_runs);
+      continue;
+    }
     gpu_us.push_back(us);
     host_us.push_back(launching_us);
   }

@@ -242,7 +242,7 @@ struct Tuner::State {
     std::vector<Schedule> finalists =
         fastest_schedules(gpu, problem, operands, std::move(overlapped), Use::model, most_finalists);
     if (sequential) finalists.push_back(sequential->schedule);
-    constexpr double affordable_us = 300'000;
+    constexpr double affordable_us = 200'000;  // of each finalist
     const auto repetitions = static_cast<int>(affordable_us / trials.front().predicted_us);
     const std::vector<double> times =
         measure_schedules(gpu, problem, operands, finalists, Use::model, std::clamp(repetitions, 9, 31));

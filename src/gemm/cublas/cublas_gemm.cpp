@@ -96,24 +96,25 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
   if (candidates_.empty()) throw CudaError("cuBLASLt has no algorithm for this GEMM");
 }
 
+// The first pass leaves out what is far slower; the others tell apart what is close.
 void CublasGemm::choose_algorithm(const void* a, const void* b, void* c, cudaStream_t stream) {
-  // The heuristics' candidates are often so close that one pass would choose a slower one.
   constexpr int passes = 3;
-  constexpr int repetitions = 5;
-  constexpr double nearly_fastest = 1.1;
+  constexpr int most_launches = 10;
+  constexpr double enough_us = 1000;
+  constexpr double far_slower = 1.25;
   CudaTimer timer;
   std::vector<double> least_us(candidates_.size(), std::numeric_limits<double>::infinity());
-  double fastest_us = least_us.front();
   for (int pass = 0; pass < passes; ++pass) {
-    const double limit_us = nearly_fastest * fastest_us;
+    const double limit_us = far_slower * std::ranges::min(least_us);
     for (chosen_ = 0; chosen_ < candidates_.size(); ++chosen_) {
       double& us = least_us[chosen_];
-      if (pass > 0 && us > limit_us) continue;
+      if (us > limit_us) continue;
+      const int launches = std::clamp(static_cast<int>(enough_us / us), 1, most_launches);
       launch(a, b, c, stream);
-      us = std::min(us, timer.microseconds(stream, [&] {
-        for (int repetition = 0; repetition < repetitions; ++repetition) launch(a, b, c, stream);
-      }));
-      fastest_us = std::min(fastest_us, us);
+      const double all_us = timer.microseconds(stream, [&] {
+        for (int each = 0; each < launches; ++each) launch(a, b, c, stream);
+      });
+      us = std::min(us, all_us / launches);
     }
   }
   chosen_ = static_cast<std::size_t>(std::ranges::min_element(least_us) - least_us.begin());
