@@ -1,7 +1,7 @@
 """cuBLASMp as a peer of shapes.py: its C API, through ctypes. The library is loaded when this is imported.
 
-Its matrices are column-major, so the rows of A[m, k] · B[n, k]ᵀ are the columns of what it computes, with B
-as its "A" and A as its "B".
+Its matrices are column-major, so the rows of A[m, k] · B[n, k]ᵀ are the columns of what it computes, with
+B as its "A" and A as its "B".
 """
 
 import atexit
@@ -137,10 +137,21 @@ class Session:
 
 
 @functools.cache
-def session(world: World) -> Session:
-    """Kept until the process ends, as it takes longer to make than a shape to measure."""
-    made = Session(world)
+def made_session(world: World) -> Session | Failed:
+    try:
+        made = world.attempt(lambda: Session(world))
+    except Failed as failed:
+        return failed
     atexit.register(made.close)
+    return made
+
+
+def session(world: World) -> Session:
+    """Kept until the process ends, as it takes longer to make than a shape to measure. Where a rank cannot
+    make it, no rank has it."""
+    made = made_session(world)
+    if isinstance(made, Failed):
+        raise made
     return made
 
 
@@ -172,24 +183,42 @@ class Product:
         self._case, self._session = case, session(case.world)
         self._session.use_current_stream()
         self._made = contextlib.ExitStack()
-        self._describe(op)
-        self._operands = [[self._allocated(*x.shape).copy_(x) for x in pair] for pair in case.operands]
-        self._result = self._allocated(case.shard if op == "gemm_reduce_scatter" else case.m, case.n)
         refused: list[str] = []
-        ways = self._ways(op, refused)
-        self._workspace = self._allocated(1, max([way.device_bytes for way in ways], default=0) // 2 + 1)
-        self._host = ctypes.create_string_buffer(max([way.host_bytes for way in ways], default=0) + 1)
+        try:
+            case.world.attempt(lambda: self._prepare(op, refused))
+            self.way = self._fastest(refused)
+        except BaseException:
+            self._made.close()
+            raise
+        self._calls = self._arguments(self.way)
+
+    def _prepare(self, op: str, refused: list[str]) -> None:
+        """Memory, and the ways that this rank can compute in."""
+        self._describe(op)
+        self._operands = [[self._allocated(*x.shape).copy_(x) for x in pair] for pair in self._case.operands]
+        rows = self._case.shard if op == "gemm_reduce_scatter" else self._case.m
+        self._result = self._allocated(rows, self._case.n)
+        self._all_ways = self._ways(op, refused)
+        device_bytes = max([way.device_bytes for way in self._all_ways], default=0)
+        host_bytes = max([way.host_bytes for way in self._all_ways], default=0)
+        self._workspace = self._allocated(1, device_bytes // 2 + 1)
+        self._host = ctypes.create_string_buffer(host_bytes + 1)
+
+    def _fastest(self, refused: list[str]) -> Way:
+        """Of those that all ranks can compute in."""
+        names: list[list[str]] = [[] for _ in range(self._case.world.ranks)]
+        dist.all_gather_object(names, [way.name for way in self._all_ways])
         times: list[tuple[float, Way]] = []
-        for way in ways:
+        for way in self._all_ways:
+            if not all(way.name in each for each in names):
+                continue
             try:
                 times.append((self._time_us(way), way))
             except Failed as failed:
                 refused.append(f"{way.name}: {failed}")
         if not times:
-            self.close()
-            raise RuntimeError("; ".join(refused))
-        self.way = min(times, key=lambda each: each[0])[1]
-        self._calls = self._arguments(self.way)
+            raise RuntimeError("; ".join(refused) or "other ranks refuse what this one does not")
+        return min(times, key=lambda each: each[0])[1]
 
     def _describe(self, op: str) -> None:
         """Extents of all ranks together, and the descriptors of both operands and of the result."""

@@ -53,7 +53,7 @@ struct Schedule {
   std::vector<int> groups{};
   /// More than 1 only where `works_in_rounds` says so. Operations that reduce send their partial results in
   /// this many rounds, and sum one round while the next is computed. Operations that gather or exchange A or
-  /// B send it in this many parts of k, so that tiles start with the first part.
+  /// B send it in this many parts of k where tiles may start with the first part: see docs/plans.md.
   int rounds = 1;
   /// If not 0: by `store`, no slices, for few rows, where what counts is the time that a message takes; at
   /// most `most_shots_of` the problem. all_gather_gemm sends all rows at once, by all blocks of the kernel,

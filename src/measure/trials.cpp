@@ -174,11 +174,12 @@ std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& probl
     std::vector<std::size_t> places(few.size());
     std::iota(places.begin(), places.end(), 0);
     std::ranges::sort(places, {}, [&](std::size_t place) { return times[place]; });
-    std::erase_if(places,
-                  [&](std::size_t place) { return times[place] > nearly_fastest * times[places[0]]; });
-    places.resize(std::min(places.size(), most));
+    const double limit_us = nearly_fastest * times[places.front()];
     std::vector<Schedule> fastest;
-    for (const std::size_t place : places) fastest.push_back(few[place]);
+    for (const std::size_t place : places) {
+      if (fastest.empty() || (fastest.size() < most && times[place] <= limit_us))
+        fastest.push_back(few[place]);
+    }
     schedules.resize(schedules.size() - few.size());
     unmeasured = schedules.size();
     schedules.insert(schedules.end(), fastest.begin(), fastest.end());

@@ -280,14 +280,15 @@ double store_microseconds(const Plan& plan, const Message& message, const Machin
     return std::max(us, least_store_microseconds(plan.schedule, machine, bytes));
   if (plan.schedule.shots > 0) return us;
   // While the GEMM loads its operands. Whole rows lose nothing by that. A part of k is stored to one or
-  // two ranks by two warps of each multiprocessor, to more by one: fitted to 120 AllGathers on 4 H200. A part
-  // for one rank is announced before the next one begins: fitted to 4 there.
+  // two ranks by two warps of each multiprocessor, to more by one: fitted to 120 AllGathers on 4 H200. Where
+  // there are more tiles than workers, most parts go to one of several ranks, and each is announced before
+  // the next one begins: fitted to one AllGather in 2, 4 and 8 parts there.
   constexpr double announced_us = 3;
   const double next_to_loads = ranks > 3 ? 1.5 : 1.3;
   if (goes_rank_by_rank(plan, message)) return more_us;
-  if (!gathers_along_k(plan.problem) && has_late_tiles(plan.problem, plan.schedule))
-    return more_us + announced_us;
-  return next_to_loads * more_us;
+  const bool has_late_tiles = std::ssize(plan.tiles) > workers(plan.schedule);
+  return ranks > 2 && has_late_tiles && !gathers_along_k(plan.problem) ? more_us + announced_us
+                                                                       : next_to_loads * more_us;
 }
 
 }  // namespace

@@ -47,15 +47,6 @@ int wave_count(const Schedule& schedule, std::int64_t entries) {
   return static_cast<int>(first_waves(schedule) + divide_up(entries - first, workers(schedule)));
 }
 
-bool has_late_tiles(const Problem& problem, const Schedule& schedule) {
-  std::int64_t most = 0;
-  for (int rank = 0; rank < problem.ranks; ++rank) {
-    const Shape gemm = gemm_shape(problem, rank);
-    most = std::max(most, entry_count(schedule, gemm.rows, gemm.cols));
-  }
-  return most > workers(schedule);
-}
-
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers) {
   if (tiles == 0) return workers;
   const std::int64_t even = workers / tiles * tiles;

@@ -40,10 +40,6 @@ std::int64_t entries_in(const Schedule& schedule, std::int64_t waves);
 /// The waves that this many tile entries take.
 int wave_count(const Schedule& schedule, std::int64_t entries);
 
-/// Whether some ranks compute tiles of a gathered operand after others have ended, as there are more than
-/// workers.
-bool has_late_tiles(const Problem& problem, const Schedule& schedule);
-
 /// Workers of a tile, with nothing else to do, from which on each adds a part of its sums. Two are faster if
 /// one adds all.
 constexpr std::int64_t least_parts = 3;

@@ -57,7 +57,7 @@ int waves(const Problem& problem, const Schedule& schedule) {
 }
 
 /// More would leave some empty, or, where an operand is gathered, make parts of k that are too small for the
-/// links. Parts of k are for tiles that would wait for whole rows, which those after the first waves do not.
+/// links. Parts of k are for the tiles that come first and last, which are few where there are many waves.
 std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   constexpr std::int64_t least_depth = 256;
   if (!works_in_rounds(problem, schedule.strategy)) return 1;

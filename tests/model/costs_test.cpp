@@ -8,20 +8,29 @@
 namespace flashoverlap {
 namespace {
 
-/// Of the stores of an AllGather in this many parts of k: the time of the last one, which follows others,
-/// over that of its bytes at the rate of large stores.
-double last_store_over_its_bytes(const Problem& problem, int parts) {
-  const Schedule schedule{.strategy = Strategy::store, .multiprocessors = 5, .rounds = parts};
+struct StoreTime {
+  double us = 0;
+  double of_its_bytes_us = 0;  ///< at the rate of large stores
+};
+
+/// Of the stores of an AllGather in this many parts of k: the last one, which follows others.
+StoreTime last_store(const Problem& problem, int parts, int multiprocessors = 5) {
+  const Schedule schedule{.strategy = Strategy::store, .multiprocessors = multiprocessors, .rounds = parts};
   const Plan plan = make_plans(problem, schedule).front();
   Machine machine = testing::round_machine();
   machine.store = {{problem.ranks, machine.store.at(2)}};
-  double times = 0;
+  StoreTime time;
   for (const Message& message : plan.messages) {
     if (message.kind != MessageKind::store) continue;
-    const double us = transfer_microseconds(plan, message, machine, true, true);
-    times = us / stored_microseconds(machine, problem.ranks, transferred_bytes(plan, message));
+    time = {transfer_microseconds(plan, message, machine, true, true),
+            stored_microseconds(machine, problem.ranks, transferred_bytes(plan, message))};
   }
-  return times;
+  return time;
+}
+
+double last_store_over_its_bytes(const Problem& problem, int parts) {
+  const StoreTime time = last_store(problem, parts);
+  return time.us / time.of_its_bytes_us;
 }
 
 Problem gather(int ranks) {
@@ -39,6 +48,14 @@ TEST(CostsTest, WholeRowsAreStoredNextToAGemmAsFastAsAlone) {
 TEST(CostsTest, PartsOfKTakeLongerToSeveralRanksThanToOne) {
   EXPECT_DOUBLE_EQ(last_store_over_its_bytes(gather(2), 2), 1.3);
   EXPECT_DOUBLE_EQ(last_store_over_its_bytes(gather(4), 2), 1.5);
+}
+
+TEST(CostsTest, WhereTilesAreLatePartsOfKForOneOfSeveralRanksAreAnnouncedOneByOne) {
+  constexpr int fewer_than_tiles = 2;
+  const StoreTime time = last_store(gather(4), 2, fewer_than_tiles);
+  EXPECT_DOUBLE_EQ(time.us, time.of_its_bytes_us + 3);
+  const StoreTime of_two = last_store(gather(2), 2, 1);
+  EXPECT_DOUBLE_EQ(of_two.us, 1.3 * of_two.of_its_bytes_us) << "which has one peer anyway";
 }
 
 TEST(CostsTest, WhatIsGatheredAlongKIsInParts) {

@@ -116,6 +116,24 @@ TEST(KernelMessages, AKernelStoresThePartsOfASliceThatGetNoMultiprocessors) {
   }
 }
 
+// What stands between the first wave's slice and the last one is a shard that raises the counters of all
+// parts.
+TEST(KernelMessages, AKernelStoresSlicesThatAreNotAwaitedInPartsWhole) {
+  const std::vector<Plan> plans =
+      make_plans({.operation = all_gather_gemm, .m = 1024, .n = 1536, .k = 256, .ranks = 4},
+                 {.strategy = store, .multiprocessors = 24, .rounds = 2});
+  const std::vector<StoredShard> shards = divided(plans).by_kernel.shards;
+  constexpr std::array targets{2, 2, 3, 0, 0};
+  constexpr std::array parts{1, 1, 2, 1, 1};
+  ASSERT_EQ(shards.size(), targets.size());
+  for (std::size_t index = 0; index < shards.size(); ++index) {
+    const StoredShard& shard = shards[index];
+    EXPECT_EQ(shard.targets, std::vector{targets[index]});
+    EXPECT_EQ(shard.cols, 128 * parts[index]);
+    EXPECT_EQ(count(shard.raises, SignalKind::raise), parts[index]);
+  }
+}
+
 // All rows for one rank, then all for the next: else the first rank would wait for the last one's too.
 TEST(KernelMessages, AKernelStoresWholeRowsRankByRank) {
   for (const int ranks : {2, 4, 8}) {

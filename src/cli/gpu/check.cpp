@@ -36,7 +36,9 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   if (sums_after_gemm(schedule)) schedule.cluster_rows = 1;
   schedule.share_k = wanted.strategy == Strategy::store && wanted.shots == 1 &&
                      shares_k(machine_kernels(machine), kernel_tile(schedule));
-  if (reserved == 0) return schedule;
+  // Small shapes in parts of k are one wave, whose slices come together; large ones are not.
+  const bool in_parts = communicates_first(wanted.problem.operation) && wanted.rounds > 1;
+  if (reserved == 0 || in_parts) return schedule;
   const std::int64_t entries = entry_count(schedule, wanted.problem.m, wanted.problem.n);
   const auto few = static_cast<int>(divide_up(entries, wanted_waves)) * schedule.cluster_rows;
   schedule.multiprocessors = std::clamp(few, schedule.cluster_rows, left);

@@ -109,10 +109,11 @@ bool resolve_halves(const Plan& plan, const GemmMemory& memory, const Boxes& box
 
 /// Stores of shards can hold up a warp for as long as the links are full, and tiles must not wait with them.
 /// What is loaded once and stored to three ranks or more fills the links by one warp of each block, and more
-/// slow down the loads of the GEMM.
+/// slow down the loads of the GEMM; for fewer ranks one is too slow.
 std::int32_t shard_warps(std::span<const StoredShard> shards) {
   if (shards.empty()) return 0;
-  return shards.front().targets.size() > 2 ? 1 : 2;
+  const auto go_to_many = [](const StoredShard& shard) { return shard.targets.size() > 2; };
+  return std::ranges::all_of(shards, go_to_many) ? 1 : 2;
 }
 
 const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, BufferRole role) {

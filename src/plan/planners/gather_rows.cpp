@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/planners/planners.hpp"
@@ -158,13 +159,16 @@ class GatherGroups {
 };
 
 /// Tail-free: after the own slice, one group of every slice, then the next group, in the order in which they
-/// arrive. In rounds, a group's rows are sent in parts of k: one part to all ranks, then the next part.
+/// arrive.
 ///
 /// Whole rows that are copied or stored go rank by rank instead. A rank that lags meets another one's copies
 /// at their target, where each has half of its rate. With a group for each rank in turn that goes on at every
 /// turn; with all groups for one rank first it ends when that rank has them. Stores to one rank are faster
-/// than to several at once. So do parts of k where there are late tiles: only the last slice arrives in parts
-/// then, whose tiles would have all of k to multiply after that.
+/// than to several at once.
+///
+/// In rounds, rows are sent in parts of k: slices that fit into the first wave together, one part to all
+/// their ranks, then the next part. What comes after them goes rank by rank, in whole rows, as no worker is
+/// free for it earlier; only the last slice in parts again, as its tiles have all of k left to multiply.
 class GatherSlices {
  public:
   explicit GatherSlices(PlanBuilder& builder)
@@ -172,9 +176,7 @@ class GatherSlices {
         rank_(builder.rank()),
         slices_(builder),
         pushes_(pushes_to_peers(builder.schedule().strategy)),
-        parts_(parts_of_k()),
-        rank_by_rank_(pushes_ &&
-                      (parts_.size() == 1 || has_late_tiles(builder.problem(), builder.schedule()))) {
+        parts_(parts_of_k()) {
     for (std::int32_t source = 0; source < builder.ranks(); ++source) {
       std::vector<std::vector<Range>>& groups = groups_.emplace_back();
       for (std::int32_t target = 0; target < builder.ranks(); ++target) {
@@ -196,21 +198,47 @@ class GatherSlices {
     next_own_group_ = slices_.between(rank_, rank_).to.count > 0 ? 1 : 0;
     std::vector<int> distances(static_cast<std::size_t>(builder_.ranks() - 1));
     std::iota(distances.begin(), distances.end(), 1);
-    const std::size_t at_once = rank_by_rank_ ? 1 : distances.size();
     const std::size_t groups = most_groups();
-    for (std::size_t first = 0; first < distances.size(); first += at_once) {
-      const bool in_parts = first + at_once == distances.size();
+    const std::size_t together = slices_together();
+    std::size_t count = std::max<std::size_t>(together, 1);
+    for (std::size_t first = 0; first < distances.size(); first += std::exchange(count, 1)) {
       for (std::size_t group = 0; group < groups; ++group)
-        plan_group(group, std::span(distances).subspan(first, at_once), in_parts);
+        plan_group(group, std::span(distances).subspan(first, count), first < together);
     }
     builder_.reset_counters();
   }
 
  private:
   /// A group of the slices from and for the ranks at these distances.
-  void plan_group(std::size_t group, std::span<const int> distances, bool in_parts) {
+  void plan_group(std::size_t group, std::span<const int> distances, bool together) {
     for (const int distance : distances) compute_from(builder_.neighbour(-distance), group);
-    pushes_ ? push(group, distances, in_parts) : exchange(group, distances);
+    pushes_ ? push(group, distances, together) : exchange(group, distances);
+  }
+
+  /// How many peers' slices come first, of all of which a group follows the other in turn. The same on all
+  /// ranks.
+  std::size_t slices_together() const {
+    const std::int32_t ranks = builder_.ranks();
+    if (!pushes_) return static_cast<std::size_t>(ranks - 1);
+    if (parts_.size() == 1) return 0;
+    std::size_t slices = 0;
+    std::int64_t entries = most_entries(0);
+    for (std::int32_t distance = 1; distance < ranks; ++distance) {
+      entries += most_entries(distance);
+      if (entries > workers(builder_.schedule())) break;
+      ++slices;
+    }
+    return slices;
+  }
+
+  /// Of what any rank receives from the one so many places before it.
+  std::int64_t most_entries(std::int32_t distance) const {
+    std::int64_t most = 0;
+    for (std::int32_t target = 0; target < builder_.ranks(); ++target) {
+      const std::int32_t source = (target - distance + builder_.ranks()) % builder_.ranks();
+      most = std::max(most, slices_.entries(target, slices_.between(source, target)));
+    }
+    return most;
   }
 
   std::vector<Range> parts_of_k() const {
@@ -265,8 +293,17 @@ class GatherSlices {
     builder_.add_tiles({part});
   }
 
+  /// Whether the target receives nothing from ranks that are farther before it.
+  bool is_last(int distance) const {
+    const std::int32_t target = builder_.neighbour(distance);
+    for (int farther = distance + 1; farther < builder_.ranks(); ++farther) {
+      if (!groups(builder_.neighbour(distance - farther), target).empty()) return false;
+    }
+    return true;
+  }
+
   /// The first message takes all credits, so that the others wait for nothing.
-  void push(std::size_t index, std::span<const int> distances, bool in_parts) {
+  void push(std::size_t index, std::span<const int> distances, bool together) {
     std::vector<Message> messages;
     for (const int distance : distances) {
       const std::int32_t target = builder_.neighbour(distance);
@@ -281,14 +318,13 @@ class GatherSlices {
            .peer = target});
     }
     const auto send = [&](Message message, std::size_t first_part, std::size_t count) {
-      for (std::size_t part = first_part; part < first_part + count; ++part) {
-        const std::int32_t first = arrival(rank_, message.peer, index);
+      const std::int32_t first = arrival(rank_, message.peer, index);
+      for (std::size_t part = first_part; part < first_part + count; ++part)
         message.raises.push_back({message.peer, first + static_cast<std::int32_t>(part)});
-      }
       message.waits = builder_.take_credits(receivers_);
       builder_.add_message(std::move(message));
     };
-    if (parts_.size() == 1 || !in_parts) {
+    if (parts_.size() == 1 || !(together || is_last(distances.front()))) {
       for (const Message& message : messages) send(message, 0, parts_.size());
       return;
     }
@@ -324,7 +360,6 @@ class GatherSlices {
   Slices slices_;
   bool pushes_;  // to peers; otherwise by exchanges
   std::vector<Range> parts_;
-  bool rank_by_rank_;
   std::vector<std::vector<std::vector<Range>>> groups_;  // [source][target]
   std::vector<std::int32_t> receivers_;                  // targets of this rank to whom it sends anything
   std::int32_t next_own_group_ = 0;

@@ -180,20 +180,50 @@ TEST(Planner, StoresOfAnOperandFollowEachOtherAtOnce) {
   }
 }
 
-TEST(Planner, WhereTilesAreLateOnlyTheLastSliceArrivesInPartsOfK) {
+TEST(Planner, SlicesThatAreNeitherInTheFirstWaveNorLastArriveInWholeRows) {
   const Problem problem{.operation = Operation::all_gather_gemm, .m = 2048, .n = 256, .k = 256, .ranks = 4};
+  using Moved = std::tuple<int, int, std::size_t>;  // to rank, columns, raises
   for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
-    const Plan plan = make_plan(problem, {.strategy = strategy, .multiprocessors = 2, .rounds = 2}, 1);
-    std::vector<std::tuple<int, int, std::size_t>> moved;  // to rank, columns, raises
-    for (const Message& message : plan.messages) {
-      if (message.kind != MessageKind::signal)
-        moved.emplace_back(message.peer, message.cols, message.raises.size());
-    }
-    EXPECT_THAT(moved, ElementsAre(std::tuple(2, none, 2u), std::tuple(2, none, 2u), std::tuple(3, none, 2u),
-                                   std::tuple(3, none, 2u), std::tuple(0, 128, 1u), std::tuple(0, 128, 1u),
-                                   std::tuple(0, 128, 1u), std::tuple(0, 128, 1u)))
-        << "two groups of each slice";
+    const auto moved = [&](int multiprocessors) {
+      const Schedule schedule{.strategy = strategy, .multiprocessors = multiprocessors, .rounds = 2};
+      std::vector<Moved> all;
+      for (const Message& message : make_plan(problem, schedule, 1).messages) {
+        if (message.kind != MessageKind::signal)
+          all.emplace_back(message.peer, message.cols, message.raises.size());
+      }
+      return all;
+    };
+    EXPECT_THAT(moved(16), ElementsAre(Moved(2, 128, 1), Moved(3, 128, 1), Moved(0, 128, 1), Moved(2, 128, 1),
+                                       Moved(3, 128, 1), Moved(0, 128, 1)))
+        << "all in the first wave";
+    EXPECT_THAT(moved(12), ElementsAre(Moved(2, 128, 1), Moved(3, 128, 1), Moved(2, 128, 1), Moved(3, 128, 1),
+                                       Moved(0, 128, 1), Moved(0, 128, 1)));
+    EXPECT_THAT(moved(8), ElementsAre(Moved(2, 128, 1), Moved(2, 128, 1), Moved(3, none, 2), Moved(0, 128, 1),
+                                      Moved(0, 128, 1)));
+    EXPECT_THAT(moved(4),
+                ElementsAre(Moved(2, none, 2), Moved(3, none, 2), Moved(0, 128, 1), Moved(0, 128, 1)))
+        << "none in the first wave";
   }
+}
+
+TEST(Planner, WhatARankReceivesLastArrivesInPartsOfK) {
+  constexpr int rows_to_each = 128;
+  Problem problem{.operation = Operation::all_to_all_gemm, .m = 512, .n = 256, .k = 256, .ranks = 4};
+  for (int source = 0; source < problem.ranks; ++source) {
+    std::vector<std::int32_t>& destinations = problem.destinations.emplace_back();
+    for (int row = 0; row < problem.m; ++row) destinations.push_back(row / rows_to_each);
+  }
+  // So that rank 1 receives nothing from rank 2, whose slice would be its last.
+  std::ranges::replace(problem.destinations[2], 1, 2);
+  const std::vector<Plan> plans =
+      make_plans(problem, {.strategy = Strategy::copy, .multiprocessors = 1, .rounds = 2});
+  std::map<int, int> columns;  // of what each sends to rank 1
+  for (const Plan& plan : plans) {
+    for (const Message& message : plan.messages) {
+      if (message.kind == MessageKind::copy && message.peer == 1) columns[plan.rank] = message.cols;
+    }
+  }
+  EXPECT_THAT(columns, ElementsAre(std::pair(0, none), std::pair(3, 128)));
 }
 
 }  // namespace
