@@ -21,7 +21,7 @@ struct TunerOptions {
   bool use_cache = true;
   std::string cache_directory{};  ///< empty: `default_cache_directory`
   /// Gets one line for each problem that is measured, and one for each file that is set aside; on rank 0
-  /// only. Empty: lines go to standard error.
+  /// only. Must not throw. Empty: lines go to standard error.
   std::function<void(const std::string& line)> log{};
   /// Where given, other schedules are not chosen. The same on all ranks. What is measured is kept for others
   /// only if nothing was left out.
@@ -54,8 +54,9 @@ class Tuner {
   Schedule schedule(const Problem& problem);
 
   /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one
-  /// is faster by more than 1 %; keeps the winner. Takes one to three seconds, and GPU memory for the
-  /// operands several times over: throws `Error` where it is short. Otherwise throws as `Operator`.
+  /// is faster by more than 1 %; keeps the winner. Takes half a second to some seconds, and GPU memory for
+  /// several sets of operands and four operators: throws `Error` where it is short. Otherwise throws as
+  /// `Operator`.
   TunedPlan tune(const Problem& problem);
 
  private:

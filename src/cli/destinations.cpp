@@ -65,6 +65,10 @@ Destinations uneven_expert_rows(const Problem& problem, std::uint64_t seed, doub
   const bool routed = is_all_to_all(problem.operation);
   const auto experts = static_cast<std::size_t>(problem.experts * (routed ? problem.ranks : 1));
   const std::int64_t rows = routed ? problem.m : problem.m / problem.ranks;
+  const std::int64_t most_rows = most_entries / problem.ranks;
+  require(rows <= most_rows, "--experts", problem.experts,
+          fmt::format("is limited to {} rows on each of {} ranks, as the experts are drawn row by row",
+                      most_rows, problem.ranks));
   std::vector<double> shares(experts);
   for (double& share : shares)
     share = std::max(0.0, std::uniform_real_distribution(least_share, 1.0)(random));

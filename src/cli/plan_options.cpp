@@ -175,7 +175,7 @@ void PlanOptions::add_schedule(CLI::App& command) {
   add_integer(
       command, "--shots", schedule_.shots,
       "Without slices: all that a rank sends in one shot, or partial results in one and sums in another "
-      "(--strategy store)",
+      "(--strategy store; sums also sequential)",
       1, 2);
   command.add_flag("--search", searches_groups_,
                    "Use the groups that are predicted to be fastest (--strategy signal)");

@@ -163,6 +163,8 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
       mappings_(neighbours_.size()) {
   static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) % sizeof(float) == 0);
   const auto ranks = neighbours_.size();
+  require(ranks <= max_ranks, "ranks", ranks,
+          fmt::format("must be at most {} where they share memory", max_ranks));
   const auto self = static_cast<std::size_t>(communicator.rank());
   Header* const shared = header(communicator.rank());
   Record own{.host = host_identity(),

@@ -69,6 +69,7 @@ void GpuBaseline::choose_algorithm(const GpuOperands& operands) {
   const void* a = gathers_ && !gathers_b() ? gathered_.data() : operands.a.data();
   const void* b = gathers_b() ? gathered_.data() : operands.b.data();
   if (gathers_) communicate(operands.a.data(), operands.b.data());
+  gpu_.synchronize();  // with a limit, unlike what times the GEMM
   gemm_.choose_algorithm(a, b, c_.data(), gpu_.stream());
   if (one_gemm_) one_gemm_->choose_algorithm(a, b, c_.data(), gpu_.stream());
 }

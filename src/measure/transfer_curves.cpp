@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "comm/give_up.hpp"
 #include "comm/peer_memory.hpp"
 #include "cuda/random_fill.hpp"
 #include "exec/cuda/stream_memory.hpp"
@@ -87,7 +88,10 @@ class PartialGemm {
   void keep_busy(double microseconds) {
     for (double us = 0; us < microseconds; us += alone_us_) launch(stream_);
   }
-  void wait() const { FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream_)); }
+  void wait() const {
+    await_stream(stream_, gpu_.communicator(), gpu_.communicator().options().wait_limit,
+                 "what ran concurrently did not finish");
+  }
 
   /// How long the other work lasts that `slowdown` needs; in the first part of it the ranks begin.
   double sending_us() const { return 1000 + 3 * alone_us_; }

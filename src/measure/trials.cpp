@@ -17,7 +17,7 @@ namespace {
 std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void(int n)>& run,
                                     std::vector<double>& host_us) {
   constexpr double affordable_us = 20'000;
-  constexpr int most_runs = 5;
+  constexpr double most_runs = 5;
   std::vector<double> gpu_us;
   int runs = 1;
   for (int n = -1; n < runs; ++n) {
@@ -29,7 +29,7 @@ std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void
           std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
     });
     if (n < 0) {
-      runs = std::clamp(static_cast<int>(affordable_us / gpu.maximum(us)), 1, most_runs);
+      runs = static_cast<int>(std::clamp(affordable_us / gpu.maximum(us), 1.0, most_runs));
       continue;
     }
     gpu_us.push_back(us);
@@ -51,12 +51,16 @@ class OtherKernel {
 
 }  // namespace
 
-std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
+std::int64_t rotated_sets(std::int64_t bytes) {
   constexpr std::int64_t rotated_bytes = std::int64_t{200} << 20;
+  return std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 2, 8);
+}
+
+std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
   const Shape a = a_shape(problem, gpu.rank());
   const Shape b = b_shape(problem, gpu.rank());
   const std::int64_t bytes = (a.rows * a.cols + b.rows * b.cols) * size_of(problem.data_type);
-  const auto count = std::clamp<std::int64_t>(rotated_bytes / bytes + 1, 2, 8);
+  const std::int64_t count = rotated_sets(bytes);
   std::vector<GpuOperands> operands;
   for (std::int64_t set = 0; set < count; ++set) {
     operands.emplace_back(problem).fill(static_cast<std::uint64_t>(set) + 1, gpu.rank(), gpu.stream());

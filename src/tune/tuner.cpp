@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "flashoverlap/gpu_support.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
+#include "flashoverlap/workspace_bytes.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/machine_measurement.hpp"
 #include "measure/trials.hpp"
@@ -46,23 +49,27 @@ bool is_near(const Problem& one, Problem other) {
   return one == other;
 }
 
-/// Operands in rotation, results and buffers of the schedules that are measured together.
-bool has_memory_for(const Problem& problem, int rank) {
-  constexpr double least_bytes = 300e6;
-  constexpr double sets = 2;       // of operands
-  constexpr double together = 4;   // operators
-  constexpr double results = 2.5;  // of each: its own, the caller's, and half of one in an inbox
-  const auto elements = [](const Shape& shape) {
-    return static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
-  };
-  const Shape gemm = gemm_shape(problem, rank);
-  const double gathered = communicates_first(problem.operation) ? elements({gemm.rows, problem.k}) : 0;
-  const double all = sets * (elements(a_shape(problem, rank)) + elements(b_shape(problem, rank))) +
-                     together * (results * elements(gemm) + gathered);
-  std::size_t free = 0;
-  std::size_t total = 0;
-  FLASHOVERLAP_CUDA(cudaMemGetInfo(&free, &total));
-  return static_cast<double>(free) > least_bytes + all * size_of(problem.data_type);
+std::int64_t bytes_of(const Problem& problem, const Shape& shape) {
+  return shape.rows * shape.cols * size_of(problem.data_type);
+}
+
+/// Operands in rotation, and of those schedules that are measured together what takes the most, with results
+/// in the caller's memory.
+std::int64_t measured_bytes(const Problem& problem, int rank, const std::vector<Candidate>& trials) {
+  constexpr std::ptrdiff_t together = 4;
+  constexpr std::int64_t others = 300'000'000;
+  std::vector<std::int64_t> of_trials;
+  for (const Candidate& trial : trials) {
+    WorkspaceBytes workspace;
+    workspace.add(make_plans(problem, trial.schedule));
+    of_trials.push_back(workspace.total() + bytes_of(problem, out_shape(problem, rank)));
+  }
+  std::ranges::sort(of_trials, std::greater{});
+  const std::int64_t operands =
+      bytes_of(problem, a_shape(problem, rank)) + bytes_of(problem, b_shape(problem, rank));
+  return others + rotated_sets(operands) * operands +
+         std::accumulate(of_trials.begin(), of_trials.begin() + std::min(together, std::ssize(of_trials)),
+                         std::int64_t{0});
 }
 
 }  // namespace
@@ -180,8 +187,12 @@ struct Tuner::State {
     return found_by_first(problem, [&] { return shortlist(candidates(problem), 1); }).front().schedule;
   }
 
-  bool has_memory_everywhere(const Problem& problem) const {
-    return gpu.maximum(has_memory_for(problem, gpu.rank()) ? 0 : 1) == 0;
+  bool has_memory_everywhere(const Problem& problem, const std::vector<Candidate>& trials) const {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    FLASHOVERLAP_CUDA(cudaMemGetInfo(&free, &total));
+    const double needed = static_cast<double>(measured_bytes(problem, gpu.rank(), trials));
+    return gpu.maximum(needed - static_cast<double>(free)) <= 0;
   }
 
   /// Whether the caller refuses schedules that others may take: then the winner is not the answer for them.
@@ -191,23 +202,33 @@ struct Tuner::State {
            });
   }
 
-  TunedPlan tune(const Problem& problem) const {
-    const auto begin = std::chrono::steady_clock::now();
-    bool is_for_all = false;  // on rank 0
-    const std::vector<Candidate> trials = found_by_first(problem, [&] {
+  struct Trials {
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    std::vector<Candidate> schedules{};
+    bool are_for_all = false;  ///< on rank 0
+  };
+
+  Trials find_trials(const Problem& problem) const {
+    Trials trials;
+    trials.schedules = found_by_first(problem, [&] {
       std::vector<Candidate> found = search_schedules(problem, machine);
-      is_for_all = !restricts(problem, found);
+      trials.are_for_all = !restricts(problem, found);
       return shortlist(allowed(problem, std::move(found)), measured_schedules);
     });
-    TunedPlan tuned = measure(problem, trials);
-    if (is_for_all && cache) {
+    return trials;
+  }
+
+  TunedPlan tune(const Problem& problem, const Trials& trials) const {
+    const TunedPlan tuned = measure(problem, trials.schedules);
+    gpu.barrier();  // to give memory back may have to wait for a rank that goes on
+    if (trials.are_for_all && cache) {
       try {
         cache->store(tuned);
       } catch (const Error& error) {
         say(fmt::format("the tuned plan is not kept: {}", error.what()));
       }
     }
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - trials.begin;
     const std::string in_turn =
         tuned.sequential_us > 0 ? fmt::format("; one after the other {:.1f} us", tuned.sequential_us) : "";
     say(fmt::format("tuned {} in {:.1f} s: {}, {:.1f} us{}", described(problem), taken.count(),
@@ -243,9 +264,9 @@ struct Tuner::State {
         fastest_schedules(gpu, problem, operands, std::move(overlapped), Use::model, most_finalists);
     if (sequential) finalists.push_back(sequential->schedule);
     constexpr double affordable_us = 200'000;  // of each finalist
-    const auto repetitions = static_cast<int>(affordable_us / trials.front().predicted_us);
+    const double repetitions = std::clamp(affordable_us / trials.front().predicted_us, 9.0, 31.0);
     const std::vector<double> times =
-        measure_schedules(gpu, problem, operands, finalists, Use::model, std::clamp(repetitions, 9, 31));
+        measure_schedules(gpu, problem, operands, finalists, Use::model, static_cast<int>(repetitions));
     auto winner = static_cast<std::size_t>(std::ranges::min_element(times) - times.begin());
     if (sequential && times[winner] >= clearly_faster * times.back()) winner = finalists.size() - 1;
     const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
@@ -280,7 +301,8 @@ Schedule Tuner::schedule(const Problem& problem) {
   state_->check(problem);
   if (const auto known = state_->known_to_first(problem)) return *known;
   if (!state_->options.measure) return state_->predicted(problem);
-  if (state_->has_memory_everywhere(problem)) return state_->tune(problem).schedule;
+  const State::Trials trials = state_->find_trials(problem);
+  if (state_->has_memory_everywhere(problem, trials.schedules)) return state_->tune(problem, trials).schedule;
   state_->say(
       fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken", described(problem)));
   return state_->predicted(problem);
@@ -288,9 +310,10 @@ Schedule Tuner::schedule(const Problem& problem) {
 
 TunedPlan Tuner::tune(const Problem& problem) {
   state_->check(problem);
-  if (!state_->has_memory_everywhere(problem))
+  const State::Trials trials = state_->find_trials(problem);
+  if (!state_->has_memory_everywhere(problem, trials.schedules))
     throw Error(fmt::format("{} cannot be tuned: GPU memory is short", described(problem)));
-  return state_->tune(problem);
+  return state_->tune(problem, trials);
 }
 
 }  // namespace flashoverlap
