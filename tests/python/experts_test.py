@@ -137,6 +137,20 @@ def mixture(group, weights, **options):
     return layer
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_may_have_one_expert(ranks, draw):
+    """PyTorch's grouped products refuse what is made of one number with a stride."""
+
+    def on_rank(rank, group):
+        layer = parallel.ExpertParallelMoE(FEATURES, HIDDEN, ranks, 1, group=group)
+        x = draw(TOKENS, FEATURES).requires_grad_()
+        layer(x).sum().backward()
+        assert x.grad.isfinite().all()
+        assert layer.gate_up_weight.grad.isfinite().all()
+
+    run(ranks, on_rank)
+
+
 def draw_weights(draw, ranks):
     experts = ranks * EXPERTS
     return draw(experts, FEATURES), draw(experts, 2 * HIDDEN, FEATURES), draw(experts, FEATURES, HIDDEN)

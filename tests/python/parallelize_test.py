@@ -146,7 +146,22 @@ class TestParallelize:
             layer.forward = lambda x, forward=layer.forward: -forward(x)
             return layer
 
+        def with_hook_of_weight(layer):
+            layer.weight.register_hook(lambda gradient: 0 * gradient)
+            return layer
+
+        def with_buffer(layer):
+            layer.register_buffer("scale", torch.ones(1))
+            return layer
+
+        def with_hook_of_state(layer):
+            layer.register_state_dict_post_hook(lambda *_: None)
+            return layer
+
         layers = {
+            "hook_of_weight": lambda: with_hook_of_weight(nn.Linear(K, N)),
+            "buffer": lambda: with_buffer(nn.Linear(K, N)),
+            "hook_of_state": lambda: with_hook_of_state(nn.Linear(K, N)),
             "replaced": lambda: with_forward(nn.Linear(K, N)),
             "scaled": lambda: Scaled(K, N),
             "hook": lambda: with_hook(nn.Linear(K, N)),

@@ -113,6 +113,14 @@ def test_a_row_that_is_scattered_in_parts_stays(run):
     assert run(lambda group, x, w: scatter((x[:1] @ w.t()).view(-1), group), [(S, K), (N, K)], replaced=0) is None
 
 
+def test_a_row_that_is_gathered_in_parts_and_read_twice_stays(run):
+    def function(group, x, w, v):
+        row = gather(x.view(-1), group).view(1, -1)
+        return row @ w.t(), row @ v.t()
+
+    assert run(function, [(1, K), (N, RANKS * K), (24, RANKS * K)], replaced=0) is None
+
+
 def test_the_only_product_of_what_is_gathered(run):
     inputs, results = run(lambda group, x, w: linear(gather(x, group), w), [(S, B, K), (N, K)], replaced=1)
     whole = torch.cat([x for x, _ in inputs])

@@ -309,6 +309,49 @@ def test_second_derivatives_are_refused(operation, draw):
     run(1, on_rank)
 
 
+@pytest.mark.parametrize("operation", ["matmul_all_reduce", "all_gather_matmul"])
+def test_second_derivatives_are_refused_where_the_incoming_gradient_has_none(operation, draw):
+    def on_rank(rank, group):
+        x, weight = draw(M, K).requires_grad_(), draw(N, K).requires_grad_()
+        for compute in (getattr(parallel, operation), getattr(torch.ops.flashoverlap, operation)):
+            out = compute(x, weight, group if compute is getattr(parallel, operation) else group.name)
+            (of_x,) = torch.autograd.grad(out.sum(), x, create_graph=True)  # depends on weight
+            with pytest.raises(RuntimeError, match="differentiate twice"):
+                of_x.pow(2).sum().backward()
+        (of_x,) = torch.autograd.grad(
+            getattr(parallel, operation)(x, weight.detach(), group).sum(), x, create_graph=True
+        )
+        assert not of_x.requires_grad  # depends on nothing
+
+    run(1, on_rank)
+
+
+def test_negative_views_are_negative(draw):
+    def on_rank(rank, group):
+        x, weight = torch.complex(draw(1, K), draw(1, K)).conj().imag, draw(N, K)
+        assert x.is_neg()
+        torch.testing.assert_close(parallel.matmul_all_reduce(x, weight, group), x @ weight.t())
+
+    run(1, on_rank)
+
+
+def test_shapes_are_known_without_data(draw):
+    def on_rank(rank, group):
+        x, weight = torch.empty(M, K, device="meta"), torch.empty(N, K, device="meta")
+        out = parallel.matmul_all_reduce(x, weight, group)
+        assert (out.device.type, out.shape) == ("meta", (M, N))
+
+    run(1, on_rank)
+
+
+@pytest.mark.parametrize("group", [None, 3])
+def test_what_is_no_group_is_named(group, draw):
+    with pytest.raises(TypeError, match=f"group = {group}: must be"):
+        parallel.matmul_all_reduce(draw(M, K), draw(N, K), group)
+    with pytest.raises(TypeError, match=f"group = {group}: must be"):
+        parallel.RowParallelLinear(K, N, group=group)
+
+
 @pytest.mark.parametrize("needs_gradient", [False, True])
 def test_autocast_casts_operands(needs_gradient, draw):
     def on_rank(rank, group):

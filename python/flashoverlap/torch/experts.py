@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.nn.functional
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from flashoverlap._core import Problem
 from flashoverlap.operations import AnyCommunicator, Operator
 from flashoverlap.torch.groups import Group, communicator
+from flashoverlap.torch.once import differentiable_once, of_a_product
 from flashoverlap.torch.operations import autocast
 from flashoverlap.torch.parts import draw
 
@@ -75,7 +75,9 @@ class ExpertRoutes:
             on_device = on_device.pin_memory().to(device, non_blocking=True)
         order = torch.arange(ends[-1], device=device)
         order += on_device[0].repeat_interleave(on_device[1], output_size=ends[-1])
-        return order, on_device[2, ranks - 1 :: ranks].to(torch.int32)
+        ends_of_experts = on_device[2, ranks - 1 :: ranks]
+        # Of a single one it would keep its stride, which PyTorch's grouped products refuse.
+        return order, ends_of_experts.to(torch.int32, memory_format=torch.contiguous_format)
 
     def dispatch(
         self, x: Tensor, weight: Tensor, *, transposed: bool = False, keeps_received: bool = False
@@ -169,7 +171,7 @@ class _Dispatch(torch.autograd.Function):
         return product
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(of_a_product)
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         received, weight = ctx.saved_tensors
         routes = ctx.routes
@@ -190,7 +192,7 @@ class _Combine(torch.autograd.Function):
         return routes.combine(x, weight)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(of_a_product)
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         routes = ctx.routes
@@ -264,7 +266,7 @@ class _Reorder(torch.autograd.Function):
         return x.index_select(0, order // copies)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(lambda ctx: False)
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (inverse,) = ctx.saved_tensors
         copied = gradient.index_select(0, inverse)
@@ -280,7 +282,7 @@ class _WeightedSum(torch.autograd.Function):
         return torch.bmm(scores.to(results.dtype).unsqueeze(1), results).squeeze(1)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(of_a_product)
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         results, scores = ctx.saved_tensors
         of_results = scores.to(results.dtype).unsqueeze(2) * gradient.unsqueeze(1)

@@ -20,7 +20,7 @@ def name_of(group: Group | str) -> str:
     """The name that `named` finds the group's communicator by."""
     if isinstance(group, str):
         return group
-    return group.group_name if isinstance(group, torch.distributed.ProcessGroup) else group.name
+    return group.group_name if isinstance(group, torch.distributed.ProcessGroup) else communicator(group).name
 
 
 def communicator(group: Group, *, wait_limit: float = 30) -> AnyCommunicator:
@@ -30,7 +30,11 @@ def communicator(group: Group, *, wait_limit: float = 30) -> AnyCommunicator:
     wait_limit: see `flashoverlap.Communicator`. It counts when the communicator is made, so ask for it before the first
     layer or operation does.
     """
-    return named(group.group_name, wait_limit) if isinstance(group, torch.distributed.ProcessGroup) else group
+    if isinstance(group, torch.distributed.ProcessGroup):
+        return named(group.group_name, wait_limit)
+    if not hasattr(group, "ranks"):
+        raise TypeError(f"group = {group!r}: must be a communicator or a process group that this rank belongs to")
+    return group
 
 
 def named(name: str, wait_limit: float = 30) -> AnyCommunicator:

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 import torch.nn.functional
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from flashoverlap.operations import operator_for
 from flashoverlap.torch.groups import Group, name_of, named
 from flashoverlap.torch.linear import RowParallelLinear
+from flashoverlap.torch.once import differentiable_once
 from flashoverlap.torch.operations import (
     Gradients,
     _library,
@@ -114,7 +114,7 @@ def _define(name: str, gemm: str, gradients: Gradients) -> None:
         operands = gradients.operands(x, weight, *ctx.needs_input_grad[:2])
         ctx.save_for_backward(*operands, norm_weight, output[1])
 
-    @once_differentiable
+    @differentiable_once(lambda ctx: any(ctx.needs_input_grad))
     def backward(ctx: Any, of_normalized: Tensor | None, of_sum: Tensor | None) -> tuple[Tensor | None, ...]:
         x, weight, norm_weight, sum = ctx.saved_tensors
         gradient, of_norm_weight = _gradients_of_norm(of_normalized, of_sum, sum, norm_weight, ctx.epsilon)

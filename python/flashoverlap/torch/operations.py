@@ -28,11 +28,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 import flashoverlap
 from flashoverlap.operations import AnyCommunicator, operator_for
 from flashoverlap.torch.groups import Group, communicator, name_of, named
+from flashoverlap.torch.once import differentiable_once, of_a_product
 
 _library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
 _operations = torch.ops.flashoverlap
@@ -166,6 +166,7 @@ def _concerns_only_autograd(x: Tensor, weight: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
+        and not (x.is_meta or x.is_neg() or weight.is_neg())  # what PyTorch resolves on the way to an operation
     )
 
 
@@ -246,7 +247,7 @@ def _differentiate(name: str, gradients: Gradients, *, of_rows: bool = False) ->
             )
         ctx.save_for_backward(*gradients.operands(x, weight, *ctx.needs_input_grad[:2]))
 
-    @once_differentiable
+    @differentiable_once(of_a_product)
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         wanted_x, wanted_weight = ctx.needs_input_grad[:2]
@@ -453,7 +454,7 @@ def _differentiate_keeping(
         ctx.set_materialize_grads(False)
         keep(ctx, *inputs[1:], output[1])
 
-    @once_differentiable
+    @differentiable_once(of_a_product)
     def backward(ctx: Any, gradient: Tensor, _: None = None) -> tuple[Tensor | None, Tensor | None, None]:
         received, weight = ctx.saved_tensors
         gradient = gradient.contiguous()

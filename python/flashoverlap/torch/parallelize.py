@@ -89,11 +89,19 @@ def _kinds(module: nn.Module, plan: Mapping[str, Kind]) -> dict[str, Kind]:
 
 def _require_plain(name: str, layer: nn.Linear) -> None:
     """Raises ValueError for what its replacement would not do."""
-    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
-    if type(layer) is not nn.Linear or "forward" in vars(layer) or any(hooks):  # parametrizations change the type
+    hooks = [
+        *(layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks),
+        *(layer._state_dict_hooks, layer._state_dict_pre_hooks),
+        *(layer._load_state_dict_pre_hooks, layer._load_state_dict_post_hooks),
+    ]
+    for parameter in layer.parameters(recurse=False):
+        hooks += [parameter._backward_hooks or {}, parameter._post_accumulate_grad_hooks or {}]
+    has_more = layer._buffers or layer._modules or layer._parameters.keys() - {"weight", "bias"}
+    # Parametrizations change the type.
+    if type(layer) is not nn.Linear or "forward" in vars(layer) or has_more or any(hooks):
         raise ValueError(
             f'plan: "{name}" is a {type(layer).__name__} that may do more than nn.Linear (a class or a forward of its '
-            "own, hooks or parametrizations): divide the layers before"
+            "own, hooks of it or its weights, parametrizations, buffers or modules): divide the layers before"
         )
 
 

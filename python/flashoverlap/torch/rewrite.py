@@ -110,6 +110,8 @@ def _replace_gather(graph: Graph, waited: Node, x: Node, ranks: int, group: str)
     weight: Any = first.args[1]
     if weight is matrix or not _is_known(shape) or shape[1] % _loaded != 0 or not _is_readable(weight):
         return False
+    if others and x.meta["val"].dim() < 2:
+        return False  # a vector of all ranks is one row, whose columns are gathered
     with graph.inserting_before(first):
         rows = x if x.meta["val"].is_contiguous() else _contiguous(graph, x)
         rows = _call(graph, _aten.reshape.default, rows, shape)
