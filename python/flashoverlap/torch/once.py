@@ -29,7 +29,8 @@ def differentiable_once(depends_on_inputs: Callable[[Any], bool]) -> Callable[[B
             if not depends_on_inputs(ctx) and not any(each is not None and each.requires_grad for each in gradients):
                 return results
             refuse = torch._C._functions.DelayedError(_refusal, len(results))
-            return refuse(*[None if each is None else each.detach().requires_grad_() for each in results])
+            marked = [None if each is None else each.detach().requires_grad_() for each in results]
+            return refuse(*marked)  # type: ignore[arg-type]  # as PyTorch does
 
         return checked
 
