@@ -17,11 +17,10 @@ inline constexpr int trial_repetitions = 5;
 /// A sample is a graph of runs that last at least this long together.
 inline constexpr double sample_us = 2000;
 
-/// How many sets of operands of this size are several times the L2 cache together.
-std::int64_t rotated_sets(std::int64_t bytes);
-
-/// Random operands, as many sets.
+/// Random operands: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem);
+/// What they take on a rank.
+std::int64_t rotated_bytes(const Problem& problem, int rank);
 
 /// How operators are measured.
 enum class Use {

@@ -49,27 +49,21 @@ bool is_near(const Problem& one, Problem other) {
   return one == other;
 }
 
-std::int64_t bytes_of(const Problem& problem, const Shape& shape) {
-  return shape.rows * shape.cols * size_of(problem.data_type);
-}
-
 /// Operands in rotation, and of those schedules that are measured together what takes the most, with results
 /// in the caller's memory.
 std::int64_t measured_bytes(const Problem& problem, int rank, const std::vector<Candidate>& trials) {
-  constexpr std::ptrdiff_t together = 4;
+  constexpr std::size_t together = 4;
   constexpr std::int64_t others = 300'000'000;
+  const Shape out = out_shape(problem, rank);
   std::vector<std::int64_t> of_trials;
   for (const Candidate& trial : trials) {
     WorkspaceBytes workspace;
     workspace.add(make_plans(problem, trial.schedule));
-    of_trials.push_back(workspace.total() + bytes_of(problem, out_shape(problem, rank)));
+    of_trials.push_back(workspace.total() + out.rows * out.cols * size_of(problem.data_type));
   }
   std::ranges::sort(of_trials, std::greater{});
-  const std::int64_t operands =
-      bytes_of(problem, a_shape(problem, rank)) + bytes_of(problem, b_shape(problem, rank));
-  return others + rotated_sets(operands) * operands +
-         std::accumulate(of_trials.begin(), of_trials.begin() + std::min(together, std::ssize(of_trials)),
-                         std::int64_t{0});
+  of_trials.resize(std::min(together, of_trials.size()));
+  return std::accumulate(of_trials.begin(), of_trials.end(), others + rotated_bytes(problem, rank));
 }
 
 }  // namespace
@@ -219,7 +213,7 @@ struct Tuner::State {
   }
 
   TunedPlan tune(const Problem& problem, const Trials& trials) const {
-    const TunedPlan tuned = measure(problem, trials.schedules);
+    TunedPlan tuned = measure(problem, trials.schedules);
     gpu.barrier();  // to give memory back may have to wait for a rank that goes on
     if (trials.are_for_all && cache) {
       try {

@@ -231,7 +231,7 @@ class GatherSlices {
     return slices;
   }
 
-  /// Of what any rank receives from the one so many places before it.
+  /// Of what any rank receives from the rank `distance` places before it.
   std::int64_t most_entries(std::int32_t distance) const {
     std::int64_t most = 0;
     for (std::int32_t target = 0; target < builder_.ranks(); ++target) {
