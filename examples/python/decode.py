@@ -1,6 +1,6 @@
 """Decoding with CUDA graphs: one block of Llama-3 70B, divided among the ranks (tensor parallelism), computes
-one new token of each of m sequences. Its two AllReduces are this library's, NCCL's, and those of PyTorch's
-symmetric memory.
+one new token of each of m sequences. Its two AllReduces are this library's, with the residual and the norm that
+follow (`flashoverlap`) and without (`product_alone`), NCCL's, and those of PyTorch's symmetric memory.
 
     torchrun --nproc-per-node 2 examples/python/decode.py --out out/decode.json
 
@@ -31,21 +31,43 @@ import flashoverlap.torch as parallel
 
 FEATURES, HIDDEN = 8192, 28672
 HEADS, KEY_HEADS, HEAD = 64, 8, 128
+EPSILON = 1e-5
 LIMIT = 2e-2  # of the relative difference from NCCL's result
 ROUNDS, REPLAYS = 15, 20
 
 RowParallel = Callable[[Tensor, Tensor], Tensor]
 """The sum over the ranks of x[m, k] · weight[n, k]ᵀ, of which each rank has a part of k."""
 
+NormalizedRowParallel = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""RMSNorm of that sum + residual, and what is normalised: of x, weight, the norm's weight and the residual."""
 
-def row_parallel_kinds(most_rows: int) -> dict[str, RowParallel]:
+
+def normalized_after(row_parallel: RowParallel) -> NormalizedRowParallel:
+    """By PyTorch's own addition and norm."""
+
+    def multiply(x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        sum = residual + row_parallel(x, weight)
+        return F.rms_norm(sum, (FEATURES,), norm_weight, EPSILON), sum
+
+    return multiply
+
+
+def row_parallel_kinds(most_rows: int) -> dict[str, NormalizedRowParallel]:
     """By name. most_rows: of any x that follows."""
     group = dist.group.WORLD
     shared = symmetric_memory.empty(most_rows, FEATURES, dtype=torch.bfloat16, device="cuda")
     symmetric_memory.rendezvous(shared, group.group_name)
 
-    def flashoverlap(x: Tensor, weight: Tensor) -> Tensor:
-        # No kernel of a block writes a weight, so it may be loaded while the kernel before still runs.
+    # No kernel of a block writes a weight, so ours may be loaded while the kernel before still runs.
+
+    def flashoverlap(
+        x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return parallel.matmul_all_reduce_rms_norm(
+            x, weight, norm_weight, group, residual, epsilon=EPSILON, weight_is_constant=True
+        )
+
+    def product_alone(x: Tensor, weight: Tensor) -> Tensor:
         return parallel.matmul_all_reduce(x, weight, group, weight_is_constant=True)
 
     def nccl(x: Tensor, weight: Tensor) -> Tensor:
@@ -61,7 +83,8 @@ def row_parallel_kinds(most_rows: int) -> dict[str, RowParallel]:
         product = torch.mm(x, weight.t(), out=shared[: len(x)])
         return torch.ops.symm_mem.two_shot_all_reduce_(product, "sum", group.group_name)
 
-    return {each.__name__: each for each in (flashoverlap, nccl, one_shot, two_shot)}
+    others = (product_alone, nccl, one_shot, two_shot)
+    return {"flashoverlap": flashoverlap} | {each.__name__: normalized_after(each) for each in others}
 
 
 class Block:
@@ -81,12 +104,15 @@ class Block:
         shape = (2, sequences, self.key_heads, length, HEAD)
         return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
 
-    def __call__(self, x: Tensor, cache: Tensor, row_parallel: RowParallel) -> Tensor:
-        """x[m, FEATURES]: one token of each sequence, the same on all ranks, as is what is returned."""
-        mixed = self.attention(F.rms_norm(x, (FEATURES,), self.norms[0]), cache)
-        x = x + row_parallel(mixed, self.out)
-        gate, up = (F.rms_norm(x, (FEATURES,), self.norms[1]) @ self.gate_up.t()).chunk(2, dim=-1)
-        return x + row_parallel(F.silu(gate) * up, self.down)
+    def __call__(
+        self, normalized: Tensor, x: Tensor, cache: Tensor, row_parallel: NormalizedRowParallel
+    ) -> tuple[Tensor, Tensor]:
+        """x[m, FEATURES]: one token of each sequence, the same on all ranks, as is what is returned: the norm that the
+        next block begins with, and x. `normalized` is what the block before has returned."""
+        mixed = self.attention(normalized, cache)
+        normalized, x = row_parallel(mixed, self.out, self.norms[0], x)
+        gate, up = (normalized @ self.gate_up.t()).chunk(2, dim=-1)
+        return row_parallel(F.silu(gate) * up, self.down, self.norms[1], x)
 
     def attention(self, x: Tensor, cache: Tensor) -> Tensor:
         qkv = (x @ self.qkv.t()).view(len(x), -1, HEAD)
@@ -102,8 +128,10 @@ def draw_weight(rows: int, cols: int) -> Tensor:
     return torch.randn(rows, cols, device="cuda", dtype=torch.bfloat16) * cols**-0.5
 
 
-def captured(function: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """A graph of what the function does, and where each replay leaves its result."""
+def captured(
+    function: Callable[[], tuple[Tensor, Tensor]],
+) -> tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor]]:
+    """A graph of what the function does, and where each replay leaves its results."""
     for _ in range(2):  # ours makes and tunes its operators, which a capture cannot
         function()
     torch.cuda.synchronize()
@@ -113,6 +141,11 @@ def captured(function: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tens
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         result = function()
     return graph, result
+
+
+def relative_difference(value: Tensor, reference: Tensor) -> float:
+    """Of Frobenius norms."""
+    return ((value.float() - reference.float()).norm() / reference.float().norm()).item()
 
 
 def largest(values: list[float]) -> list[float]:
@@ -134,19 +167,20 @@ def microseconds(graph: torch.cuda.CUDAGraph) -> float:
     return 1e3 * begin.elapsed_time(end) / REPLAYS
 
 
-def measure(block: Block, m: int, length: int, kinds: dict[str, RowParallel]) -> dict[str, float]:
+def measure(block: Block, m: int, length: int, kinds: dict[str, NormalizedRowParallel]) -> dict[str, float]:
     """µs of a block by kind, those of the slowest rank. Raises RuntimeError where results differ."""
     x = torch.randn(m, FEATURES, device="cuda", dtype=torch.bfloat16)
     dist.broadcast(x, 0)
+    normalized = F.rms_norm(x, (FEATURES,))
     cache = block.draw_cache(m, length)
     graphs, results = {}, {}
     for name, row_parallel in kinds.items():
-        graphs[name], results[name] = captured(lambda: block(x, cache, row_parallel))
-        results[name].fill_(torch.nan)
+        graphs[name], results[name] = captured(lambda: block(normalized, x, cache, row_parallel))
+        for result in results[name]:
+            result.fill_(torch.nan)
         graphs[name].replay()
-    reference = results["nccl"].float()
-    for name, result in results.items():
-        difference = ((result.float() - reference).norm() / reference.norm()).item()
+    for name in kinds:
+        difference = max(map(relative_difference, results[name], results["nccl"]))
         if not difference < LIMIT:
             raise RuntimeError(f"{name}, m = {m}: differs by {difference}, must be less than {LIMIT}")
     times: dict[str, list[float]] = {name: [] for name in kinds}

@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "cuda/copy_rows.hpp"
 #include "cuda/handles.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
@@ -243,11 +244,10 @@ class GpuOperator {
       const auto* const source = static_cast<const std::byte*>(is_a ? a.data : operator_->gathered());
       for (const GatheredRows& each : gathered_rows()) {
         if (each.buffer != from) continue;
-        FLASHOVERLAP_CUDA(
-            cudaMemcpy2DAsync(static_cast<std::byte*>(gathered) + each.row * row_bytes,
-                              static_cast<std::size_t>(row_bytes), source + each.buffer_row * pitch,
-                              static_cast<std::size_t>(pitch), static_cast<std::size_t>(row_bytes),
-                              static_cast<std::size_t>(each.rows), cudaMemcpyDeviceToDevice, on));
+        copy_rows(static_cast<std::byte*>(gathered) + each.row * row_bytes,
+                  static_cast<std::size_t>(row_bytes), source + each.buffer_row * pitch,
+                  static_cast<std::size_t>(pitch), static_cast<std::size_t>(row_bytes),
+                  static_cast<std::size_t>(each.rows), on);
       }
     };
     make_current(*communicator_);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cuda/copy_rows.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/properties.hpp"
 #include "data_type/pitch.hpp"
@@ -73,9 +74,8 @@ void ResultReader::natural(const void* out, void* result, Stream stream) const {
   } else {
     const auto element = static_cast<std::size_t>(size_of(state_->data_type));
     const std::size_t row_bytes = static_cast<std::size_t>(layout.cols) * element;
-    FLASHOVERLAP_CUDA(
-        cudaMemcpy2DAsync(result, row_bytes, out, static_cast<std::size_t>(layout.pitch) * element, row_bytes,
-                          static_cast<std::size_t>(layout.rows), cudaMemcpyDeviceToDevice, stream));
+    copy_rows(result, row_bytes, out, static_cast<std::size_t>(layout.pitch) * element, row_bytes,
+              static_cast<std::size_t>(layout.rows), stream);
   }
 }
 

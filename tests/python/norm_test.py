@@ -88,6 +88,26 @@ def test_what_is_frozen_gets_no_gradient(frozen, scatters, draw):
     assert run(2, on_rank) == [True, True]
 
 
+@pytest.mark.parametrize("scatters", [False, True])
+def test_the_promise_of_a_constant_weight_counts_without_gradients(scatters, draw):
+    multiply = parallel.matmul_reduce_scatter_rms_norm if scatters else parallel.matmul_all_reduce_rms_norm
+    x, weight, norm_weight = draw(M, K), draw(N, K), draw(N)
+    residual = draw(M // 2 if scatters else M, N)
+
+    def on_rank(rank, group):
+        expected = multiply(x, weight, norm_weight, group, residual)
+        promised = multiply(x, weight, norm_weight, group, residual, weight_is_constant=True)
+        assert all(map(torch.equal, promised, expected))
+        assert len(group.operators) == 2
+        added = residual.clone().requires_grad_()
+        normalized, _ = multiply(x, weight, norm_weight, group, added, weight_is_constant=True)
+        normalized.sum().backward()
+        assert added.grad is not None
+        assert len(group.operators) == 2
+
+    run(2, on_rank)
+
+
 def test_a_result_of_few_rows_stays_partial(draw):
     def on_rank(rank, group):
         parallel.matmul_all_reduce_rms_norm(draw(M, K), draw(N, K), draw(N), group)

@@ -14,6 +14,7 @@ from flashoverlap.torch.linear import RowParallelLinear
 from flashoverlap.torch.once import differentiable_once
 from flashoverlap.torch.operations import (
     Gradients,
+    _concerns_only_autograd,
     _library,
     _operations,
     autocast,
@@ -26,6 +27,9 @@ from flashoverlap.torch.operations import (
 )
 from flashoverlap.torch.parts import MarkedModule, mark
 
+_computations: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {}
+"""What operations do, by name."""
+
 
 def matmul_all_reduce_rms_norm(
     x: Tensor,
@@ -35,13 +39,15 @@ def matmul_all_reduce_rms_norm(
     residual: Tensor | None = None,
     *,
     epsilon: float = 1e-6,
+    weight_is_constant: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """RMSNorm of sum = `matmul_all_reduce(x, weight, group)` + residual, and sum: both [m, n].
 
     norm_weight: [n]; residual: [m, n]; both of x's data type, and the same on all ranks. The product stays in the order
-    in which it was communicated until it is normalised.
+    in which it was communicated until it is normalised. weight_is_constant: see `flashoverlap.torch.operations`.
     """
-    return _run(_operations.matmul_all_reduce_rms_norm, x, weight, norm_weight, residual, epsilon, group)
+    operands = x, weight, norm_weight, residual
+    return _run("matmul_all_reduce_rms_norm", *operands, epsilon, group, weight_is_constant)
 
 
 def matmul_reduce_scatter_rms_norm(
@@ -52,30 +58,46 @@ def matmul_reduce_scatter_rms_norm(
     residual: Tensor | None = None,
     *,
     epsilon: float = 1e-6,
+    weight_is_constant: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """RMSNorm of sum = `matmul_reduce_scatter(x, weight, group)` + residual, and sum: both [m/ranks, n].
 
     norm_weight: [n]; residual: [m/ranks, n]; both of x's data type. Each rank computes the gradient of norm_weight of
-    its own rows: whoever updates it adds these up over the group.
+    its own rows: whoever updates it adds these up over the group. weight_is_constant: see
+    `flashoverlap.torch.operations`.
     """
-    return _run(_operations.matmul_reduce_scatter_rms_norm, x, weight, norm_weight, residual, epsilon, group)
+    operands = x, weight, norm_weight, residual
+    return _run("matmul_reduce_scatter_rms_norm", *operands, epsilon, group, weight_is_constant)
 
 
 def _run(
-    operation: Callable[..., tuple[Tensor, Tensor]],
+    name: str,
     x: Tensor,
     weight: Tensor,
     norm_weight: Tensor,
     residual: Tensor | None,
     epsilon: float,
     group: Group | str,
+    weight_is_constant: bool,
 ) -> tuple[Tensor, Tensor]:
     require_no_tangents(x, weight, norm_weight, residual)
-    x, weight = autocast(x, weight)
+    x, cast_weight = autocast(x, weight)
     if is_autocast(x):
         norm_weight, residual = norm_weight.to(x.dtype), None if residual is None else residual.to(x.dtype)
     residual = None if residual is None else residual.contiguous()
-    return operation(x, weight, norm_weight.contiguous(), residual, epsilon, name_of(group))
+    operands = x, cast_weight, norm_weight.contiguous(), residual
+    if weight_is_constant and cast_weight is weight and not _must_be_seen(*operands):
+        return _computations[name](*operands, epsilon, name_of(group), weight_is_constant=True)
+    result: tuple[Tensor, Tensor] = getattr(_operations, name)(*operands, epsilon, name_of(group))
+    return result
+
+
+def _must_be_seen(x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor | None) -> bool:
+    """Whether PyTorch must see the call: for gradients, or for whoever has put itself in between."""
+    given = [each for each in (x, weight, norm_weight, residual) if each is not None]
+    if torch.is_grad_enabled() and any(each.requires_grad for each in given):
+        return True
+    return not (_concerns_only_autograd(x, weight) and _concerns_only_autograd(norm_weight, given[-1]))
 
 
 def _gradients_of_norm(
@@ -96,9 +118,18 @@ def _define(name: str, gemm: str, gradients: Gradients) -> None:
     scatters = gemm == "gemm_reduce_scatter"
 
     def compute(
-        x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor | None, epsilon: float, group: str
+        x: Tensor,
+        weight: Tensor,
+        norm_weight: Tensor,
+        residual: Tensor | None,
+        epsilon: float,
+        group: str,
+        *,
+        weight_is_constant: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        operator = operator_for(gemm, x, weight, named(group), is_read_later=True)
+        operator = operator_for(
+            gemm, x, weight, named(group), is_read_later=True, b_is_constant=weight_is_constant
+        )
         return operator.rms_norm(operator.run(x, weight), norm_weight, residual, epsilon=epsilon)
 
     def fake(
@@ -123,6 +154,7 @@ def _define(name: str, gemm: str, gradients: Gradients) -> None:
             of_x, of_weight = gradients.compute(gradient, x, weight, ctx.group, *ctx.needs_input_grad[:2])
         return of_x, of_weight, of_norm_weight, gradient if ctx.needs_input_grad[3] else None, None, None
 
+    _computations[name] = compute
     _library.define(
         f"{name}(Tensor x, Tensor weight, Tensor norm_weight, Tensor? residual, float epsilon, str group)"
         " -> (Tensor, Tensor)"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/run_watch.hpp"
+#include "cuda/copy_rows.hpp"
 #include "cuda/graph.hpp"
 #include "exec/cuda/message_kernels.hpp"
 #include "exec/cuda/plan_needs.hpp"
@@ -290,12 +291,7 @@ void CudaMessages::copy(const Message& message, const Buffers& own, cudaStream_t
   const auto rows = static_cast<std::size_t>(message.source.rows);
   const std::byte* const from = static_cast<std::byte*>(at(own, message.source, plan_.rank)) + first;
   std::byte* const to = static_cast<std::byte*>(at(own, message.destination, message.peer)) + first;
-  if (from_pitch == row_bytes && to_pitch == row_bytes) {
-    FLASHOVERLAP_CUDA(cudaMemcpyAsync(to, from, rows * row_bytes, cudaMemcpyDeviceToDevice, stream));
-  } else {
-    FLASHOVERLAP_CUDA(
-        cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, row_bytes, rows, cudaMemcpyDeviceToDevice, stream));
-  }
+  copy_rows(to, to_pitch, from, from_pitch, row_bytes, rows, stream);
 }
 
 void CudaMessages::check_waits() const {
