@@ -9,6 +9,7 @@
 
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/problem.hpp"
+#include "flashoverlap/reader.hpp"
 #include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap {
@@ -20,7 +21,10 @@ struct TuningSite {
   int multiprocessors = 0;
   std::string driver{};  ///< version: "580.159.04"
   std::string nccl{};    ///< version: "2.30.7"
+  /// Version of this library, whose kernels and planners the times are of.
+  std::string library{};
   int ranks = 1;         ///< world size
+  int hosts = 1;         ///< on which they are
   std::string fabric{};  ///< what the ranks communicate over: "nvlink", "pcie_like", "network_like"
   bool operator==(const TuningSite&) const = default;
 };
@@ -32,11 +36,13 @@ void validate(const TuningSite& site);
 /// The name of the site's folder in a cache directory. Sites that differ in any field have different names.
 std::string folder_name(const TuningSite& site);
 
-/// What tuning has found for a problem. The plans themselves are not kept: `make_plans(problem, schedule)`.
+/// What tuning has found for a problem and a reader of its result. The plans themselves are not kept:
+/// `make_plans(problem, schedule)`.
 struct TunedPlan {
   Problem problem{};
+  Reader reader = Reader::caller;
   Schedule schedule{};
-  double tuned_us = 0;       ///< measured, with this schedule
+  double tuned_us = 0;       ///< measured, with this schedule; of Reader::norm with an RMSNorm
   double sequential_us = 0;  ///< measured, with strategy `sequential`
   double predicted_us = 0;   ///< for this schedule; 0: there was no prediction
   std::string date{};        ///< when it was measured: "2025-11-23 08:15 UTC"
@@ -57,7 +63,8 @@ struct CachedPlan {
 /// `InvalidArgument` if none of them is set. The folder need not exist.
 std::string default_cache_directory();
 
-/// The tuned plans of one site: one file for each problem, in the site's folder of a cache directory.
+/// The tuned plans of one site: one file for each problem and reader, in the site's folder of a cache
+/// directory.
 ///
 /// Any number of threads and processes, on any number of hosts that share the directory, may use the same
 /// files at the same time. There are no locks: a file is replaced in one step when its whole text is on the
@@ -78,13 +85,13 @@ class PlanCache {
 
   const TuningSite& site() const { return site_; }
 
-  /// What is kept for exactly this problem. Nothing if that is absent or cannot be read or used. Does not
-  /// throw for what it finds in files.
-  std::optional<TunedPlan> find(const Problem& problem) const;
+  /// What is kept for exactly this problem and reader. Nothing if that is absent or cannot be read or used.
+  /// Does not throw for what it finds in files.
+  std::optional<TunedPlan> find(const Problem& problem, Reader reader = Reader::caller) const;
 
-  /// Keeps the plan in place of what is kept for its problem; makes the folder if there is none. An empty
-  /// date becomes today's. Throws `InvalidArgument` if the plan is not valid or not for as many ranks as the
-  /// site has, and `Error` if it cannot be written: then the old entry is still there.
+  /// Keeps the plan in place of what is kept for its problem and reader; makes the folder if there is none.
+  /// An empty date becomes today's. Throws `InvalidArgument` if the plan is not valid or not for as many
+  /// ranks as the site has, and `Error` if it cannot be written: then the old entry is still there.
   void store(TunedPlan plan) const;
 
   /// All that are kept for the site, by operation, m, n and k.

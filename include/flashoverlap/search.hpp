@@ -7,6 +7,7 @@
 
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/problem.hpp"
+#include "flashoverlap/reader.hpp"
 #include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap {
@@ -60,14 +61,18 @@ struct SearchSpace {
   /// runs concurrently on another stream could hold these up, and be held up by the tiles, for a hundred
   /// times as long as they take.
   std::vector<Strategy> strategies{};
-  std::vector<Layout> layouts{Layout::natural};
+  /// Empty: those that the reader can read; of a ReduceScatter not `tiled`, which gives a rank other rows.
+  std::vector<Layout> layouts{};
+  Reader reader = Reader::caller;
   /// Multiprocessors to leave to communication that needs some. Empty: those that the machine has curves for.
   std::vector<int> comm_multiprocessors{};
 };
 
 struct Candidate {
   Schedule schedule{};
-  double predicted_us = 0;  ///< `Simulation::latency_us` of its plans on the machine
+  /// `Simulation::latency_us` of its plans on the machine, and what a norm needs more to read partial
+  /// results.
+  double predicted_us = 0;
 };
 
 /// The schedules that are worth trying, with the kernels that the machine's GPUs run, the one that is
@@ -78,9 +83,10 @@ struct Candidate {
 std::vector<Candidate> search_schedules(const Problem& problem, const Machine& machine,
                                         const SearchSpace& space = {});
 
-/// Of what `search_schedules` returns at most this many, in the same order: the first of every strategy, of
-/// every number of rounds and shots that is predicted to take nearly as little as the best, and those that
-/// are predicted to be fastest. So that it is not ten of a kind that turns out slower than predicted.
+/// Of what `search_schedules` returns at most this many, in the same order: the first of every strategy; of
+/// some kernels, and of every number of rounds and shots, that is predicted to take nearly as little as the
+/// best; and those that are predicted to be fastest. So that it is not ten of a kind that turns out slower
+/// than predicted.
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count);
 
 /// The first of `search_schedules`: good without measuring.

@@ -10,6 +10,7 @@
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/plan_cache.hpp"
 #include "flashoverlap/problem.hpp"
+#include "flashoverlap/reader.hpp"
 #include "flashoverlap/schedule.hpp"
 
 namespace flashoverlap {
@@ -47,17 +48,19 @@ class Tuner {
   /// later. `progress` is told on rank 0 what is measured next. Throws `InvalidArgument` for a single rank.
   const Machine& measure_machine(const std::function<void(std::string_view step)>& progress = {});
 
-  /// From the cache, for this problem; else, for one that differs only in m and has the same `row_bucket`,
-  /// the likeliest of the same strategy and shots, with the same kernel if there is one; else `tune`, or the
-  /// prediction where GPU memory is short. Throws `InvalidArgument` for a problem that breaks a rule or is
-  /// for another number of ranks. What fails on rank 0 alone, such as the search, throws on every rank.
-  Schedule schedule(const Problem& problem);
+  /// From the cache, for this problem and reader; else, for one that differs only in m and has the same
+  /// `row_bucket`, the likeliest of the same strategy and shots, with the same kernel if there is one; else
+  /// `tune`, or the prediction where GPU memory is short. Throws `InvalidArgument` for a problem that breaks
+  /// a rule or is for another number of ranks. What fails on rank 0 alone, such as the search, throws on
+  /// every rank.
+  Schedule schedule(const Problem& problem, Reader reader = Reader::caller);
 
   /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one
-  /// is faster by more than 1 %; keeps the winner. Takes half a second to some seconds, and GPU memory for
+  /// is faster by more than 1 %; keeps the winner. For Reader::norm with an RMSNorm of result and residual,
+  /// and in all layouts that it reads. Takes half a second to some seconds, and GPU memory for
   /// several sets of operands and four operators: throws `Error` where it is short. Otherwise throws as
   /// `Operator`.
-  TunedPlan tune(const Problem& problem);
+  TunedPlan tune(const Problem& problem, Reader reader = Reader::caller);
 
  private:
   struct State;

@@ -378,9 +378,9 @@ class GpuTuner {
   explicit GpuTuner(const GpuCommunicator& communicator)
       : communicator_(std::in_place, *communicator), tuner_(std::in_place, make(*communicator)) {}
 
-  Schedule schedule(const Problem& problem) {
+  Schedule schedule(const Problem& problem, Reader reader) {
     make_current(*communicator_);
-    return tuner_->schedule(problem);
+    return tuner_->schedule(problem, reader);
   }
 
   const Machine& machine() const { return tuner_->machine(); }
@@ -470,7 +470,7 @@ NB_MODULE(_gpu, module) {
       .def_prop_ro("problem", &GpuOperator::problem);
   nb::class_<GpuTuner>(module, "GpuTuner")
       .def(nb::init<const GpuCommunicator&>(), "communicator"_a, Released())
-      .def("schedule", &GpuTuner::schedule, "problem"_a, Released())
+      .def("schedule", &GpuTuner::schedule, "problem"_a, "reader"_a, Released())
       .def_prop_ro("machine", &GpuTuner::machine, nb::rv_policy::copy)
       .def("measure_machine", &GpuTuner::measure_machine, Released());
 }

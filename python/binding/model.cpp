@@ -48,12 +48,12 @@ std::vector<Enum> named(const nb::sequence& names) {
   return found;
 }
 
-SearchSpace search_space(const std::optional<Names>& strategies, const Names& layouts) {
-  SearchSpace space{.layouts = named<Layout>(layouts)};
-  if (!strategies) return space;
-  space.strategies = named<Strategy>(*strategies);
-  require(!space.strategies.empty(), "strategies", "none", "must be one or more, or not given");
-  return space;
+template <typename Enum>
+std::vector<Enum> some(std::string_view argument, const std::optional<Names>& names) {
+  if (!names) return {};
+  std::vector<Enum> found = named<Enum>(*names);
+  require(!found.empty(), argument, "none", "must be one or more, or not given");
+  return found;
 }
 
 }  // namespace
@@ -83,13 +83,18 @@ void bind_model(nb::module_& module) {
   module.def(
       "search",
       [](const Problem& problem, const Machine& machine, const std::optional<Names>& strategies,
-         const Names& layouts) {
-        const SearchSpace space = search_space(strategies, layouts);
+         const std::optional<Names>& layouts, Reader reader) {
+        const SearchSpace space{.strategies = some<Strategy>("strategies", strategies),
+                                .layouts = some<Layout>("layouts", layouts),
+                                .reader = reader};
         const nb::gil_scoped_release released;
         return search_schedules(problem, machine, space);
       },
-      "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = nb::make_tuple("natural"),
-      "The schedules that are worth trying, the one that is predicted to be fastest first.");
+      "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = nb::none(),
+      "reader"_a = Reader::caller,
+      "The schedules that are worth trying, the one that is predicted to be fastest first: for a result that "
+      "the "
+      "`caller` reads, in natural order, or a `norm` (`Operator.rms_norm`), in any layout.");
 
   nb::class_<Timeline>(module, "Timeline", "What plans are predicted to do, and when. Notebooks draw it.")
       .def_prop_ro("latency_us", [](const Timeline& self) { return self.prediction.simulation.latency_us; })

@@ -52,6 +52,8 @@ struct type_caster<flashoverlap::OperandLayout> : name_caster<flashoverlap::Oper
 template <>
 struct type_caster<flashoverlap::Operation> : name_caster<flashoverlap::Operation> {};
 template <>
+struct type_caster<flashoverlap::Reader> : name_caster<flashoverlap::Reader> {};
+template <>
 struct type_caster<flashoverlap::Strategy> : name_caster<flashoverlap::Strategy> {};
 
 }  // namespace nanobind::detail

@@ -183,7 +183,7 @@ class Communicator(NamedCommunicator):
         self._require_open()
         for each in self._bound:  # making an operator runs it, in the memory of all
             each.wait()
-        chosen = schedule or self._its_tuner().schedule(problem)
+        chosen = schedule or self._its_tuner().schedule(problem, "norm" if is_read_later else "caller")
         packs = schedule is None and self._needs_packing(problem, chosen, pitches)
         if packs:
             pitches = (pitches[0], 0) if problem.gathered == "b" else (0, pitches[1])

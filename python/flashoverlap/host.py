@@ -201,7 +201,8 @@ class HostCommunicator(NamedCommunicator):
                     if each != first:
                         rule = f"must be that of rank 0, {first!r}"
                         raise InvalidArgument(f"{name} of rank {rank} = {each!r}: {rule}")
-            chosen = schedule or search(problem, self.machine)[0].schedule
+            reader = "norm" if is_read_later else "caller"
+            chosen = schedule or search(problem, self.machine, reader=reader)[0].schedule
             return HostWorld(Plans(problem, chosen), self._meeting.wait_limit), chosen
 
         world, chosen = self._meeting.meet(self._rank, "a new operator", (problem, schedule), make)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol, Self, TypeAlias
 from weakref import WeakValueDictionary
 
-from flashoverlap._core import Candidate, InvalidArgument, Machine, Problem, Schedule, problem_of, search, signature
+from flashoverlap._core import InvalidArgument, Machine, Problem, Schedule, problem_of, signature
 from flashoverlap.arrays import begin_writing, empty_like
 
 Matrix: TypeAlias = Any
@@ -143,7 +143,8 @@ class Operator:
         writes weights during inference. On GPUs b may then be loaded while that kernel ends; on the host
         nothing changes.
     is_read_later: its results are read by `natural` and `rms_norm` only. On GPUs what peers write then stays with the
-        operator, as in layout "partial", which saves a copy.
+        operator, as in layout "partial", which saves a copy; and the tuner's choice is the fastest with a norm, in
+        any layout.
 
     Collective: every rank makes it at the same time. Used by one thread at a time. Its runs follow each other.
     """
@@ -381,31 +382,12 @@ def operator_for(
     operator = communicator.operators.get(key)
     if operator is None:
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
-        schedule = _schedule_for_readers(problem, communicator.machine) if is_read_later else None
         operator = Operator(
             problem,
             communicator,
-            schedule,
             pitches=(a_pitch, b_pitch),
             b_is_constant=b_is_constant,
             is_read_later=is_read_later,
         )
         communicator.operators[key] = operator
     return operator
-
-
-_PARTIAL_US = 0.7
-"""What a reader needs for each more partial result of few rows, fitted on 2 and 4 H200."""
-
-
-def _schedule_for_readers(problem: Problem, machine: Machine) -> Schedule | None:
-    """None: the tuner's choice, whose results are natural."""
-    # The rows of a tiled ReduceScatter are others than those of a natural one.
-    layouts = ["natural", "partial"] if problem.operation == "gemm_reduce_scatter" else ["natural", "partial", "tiled"]
-
-    def read_us(candidate: Candidate) -> float:
-        partials = problem.ranks - 1 if candidate.schedule.layout == "partial" else 0
-        return candidate.predicted_us + _PARTIAL_US * partials
-
-    best = min(search(problem, machine, layouts=layouts), key=read_us).schedule
-    return None if best.layout == "natural" else best

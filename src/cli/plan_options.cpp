@@ -310,7 +310,7 @@ std::vector<Candidate> PlanOptions::found_schedules(const Problem& problem) cons
   const Machine target = machine();
   check_size(problem, {.multiprocessors = target.multiprocessors});
   SearchSpace space;
-  if (schedule_.layout != Layout::natural) space.layouts.push_back(schedule_.layout);
+  if (schedule_.layout != Layout::natural) space.layouts = {Layout::natural, schedule_.layout};
   if (comm_multiprocessors_) {
     require(
         *comm_multiprocessors_ >= 1 && *comm_multiprocessors_ < target.multiprocessors,

@@ -120,16 +120,17 @@ class CacheCommand {
   }
 
   static std::string list_text(const std::vector<CachedPlan>& entries) {
-    Table table({"site", "operation", "m", "n", "k", "dtype", "strategy", "tile", "tuned us", "sequential us",
-                 "speed-up", "date", "id"});
+    Table table({"site", "operation", "m", "n", "k", "dtype", "reader", "strategy", "tile", "tuned us",
+                 "sequential us", "speed-up", "date", "id"});
     for (const auto& [site, plan] : entries) {
       const Problem& problem = plan.problem;
       table.add({folder_name(site), std::string(name(problem.operation)), std::to_string(problem.m),
                  std::to_string(problem.n), std::to_string(problem.k), std::string(name(problem.data_type)),
-                 std::string(name(plan.schedule.strategy)), tile(plan.schedule),
-                 fmt::format("{:.1f}", plan.tuned_us), fmt::format("{:.1f}", plan.sequential_us),
+                 std::string(name(plan.reader)), std::string(name(plan.schedule.strategy)),
+                 tile(plan.schedule), fmt::format("{:.1f}", plan.tuned_us),
+                 fmt::format("{:.1f}", plan.sequential_us),
                  fmt::format("{:.3f}", plan.sequential_us / plan.tuned_us), plan.date,
-                 std::string(hash_of_entry(entry_name(problem)))});
+                 std::string(hash_of_entry(entry_name(plan)))});
     }
     return table.text();
   }
@@ -139,13 +140,14 @@ class CacheCommand {
     for (const auto& [site, plan] : entries) {
       const Problem& problem = plan.problem;
       rows.push_back({{"site", folder_name(site)},
-                      {"file", entry_name(problem)},
+                      {"file", entry_name(plan)},
                       {"operation", name(problem.operation)},
                       {"m", problem.m},
                       {"n", problem.n},
                       {"k", problem.k},
                       {"ranks", problem.ranks},
                       {"data_type", name(problem.data_type)},
+                      {"reader", name(plan.reader)},
                       {"strategy", name(plan.schedule.strategy)},
                       {"tile", tile(plan.schedule)},
                       {"tuned_us", plan.tuned_us},
@@ -159,7 +161,7 @@ class CacheCommand {
   int show() const {
     std::vector<CachedPlan> entries = plans();
     std::erase_if(entries, [this](const CachedPlan& entry) {
-      return entry_name(entry.plan.problem).find(operand_) == std::string::npos;
+      return entry_name(entry.plan).find(operand_) == std::string::npos;
     });
     require(entries.size() == 1, "--show", shown(operand_),
             fmt::format("must be a part of one file's name, not of {}; see --list", entries.size()));

@@ -13,10 +13,7 @@
 namespace flashoverlap::cli {
 namespace {
 
-int tune(int gpus, const std::vector<Problem>& problems, const std::string& cache_directory) {
-  return run_gpu_command(&GpuCommands::tune,
-                         TuneRequest{.gpus = gpus, .problems = problems, .cache_directory = cache_directory});
-}
+int tune(const TuneRequest& request) { return run_gpu_command(&GpuCommands::tune, request); }
 
 void add_gpus(CLI::App& parser, int& gpus) {
   add_integer(parser, "--gpus", gpus, "World size: one rank on each of this many GPUs", 1, max_ranks);
@@ -44,7 +41,7 @@ int ModelTuning::run(const std::string& cache_directory) const {
       problems.push_back(std::move(problem));
     }
   }
-  return tune(gpus_, problems, cache_directory);
+  return tune({.gpus = gpus_, .problems = problems, .cache_directory = cache_directory});
 }
 
 std::vector<Command> tune_operation_commands(CLI::App& tune_parser,
@@ -53,6 +50,7 @@ std::vector<Command> tune_operation_commands(CLI::App& tune_parser,
     explicit Arguments(Operation operation) : shapes(operation) {}
     LayerShapes shapes;
     int gpus = 0;
+    bool rms_norm = false;
   };
   std::vector<Command> commands;
   for (const Operation operation : enumerators<Operation>) {
@@ -61,12 +59,16 @@ std::vector<Command> tune_operation_commands(CLI::App& tune_parser,
         tune_parser.add_subcommand(std::string(name(operation)), "Measure shapes and keep what is fastest");
     arguments->shapes.add_options(*parser);
     add_gpus(*parser, arguments->gpus);
+    parser->add_flag("--rms-norm", arguments->rms_norm,
+                     "For results that a residual is added to and an RMSNorm reads");
     parser->footer(fmt::format("Example: flashoverlap tune {} --gpus 2 --m 512,4096 --n 8192 --k 4096\n",
                                name(operation)));
     commands.push_back({parser, [=] {
                           require(arguments->gpus > 0, "--gpus", "(missing)", "must be given");
-                          return tune(arguments->gpus, arguments->shapes.problems(arguments->gpus),
-                                      *cache_directory);
+                          return tune({.gpus = arguments->gpus,
+                                       .problems = arguments->shapes.problems(arguments->gpus),
+                                       .reader = arguments->rms_norm ? Reader::norm : Reader::caller,
+                                       .cache_directory = *cache_directory});
                         }});
   }
   return commands;

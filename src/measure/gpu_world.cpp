@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -121,16 +122,20 @@ GpuRank::GpuRank(Communicator communicator)
   require_family(current_compute_capability());
   received_.set_bytes(0);
   meeting_.emplace(communicator_, gather(ProcessMeeting::ticket()));
+  hosts_ = count_hosts();
   fabric_ = find_fabric();
   meeting_->meet();  // what was tried is given back on all ranks before one of them is in a collective again
 }
 
-std::string_view GpuRank::find_fabric() const {
+int GpuRank::count_hosts() const {
   const std::uint64_t host = host_identity();
   const auto part = [host](int shift) { return static_cast<double>(host >> shift & 0xFFFFFF); };
   const auto hosts = gather(std::array{part(0), part(24)});  // as fp32 holds them
-  if (std::ranges::any_of(hosts, [&](const auto& each) { return each != hosts.front(); }))
-    return "network_like";
+  return static_cast<int>(std::set(hosts.begin(), hosts.end()).size());
+}
+
+std::string_view GpuRank::find_fabric() const {
+  if (hosts_ > 1) return "network_like";
   try {
     const PeerMemory tried(communicator_, 1);
     return "nvlink";

@@ -37,6 +37,7 @@ class GpuRank {
   /// What the ranks communicate over: "nvlink" where each can address the memory of all others, else
   /// "pcie_like", or "network_like" where they have several hosts. The same on every rank.
   std::string_view fabric() const noexcept { return fabric_; }
+  int hosts() const noexcept { return hosts_; }  ///< on which the ranks are
 
   /// Waits for the stream, but not longer than twice the communicator's limit: then the communicator is
   /// aborted and `CommunicationError` thrown.
@@ -60,6 +61,7 @@ class GpuRank {
 
   void enqueue_barrier() const;
   void gather_some(std::span<const double> values, std::vector<std::vector<double>>& by_rank) const;
+  int count_hosts() const;
   std::string_view find_fabric() const;
 
   Communicator communicator_;
@@ -72,6 +74,7 @@ class GpuRank {
   DeviceArray<float> received_;
   int multiprocessors_;
   mutable std::optional<ProcessMeeting> meeting_;
+  int hosts_ = 1;
   std::string_view fabric_;
 };
 

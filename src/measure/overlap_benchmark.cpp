@@ -23,9 +23,7 @@
 namespace flashoverlap {
 namespace {
 
-Use use_of(const OverlapBenchmark& benchmark) {
-  return benchmark.rms_norm ? Use::normalized : Use::benchmark;
-}
+Use use_of(const OverlapBenchmark& benchmark) { return {.reader = benchmark.reader}; }
 
 /// The schedule of a method that is fastest in a few runs, of all that are worth trying.
 Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
@@ -54,7 +52,7 @@ struct Baselines {
         experts(problem.experts),
         operands(rotated_operands(gpu, problem)),
         libraries(gpu, problem) {
-    if (use == Use::normalized) norm.emplace(ResidualNorm::of_natural(problem, gpu.rank(), gpu.stream()));
+    if (use.reader == Reader::norm) norm.emplace(ResidualNorm::of_natural(problem, gpu.rank(), gpu.stream()));
     libraries.choose_algorithm(operands.front());
     trial = measure_all(gpu, operands, variants(), trial_repetitions);
   }
@@ -157,7 +155,7 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
 }
 
 ShapeTimes measure_plans(const GpuRank& gpu, const std::vector<Plan>& plans, int repetitions) {
-  Baselines baselines(gpu, plans.front().problem, Use::benchmark);
+  Baselines baselines(gpu, plans.front().problem, {});
   return measure(baselines, {plans}, repetitions);
 }
 
@@ -217,7 +215,7 @@ void add_run(Simulation& measured, const Plan& plan, const std::vector<double>& 
 
 Simulation measured_timeline(const GpuRank& gpu, const std::vector<Plan>& plans) {
   const std::vector<GpuOperands> operands = rotated_operands(gpu, plans.front().problem);
-  BoundOperator bound(gpu, plans, Use::benchmark, /*record_timeline=*/true);
+  BoundOperator bound(gpu, plans, {}, /*record_timeline=*/true);
   constexpr std::size_t runs = 4;  // the last of them is drawn
   const CudaGraph graph(gpu.stream(), [&] {
     for (std::size_t run = 0; run < runs; ++run) bound.run(operands[run % operands.size()]);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "flashoverlap/reader.hpp"
 #include "flashoverlap/simulate.hpp"
 #include "measure/gpu_world.hpp"
 
@@ -21,7 +22,7 @@ struct OverlapBenchmark {
   std::vector<Method> methods;
   std::vector<int> comm_multiprocessors;  ///< to try
   int repetitions = 0;                    ///< 0: as many as take half a second
-  bool rms_norm = false;                  ///< a `ResidualNorm` follows each result; sums only
+  Reader reader = Reader::caller;         ///< norm: a `ResidualNorm` follows each result; sums only
 };
 
 /// Times in µs, of the slowest rank in each repetition.

@@ -80,12 +80,12 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use, bool record_timeline)
     : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
   gpu_.barrier();
+  const bool is_callers = use.is_in_model && use.reader == Reader::caller;
   operator_ = std::make_unique<Operator>(
       plans_, gpu.communicator(),
-      OperatorOptions{
-          .record_timeline = record_timeline, .own_result = use != Use::model, .b_is_constant = true});
-  if (use == Use::model) out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
-  if (use == Use::normalized) norm_.emplace(plan(), gpu.stream());
+      OperatorOptions{.record_timeline = record_timeline, .own_result = !is_callers, .b_is_constant = true});
+  if (is_callers) out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
+  if (use.reader == Reader::norm) norm_.emplace(plan(), gpu.stream());
   gpu_.barrier();
 }
 
@@ -149,7 +149,7 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
                                       const std::vector<GpuOperands>& operands,
                                       std::span<const Schedule> schedules, Use use, int repetitions) {
   std::optional<OtherKernel> other_kernel;
-  if (use == Use::model) other_kernel.emplace();
+  if (use.is_in_model) other_kernel.emplace();
   const auto run_before = [&] {
     if (other_kernel) other_kernel->launch(gpu.stream());
   };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "flashoverlap/operator.hpp"
+#include "flashoverlap/reader.hpp"
 #include "measure/gpu_baseline.hpp"
 #include "measure/residual_norm.hpp"
 
@@ -22,20 +23,19 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 /// What they take on a rank.
 std::int64_t rotated_bytes(const Problem& problem, int rank);
 
-/// How operators are measured.
-enum class Use {
-  benchmark,   ///< run follows run; results stay in the operators' memory, which NCCL shares among GPUs
-  normalized,  ///< the same, and a `ResidualNorm` reads each result
-  /// Another kernel comes before each run, so that less of a kernel which begins early is hidden, and results
-  /// end up in the caller's memory, if by a copy.
-  model,
+/// How operators are measured. Results stay in the operators' memory, which NCCL shares among GPUs; but in a
+/// model those that the caller reads end up in his, if by a copy.
+struct Use {
+  Reader reader = Reader::caller;  ///< norm: a `ResidualNorm` reads each result
+  /// Another kernel comes before each run, so that less of a kernel which begins early is hidden; else run
+  /// follows run.
+  bool is_in_model = false;
 };
 
 /// An operator with its result. Ranks meet before they give one back.
 class BoundOperator {
  public:
-  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use = Use::benchmark,
-                bool record_timeline = false);
+  BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use = {}, bool record_timeline = false);
 
   void run(const GpuOperands& operands);
 

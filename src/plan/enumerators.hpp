@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "flashoverlap/plan.hpp"
+#include "flashoverlap/reader.hpp"
 
 namespace flashoverlap {
 
@@ -32,6 +33,8 @@ inline constexpr std::array enumerators<Strategy>{Strategy::sequential, Strategy
                                                   Strategy::store, Strategy::p2p};
 template <>
 inline constexpr std::array enumerators<Layout>{Layout::natural, Layout::tiled, Layout::partial};
+template <>
+inline constexpr std::array enumerators<Reader>{Reader::caller, Reader::norm};
 template <>
 inline constexpr std::array enumerators<BufferRole>{BufferRole::a,     BufferRole::b,
                                                     BufferRole::out,   BufferRole::staging,

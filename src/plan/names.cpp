@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "flashoverlap/plan.hpp"
+#include "flashoverlap/reader.hpp"
 #include "plan/at.hpp"
 
 namespace flashoverlap {
@@ -43,6 +44,8 @@ std::string_view name(Layout layout) {
   }
   return "?";
 }
+
+std::string_view name(Reader reader) { return reader == Reader::caller ? "caller" : "norm"; }
 
 std::string_view name(BufferRole role) {
   switch (role) {

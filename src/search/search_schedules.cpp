@@ -43,19 +43,26 @@ const std::vector all_strategies{Strategy::sequential, Strategy::signal, Strateg
 using Way = std::pair<Strategy, bool>;
 Way way_of(const Schedule& schedule) { return {schedule.strategy, sums_after_gemm(schedule)}; }
 
+std::vector<Layout> readable_layouts(Operation operation, Reader reader) {
+  if (reader == Reader::caller) return {Layout::natural};
+  if (operation == Operation::gemm_reduce_scatter) return {Layout::natural, Layout::partial};
+  return {Layout::natural, Layout::partial, Layout::tiled};
+}
+
 class Search {
  public:
   Search(const Problem& problem, const Machine& machine, const SearchSpace& space)
       : problem_(problem),
         machine_(machine),
         space_(space),
+        layouts_(space.layouts.empty() ? readable_layouts(problem.operation, space.reader) : space.layouts),
         comm_multiprocessors_(space.comm_multiprocessors.empty() ? usual_comm_multiprocessors(machine)
                                                                  : space.comm_multiprocessors) {}
 
   std::vector<Candidate> run() {
     std::vector<Candidate> candidates;
     for (const Strategy strategy : space_.strategies.empty() ? all_strategies : space_.strategies) {
-      for (const Layout layout : space_.layouts) {
+      for (const Layout layout : layouts_) {
         if (!is_possible(strategy, layout)) continue;
         std::ranges::move(candidates_by(strategy, layout), std::back_inserter(candidates));
       }
@@ -64,7 +71,7 @@ class Search {
     require(!candidates.empty(), "strategy", names_of(space_.strategies),
             fmt::format("must hold one that can compute {} {} x {} x {} on {} ranks in layout {} on {}",
                         name(problem_.operation), problem_.m, problem_.n, problem_.k, problem_.ranks,
-                        names_of(space_.layouts), machine_.name));
+                        names_of(layouts_), machine_.name));
     std::ranges::move(simulate_likeliest(variants_of_best(candidates)), std::back_inserter(candidates));
     // Before others that are as fast, which have more that can go wrong.
     std::stable_partition(candidates.begin(), candidates.end(), is_simplest);
@@ -206,6 +213,13 @@ class Search {
                                           /*during_gemm=*/schedule.strategy != Strategy::sequential);
   }
 
+  /// What the norm needs more than for natural rows.
+  double reading_us(const Schedule& schedule) const {
+    constexpr double partial_result_us = 0.7;  // each, of few rows: fitted on 2 and 4 H200
+    const bool adds_up = space_.reader == Reader::norm && schedule.layout == Layout::partial;
+    return adds_up ? partial_result_us * (problem_.ranks - 1) : 0;
+  }
+
   /// Whether plans of this kind are left out if they `can_be_held_up`.
   bool may_be_left_out(const Schedule& schedule) const {
     return space_.strategies.empty() && machine_.peer_access && schedule.strategy != Strategy::sequential;
@@ -231,7 +245,7 @@ class Search {
       if (*left_out) continue;
       simulated_ways_.insert(way_of(schedule));
       simulated_tiles_ += tiles;
-      candidate.predicted_us = simulated_latency_us(plans, machine_);
+      candidate.predicted_us = simulated_latency_us(plans, machine_) + reading_us(schedule);
       simulated.push_back(std::move(candidate));
     }
     return simulated;
@@ -240,6 +254,7 @@ class Search {
   const Problem& problem_;
   const Machine& machine_;
   const SearchSpace& space_;
+  std::vector<Layout> layouts_;
   std::vector<int> comm_multiprocessors_;
   using Needs = std::tuple<Strategy, bool, bool>;    ///< shots, multiprocessors of their own
   std::map<Needs, std::optional<bool>> left_out_{};  ///< none: not known yet
@@ -258,10 +273,15 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
 
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
   constexpr double near = 1.15;  // mispredicted by more than that are few
+  constexpr std::size_t most_kernels = 6;
   const auto form_of = [](const Schedule& each) {
     return std::tuple(each.strategy, each.shots, each.rounds);
   };
+  const auto kernel_of = [](const Schedule& each) {
+    return std::tuple(each.tile_rows, each.tile_cols, each.cluster_rows, each.share_k);
+  };
   std::set<Way> ways;
+  std::set<decltype(kernel_of(Schedule{}))> kernels;
   std::set<decltype(form_of(Schedule{}))> forms;
   std::vector<bool> listed(candidates.size());
   std::size_t left = count;
@@ -272,15 +292,19 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
       --left;
     }
   };
+  const auto is_near = [&](const Candidate& each) {
+    return each.predicted_us <= near * candidates.front().predicted_us;
+  };
   list([&](const Candidate& each) {
     const bool is_new = ways.insert(way_of(each.schedule)).second;
     if (is_new) forms.insert(form_of(each.schedule));
+    if (is_new && !is_by_libraries(each.schedule)) kernels.insert(kernel_of(each.schedule));
     return is_new;
   });
   list([&](const Candidate& each) {
-    return each.predicted_us <= near * candidates.front().predicted_us &&
-           forms.insert(form_of(each.schedule)).second;
+    return kernels.size() < most_kernels && is_near(each) && kernels.insert(kernel_of(each.schedule)).second;
   });
+  list([&](const Candidate& each) { return is_near(each) && forms.insert(form_of(each.schedule)).second; });
   list([](const Candidate&) { return true; });
   std::vector<Candidate> kept;
   for (std::size_t i = 0; i < candidates.size(); ++i) {

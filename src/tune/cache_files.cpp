@@ -34,7 +34,7 @@ CachedPlan entry_of(const fs::path& file, const std::string& text) {
   const auto check_name = [](const fs::path& name, const std::string& right, std::string_view what) {
     require(name.filename() == right, what, shown(name.filename().string()), "must be " + right);
   };
-  check_name(file, entry_name(entry.plan.problem), "name of the file");
+  check_name(file, entry_name(entry.plan), "name of the file");
   check_name(file.parent_path(), folder_name(entry.site), "name of the folder");
   return entry;
 }

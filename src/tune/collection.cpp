@@ -42,7 +42,7 @@ Merged merge(const std::string& directory, const std::vector<CachedPlan>& entrie
   Merged merged;
   for (const auto& [site, plan] : entries) {
     const PlanCache cache(directory, site, warn);
-    const auto old = cache.find(plan.problem);
+    const auto old = cache.find(plan.problem, plan.reader);
     if (old != plan) cache.store(plan);
     ++(!old ? merged.added : old == plan ? merged.unchanged : merged.replaced);
   }

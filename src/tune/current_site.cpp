@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "cuda/properties.hpp"
+#include "flashoverlap/version.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -37,7 +38,9 @@ TuningSite current_site(const GpuRank& gpu) {
           .multiprocessors = properties.multiProcessorCount,
           .driver = driver_version(),
           .nccl = nccl_version(),
+          .library = FLASHOVERLAP_VERSION,
           .ranks = gpu.ranks(),
+          .hosts = gpu.hosts(),
           .fabric = std::string(gpu.fabric())};
 }
 

@@ -11,7 +11,7 @@
 namespace flashoverlap {
 
 /// Raised whenever the format of entries changes, and with it that of problems and schedules.
-inline constexpr int plan_cache_schema_version = 1;
+inline constexpr int plan_cache_schema_version = 2;
 
 /// A document of another version.
 class OutdatedEntry : public InvalidArgument {

@@ -12,13 +12,16 @@ void visit_keys(auto& visit, Maybe<TuningSite> auto& site) {
   visit("multiprocessors", site.multiprocessors);
   visit("driver", site.driver);
   visit("nccl", site.nccl);
+  visit("library", site.library);
   visit("ranks", site.ranks);
+  visit("hosts", site.hosts);
   visit("fabric", site.fabric);
 }
 
 void visit_keys(auto& visit, Maybe<CachedPlan> auto& entry) {
   visit("site", entry.site);
   visit("problem", entry.plan.problem);
+  visit("reader", entry.plan.reader);
   visit("schedule", entry.plan.schedule);
   visit("tuned_us", entry.plan.tuned_us);
   visit("sequential_us", entry.plan.sequential_us);

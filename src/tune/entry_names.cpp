@@ -16,10 +16,9 @@ constexpr std::size_t hash_digits = 16;
 constexpr std::string_view entry_suffix = ".json";
 
 /// FNV-1a of all fields: the same for every program, compiler and machine.
-template <typename Struct>
-std::string hash(const Struct& fields) {
+std::string hash(const auto& visit_fields) {
   KeyWriter writer;
-  writer.object([&] { visit_keys(writer, fields); });
+  writer.object([&] { visit_fields(writer); });
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : writer.text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:0{}x}", hash, hash_digits);
@@ -47,13 +46,19 @@ std::string form(const Problem& problem) {
 
 std::string folder_name(const TuningSite& site) {
   return fmt::format("{}-{}_ranks-{}-driver_{}-nccl_{}-{}", plain(site.gpu), site.ranks, plain(site.fabric),
-                     plain(site.driver), plain(site.nccl), hash(site));
+                     plain(site.driver), plain(site.nccl),
+                     hash([&](KeyWriter& writer) { visit_keys(writer, site); }));
 }
 
-std::string entry_name(const Problem& problem) {
-  return fmt::format("{}{}-m{}-n{}-k{}-{}_ranks-{}-{}{}", name(problem.operation), form(problem), problem.m,
-                     problem.n, problem.k, problem.ranks, name(problem.data_type), hash(problem),
-                     entry_suffix);
+std::string entry_name(const TunedPlan& plan) {
+  const Problem& problem = plan.problem;
+  const std::string of_both = hash([&](KeyWriter& writer) {
+    visit_keys(writer, problem);
+    writer("reader", plan.reader);
+  });
+  return fmt::format("{}{}{}-m{}-n{}-k{}-{}_ranks-{}-{}{}", name(problem.operation), form(problem),
+                     plan.reader == Reader::norm ? "-norm" : "", problem.m, problem.n, problem.k,
+                     problem.ranks, name(problem.data_type), of_both, entry_suffix);
 }
 
 std::string_view hash_of_folder(std::string_view name) {

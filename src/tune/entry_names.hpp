@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
-#include "flashoverlap/problem.hpp"
+#include "flashoverlap/plan_cache.hpp"
 
 namespace flashoverlap {
 
-/// "gemm_all_reduce-m4096-n8192-k4096-2_ranks-bf16-0123456789abcdef.json"
-std::string entry_name(const Problem& problem);
+/// "gemm_all_reduce-m4096-n8192-k4096-2_ranks-bf16-0123456789abcdef.json": of the problem and the reader.
+std::string entry_name(const TunedPlan& plan);
 
 /// The hash of a name: 16 digits. Empty: the name is not one of the cache.
 std::string_view hash_of_folder(std::string_view name);

@@ -30,7 +30,7 @@ void make_folder(const fs::path& folder) {
 void write_entry(const fs::path& folder, const CachedPlan& entry) {
   make_folder(folder);
   remove_leftovers(folder.string(), oldest_writer);
-  write_file("cache", (folder / entry_name(entry.plan.problem)).string(), entry_to_json(entry));
+  write_file("cache", (folder / entry_name(entry.plan)).string(), entry_to_json(entry));
 }
 
 }  // namespace
@@ -53,9 +53,9 @@ PlanCache::PlanCache(std::string directory, TuningSite site, Warn warn)
   validate(site_);
 }
 
-std::optional<TunedPlan> PlanCache::find(const Problem& problem) const {
-  auto entry = read_entry(fs::path(folder_) / entry_name(problem), warn_);
-  if (!entry || entry->plan.problem != problem) return std::nullopt;
+std::optional<TunedPlan> PlanCache::find(const Problem& problem, Reader reader) const {
+  auto entry = read_entry(fs::path(folder_) / entry_name({.problem = problem, .reader = reader}), warn_);
+  if (!entry || entry->plan.problem != problem || entry->plan.reader != reader) return std::nullopt;
   return std::move(entry->plan);
 }
 

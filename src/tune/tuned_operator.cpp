@@ -1,31 +1,38 @@
+#include <algorithm>
+#include <array>
+
 #include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/tuner.hpp"
+#include "measure/gpu_world.hpp"
 
 namespace flashoverlap {
 namespace {
 
-/// Leaves out what the operator's options forbid: padding.
-TunerOptions within(const OperatorOptions& options, TunerOptions tuning) {
-  if (options.pitches == Pitches{}) return tuning;
-  tuning.allows = [options, allows = tuning.allows](const Problem& problem, const Schedule& schedule) {
+/// Leaves out what the operator's options forbid on any rank: padding.
+TunerOptions within(const OperatorOptions& options, const Communicator& communicator, TunerOptions tuning) {
+  const std::array has_padding{options.pitches.a != 0 ? 1.0 : 0.0, options.pitches.b != 0 ? 1.0 : 0.0,
+                               options.pitches.out != 0 ? 1.0 : 0.0};
+  const std::vector<double> some_rank_has = GpuRank(communicator).maxima(has_padding);
+  if (std::ranges::count(some_rank_has, 1.0) == 0) return tuning;
+  const bool own_result = options.own_result;
+  tuning.allows = [=, allows = tuning.allows](const Problem& problem, const Schedule& schedule) {
     if (allows && !allows(problem, schedule)) return false;
     const std::vector<Plan> plans = make_plans(problem, schedule);
-    const auto can_have_padding = [&](BufferRole role, std::int64_t pitch) {
-      return pitch == 0 || padding_obstacle(plans, role, options.own_result).empty();
+    const auto can_have_padding = [&](std::size_t place, BufferRole role) {
+      return some_rank_has[place] == 0 || padding_obstacle(plans, role, own_result).empty();
     };
-    return can_have_padding(BufferRole::a, options.pitches.a) &&
-           can_have_padding(BufferRole::b, options.pitches.b) &&
-           can_have_padding(BufferRole::out, options.pitches.out);
+    return can_have_padding(0, BufferRole::a) && can_have_padding(1, BufferRole::b) &&
+           can_have_padding(2, BufferRole::out);
   };
   return tuning;
 }
 
 std::vector<Plan> tuned_plans(const Problem& problem, const Communicator& communicator,
                               const OperatorOptions& options, TunerOptions tuning) {
-  Tuner tuner(communicator, within(options, std::move(tuning)));
+  Tuner tuner(communicator, within(options, communicator, std::move(tuning)));
   return make_plans(problem, tuner.schedule(problem));
 }
 

@@ -42,11 +42,14 @@ void validate(const TuningSite& site) {
   check_text("gpu", site.gpu);
   check_text("driver", site.driver);
   check_text("nccl", site.nccl);
+  check_text("library", site.library);
   check_text("fabric", site.fabric);
   require(site.compute_capability > 0, "compute_capability", site.compute_capability, "must be positive");
   require(site.multiprocessors > 0, "multiprocessors", site.multiprocessors, "must be positive");
   require(site.ranks >= 1 && site.ranks <= max_ranks, "ranks", site.ranks,
           fmt::format("must be between 1 and {}", max_ranks));
+  require(site.hosts >= 1 && site.hosts <= site.ranks, "hosts", site.hosts,
+          fmt::format("must be between 1 and the ranks, {}", site.ranks));
 }
 
 void validate(const TunedPlan& plan) {

@@ -28,7 +28,6 @@
 namespace flashoverlap {
 namespace {
 
-constexpr std::size_t measured_schedules = 10;
 constexpr std::size_t most_finalists = 2;  // besides `sequential`
 constexpr double clearly_faster = 0.99;
 
@@ -36,9 +35,16 @@ void print_line(const std::string& line) { std::fputs(("flashoverlap: " + line +
 
 bool is_switched_off() { return environment_variable("FLASHOVERLAP_TUNING") == "off"; }
 
-std::string described(const Problem& problem) {
-  return fmt::format("{} {} x {} x {} on {} ranks", name(problem.operation), problem.m, problem.n, problem.k,
-                     problem.ranks);
+/// What is tuned.
+struct Task {
+  Problem problem;
+  Reader reader;
+};
+
+std::string described(const Task& task) {
+  const Problem& problem = task.problem;
+  return fmt::format("{} {} x {} x {} on {} ranks{}", name(problem.operation), problem.m, problem.n,
+                     problem.k, problem.ranks, task.reader == Reader::norm ? " with a norm" : "");
 }
 
 /// Whether one differs from the other in m only, and little.
@@ -120,27 +126,31 @@ struct Tuner::State {
     return found;
   }
 
-  std::vector<Candidate> candidates(const Problem& problem, const SearchSpace& space = {}) const {
+  std::vector<Candidate> candidates(const Problem& problem, const SearchSpace& space) const {
     return allowed(problem, search_schedules(problem, machine, space));
   }
 
-  /// On rank 0: what is kept for this problem or for one of nearly as many rows.
-  std::optional<Schedule> known(const Problem& problem) const {
+  /// On rank 0: what is kept for this task or for one of nearly as many rows.
+  std::optional<Schedule> known(const Task& task) const {
+    const Problem& problem = task.problem;
     if (!cache) return std::nullopt;
-    if (const auto same = cache->find(problem); same && allows(problem, same->schedule))
+    if (const auto same = cache->find(problem, task.reader); same && allows(problem, same->schedule))
       return same->schedule;
     std::vector<TunedPlan> entries = cache->entries();
-    std::erase_if(entries, [&](const TunedPlan& entry) { return !is_near(problem, entry.problem); });
+    std::erase_if(entries, [&](const TunedPlan& entry) {
+      return entry.reader != task.reader || !is_near(problem, entry.problem);
+    });
     if (entries.empty()) return std::nullopt;
     const auto distance = [&](const TunedPlan& entry) { return std::abs(entry.problem.m - problem.m); };
-    return likeliest_like(problem, std::ranges::min_element(entries, {}, distance)->schedule);
+    return likeliest_like(task, std::ranges::min_element(entries, {}, distance)->schedule);
   }
 
   /// Of the same way to overlap; with the same kernel, if there is one.
-  std::optional<Schedule> likeliest_like(const Problem& problem, const Schedule& wanted) const {
+  std::optional<Schedule> likeliest_like(const Task& task, const Schedule& wanted) const {
     std::vector<Candidate> likely;
     try {
-      likely = candidates(problem, {.strategies = {wanted.strategy}, .layouts = {wanted.layout}});
+      likely = candidates(
+          task.problem, {.strategies = {wanted.strategy}, .layouts = {wanted.layout}, .reader = task.reader});
     } catch (const InvalidArgument&) {
       return std::nullopt;  // nothing by this strategy for these rows
     }
@@ -154,19 +164,19 @@ struct Tuner::State {
   }
 
   /// Collective, as all that follow.
-  std::optional<Schedule> known_to_first(const Problem& problem) const {
+  std::optional<Schedule> known_to_first(const Task& task) const {
     const std::vector<Candidate> decided = decided_by_first(gpu, [&]() -> std::vector<Candidate> {
-      if (const auto schedule = known(problem)) return {{*schedule, 0}};
+      if (const auto schedule = known(task)) return {{*schedule, 0}};
       return {};
     });
     return decided.empty() ? std::nullopt : std::optional(decided.front().schedule);
   }
 
   /// What `find` returns on rank 0, on all ranks: one or more.
-  std::vector<Candidate> found_by_first(const Problem& problem,
+  std::vector<Candidate> found_by_first(const Task& task,
                                         const std::function<std::vector<Candidate>()>& find) const {
     std::vector<Candidate> found = decided_by_first(gpu, find);
-    if (found.empty()) throw InvalidArgument("problem", described(problem), obstacle(problem));
+    if (found.empty()) throw InvalidArgument("problem", described(task), obstacle(task.problem));
     return found;
   }
 
@@ -177,8 +187,9 @@ struct Tuner::State {
     return "has no schedule that is allowed here" + (of_gpus ? "; " + *of_gpus : std::string());
   }
 
-  Schedule predicted(const Problem& problem) const {
-    return found_by_first(problem, [&] { return shortlist(candidates(problem), 1); }).front().schedule;
+  Schedule predicted(const Task& task) const {
+    const auto find = [&] { return shortlist(candidates(task.problem, {.reader = task.reader}), 1); };
+    return found_by_first(task, find).front().schedule;
   }
 
   bool has_memory_everywhere(const Problem& problem, const std::vector<Candidate>& trials) const {
@@ -202,18 +213,20 @@ struct Tuner::State {
     bool are_for_all = false;  ///< on rank 0
   };
 
-  Trials find_trials(const Problem& problem) const {
+  Trials find_trials(const Task& task) const {
     Trials trials;
-    trials.schedules = found_by_first(problem, [&] {
-      std::vector<Candidate> found = search_schedules(problem, machine);
-      trials.are_for_all = !restricts(problem, found);
-      return shortlist(allowed(problem, std::move(found)), measured_schedules);
+    trials.schedules = found_by_first(task, [&] {
+      std::vector<Candidate> found = search_schedules(task.problem, machine, {.reader = task.reader});
+      trials.are_for_all = !restricts(task.problem, found);
+      found = allowed(task.problem, std::move(found));
+      const bool are_long = !found.empty() && found.front().predicted_us > 10'000;
+      return shortlist(found, are_long ? 10 : 16);
     });
     return trials;
   }
 
-  TunedPlan tune(const Problem& problem, const Trials& trials) const {
-    TunedPlan tuned = measure(problem, trials.schedules);
+  TunedPlan tune(const Task& task, const Trials& trials) const {
+    TunedPlan tuned = measure(task, trials.schedules);
     gpu.barrier();  // to give memory back may have to wait for a rank that goes on
     if (trials.are_for_all && cache) {
       try {
@@ -225,7 +238,7 @@ struct Tuner::State {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - trials.begin;
     const std::string in_turn =
         tuned.sequential_us > 0 ? fmt::format("; one after the other {:.1f} us", tuned.sequential_us) : "";
-    say(fmt::format("tuned {} in {:.1f} s: {}, {:.1f} us{}", described(problem), taken.count(),
+    say(fmt::format("tuned {} in {:.1f} s: {}, {:.1f} us{}", described(task), taken.count(),
                     name(tuned.schedule.strategy), tuned.tuned_us, in_turn));
     return tuned;
   }
@@ -243,7 +256,9 @@ struct Tuner::State {
     }
   }
 
-  TunedPlan measure(const Problem& problem, const std::vector<Candidate>& trials) const {
+  TunedPlan measure(const Task& task, const std::vector<Candidate>& trials) const {
+    const auto& [problem, reader] = task;
+    const Use use{.reader = reader, .is_in_model = true};
     const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
     std::optional<Candidate> sequential;
     std::vector<Schedule> overlapped;
@@ -255,16 +270,17 @@ struct Tuner::State {
       }
     }
     std::vector<Schedule> finalists =
-        fastest_schedules(gpu, problem, operands, std::move(overlapped), Use::model, most_finalists);
+        fastest_schedules(gpu, problem, operands, std::move(overlapped), use, most_finalists);
     if (sequential) finalists.push_back(sequential->schedule);
     constexpr double affordable_us = 200'000;  // of each finalist
     const double repetitions = std::clamp(affordable_us / trials.front().predicted_us, 9.0, 31.0);
     const std::vector<double> times =
-        measure_schedules(gpu, problem, operands, finalists, Use::model, static_cast<int>(repetitions));
+        measure_schedules(gpu, problem, operands, finalists, use, static_cast<int>(repetitions));
     auto winner = static_cast<std::size_t>(std::ranges::min_element(times) - times.begin());
     if (sequential && times[winner] >= clearly_faster * times.back()) winner = finalists.size() - 1;
     const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
     return {.problem = problem,
+            .reader = reader,
             .schedule = finalists[winner],
             .tuned_us = times[winner],
             .sequential_us = sequential ? times.back() : 0,
@@ -291,23 +307,25 @@ const Machine& Tuner::measure_machine(const std::function<void(std::string_view 
   return state_->machine;
 }
 
-Schedule Tuner::schedule(const Problem& problem) {
+Schedule Tuner::schedule(const Problem& problem, Reader reader) {
   state_->check(problem);
-  if (const auto known = state_->known_to_first(problem)) return *known;
-  if (!state_->options.measure) return state_->predicted(problem);
-  const State::Trials trials = state_->find_trials(problem);
-  if (state_->has_memory_everywhere(problem, trials.schedules)) return state_->tune(problem, trials).schedule;
+  const Task task{problem, reader};
+  if (const auto known = state_->known_to_first(task)) return *known;
+  if (!state_->options.measure) return state_->predicted(task);
+  const State::Trials trials = state_->find_trials(task);
+  if (state_->has_memory_everywhere(problem, trials.schedules)) return state_->tune(task, trials).schedule;
   state_->say(
-      fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken", described(problem)));
-  return state_->predicted(problem);
+      fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken", described(task)));
+  return state_->predicted(task);
 }
 
-TunedPlan Tuner::tune(const Problem& problem) {
+TunedPlan Tuner::tune(const Problem& problem, Reader reader) {
   state_->check(problem);
-  const State::Trials trials = state_->find_trials(problem);
+  const Task task{problem, reader};
+  const State::Trials trials = state_->find_trials(task);
   if (!state_->has_memory_everywhere(problem, trials.schedules))
-    throw Error(fmt::format("{} cannot be tuned: GPU memory is short", described(problem)));
-  return state_->tune(problem, trials);
+    throw Error(fmt::format("{} cannot be tuned: GPU memory is short", described(task)));
+  return state_->tune(task, trials);
 }
 
 }  // namespace flashoverlap

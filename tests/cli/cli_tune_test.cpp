@@ -33,7 +33,7 @@ class Tune : public Cli {
 
   std::string entry_file(const std::string& directory) const {
     const fs::path folder = path(directory);
-    return folder / folder_name(site_of(2)) / entry_name(small_plan(0).problem);
+    return folder / folder_name(site_of(2)) / entry_name(small_plan(0));
   }
 
   void expect_prints(const std::string& line, const std::string& printed) const {
@@ -51,8 +51,8 @@ TEST_F(Tune, ListNamesEveryPlan) {
   EXPECT_EQ(std::ranges::count(listed.out, '\n'), 4);
   EXPECT_THAT(listed.out, StartsWith("site "));
   EXPECT_THAT(listed.out,
-              HasSubstr(folder_name(site_of(2)) + "  gemm_all_reduce  65  64  32  bf16   signal    "
-                                                  "16x16      11.0           12.5     1.136"));
+              HasSubstr(folder_name(site_of(2)) + "  gemm_all_reduce  65  64  32  bf16   caller  "
+                                                  "signal    16x16      11.0           12.5     1.136"));
   const auto rows = json::parse(run("tune --list --json --cache cache").out)["plans"];
   ASSERT_THAT(rows, SizeIs(3));
   for (const json& row : rows) {
@@ -67,7 +67,7 @@ TEST_F(Tune, ListNamesEveryPlan) {
 
 TEST_F(Tune, ShowPrintsTheEntryWithThisName) {
   fill("cache");
-  const std::string name = entry_name(small_plan(0).problem);
+  const std::string name = entry_name(small_plan(0));
   const std::string text = content(entry_file("cache"));
   expect_prints("tune --show " + name + " --cache cache", text);
   expect_prints("tune --show m64-n64-k32-2 --cache cache", text);
@@ -103,7 +103,7 @@ TEST_F(Tune, WhatIsExportedIsImported) {
   EXPECT_EQ(content(path("again.json")), content(path("all.json")));
 
   PlanCache(path("other"), site_of(2)).store(small_plan(0, 99));
-  fs::remove(fs::path(path("other")) / folder_name(site_of(2)) / entry_name(small_plan(1).problem));
+  fs::remove(fs::path(path("other")) / folder_name(site_of(2)) / entry_name(small_plan(1)));
   const auto merged = run("tune --import all.json --cache other");
   EXPECT_EQ(merged.out, fmt::format("imported {} tuned plans: 1 new, 1 replaced, {} unchanged; 0 refused\n",
                                     before.size(), before.size() - 2));
@@ -133,8 +133,8 @@ TEST_F(Tune, WhatIsWrongIsNotImported) {
   refused(good.substr(0, good.size() - 3), "plans = line");
   refused("[]", "plans = array of 0: must be an object");
   document = json::parse(good);
-  document["schema_version"] = 2;
-  refused(document.dump(), "schema_version = 2: must be 1");
+  document["schema_version"] = 1;
+  refused(document.dump(), "schema_version = 1: must be 2");
   document = json::parse(good);
   document["extra"] = 2;
   refused(document.dump(), "extra = 2: is not a known key");

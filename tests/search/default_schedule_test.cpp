@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/gpu_support.hpp"
@@ -151,11 +152,33 @@ TEST(SearchSchedules, HoldWhatTheLibrariesDoOneAfterTheOtherHoweverManyTilesTher
   }
 }
 
+// Or whoever reads them has to add them up, and pays for it.
+TEST(SearchSchedules, LeaveResultsToANormInEveryLayoutThatItReads) {
+  const Machine machine = preset("h200-nvlink");
+  const auto layouts_in = [](const std::vector<Candidate>& candidates) {
+    std::set<Layout> layouts;
+    for (const Candidate& each : candidates) layouts.insert(each.schedule.layout);
+    return layouts;
+  };
+  for (const Operation operation : {Operation::gemm_all_reduce, Operation::gemm_reduce_scatter}) {
+    const Problem problem{.operation = operation, .m = 64, .n = 8192, .k = 4096, .ranks = 4};
+    EXPECT_EQ(layouts_in(search_schedules(problem, machine)), std::set{Layout::natural});
+    const auto found = search_schedules(problem, machine, {.reader = Reader::norm});
+    const std::set<Layout> layouts = layouts_in(found);
+    EXPECT_TRUE(layouts.contains(Layout::natural) && layouts.contains(Layout::partial));
+    EXPECT_EQ(layouts.contains(Layout::tiled), operation == Operation::gemm_all_reduce);
+    for (const Candidate& each : found) {
+      const double alone = predicted_us(problem, each.schedule, machine);
+      EXPECT_NEAR(each.predicted_us, alone + (each.schedule.layout == Layout::partial ? 2.1 : 0), 1e-6);
+    }
+  }
+}
+
 TEST(Shortlist, HasOthersThanTenOfAKind) {
   std::vector<Candidate> candidates;
   const auto add = [&](Schedule schedule, double us) { candidates.push_back({std::move(schedule), us}); };
-  for (int tile_cols = 64; tile_cols < 256; tile_cols += 16)
-    add({.strategy = Strategy::signal, .tile_cols = tile_cols}, 100);
+  for (int waves = 1; waves <= 12; ++waves)
+    add({.strategy = Strategy::signal, .waves_per_group = waves}, 100);
   for (const int rounds : {1, 2, 4}) add({.strategy = Strategy::store, .rounds = rounds}, 105 + rounds);
   add({.strategy = Strategy::store, .shots = 2}, 112);
   add({.strategy = Strategy::store, .shots = 1}, 120);
@@ -165,6 +188,20 @@ TEST(Shortlist, HasOthersThanTenOfAKind) {
   std::ranges::transform(found, std::back_inserter(times), &Candidate::predicted_us);
   EXPECT_EQ(times, (std::vector<double>{100, 100, 106, 107, 109, 112, 150}));
   EXPECT_EQ(shortlist(candidates, 100).size(), candidates.size());
+}
+
+// Their times are predicted worse than what their messages need.
+TEST(Shortlist, HasSomeKernelsThatAreNearTheBest) {
+  std::vector<Candidate> candidates;
+  for (int groups = 1; groups <= 12; ++groups)
+    candidates.push_back({{.strategy = Strategy::copy, .tile_cols = 256, .waves_per_group = groups}, 100});
+  for (int cols = 240; cols > 100; cols -= 16)
+    candidates.push_back({{.strategy = Strategy::copy, .tile_cols = cols}, 110});
+  candidates.push_back({{.strategy = Strategy::copy, .tile_cols = 64}, 120});
+  candidates.push_back({{.strategy = Strategy::sequential}, 130});
+  std::set<int> tile_cols;
+  for (const Candidate& each : shortlist(candidates, 10)) tile_cols.insert(each.schedule.tile_cols);
+  EXPECT_EQ(tile_cols, (std::set<int>{256, 240, 224, 208, 192, 176}));
 }
 
 TEST(DefaultSchedule, IsTheSameEachTime) {

@@ -23,6 +23,7 @@ inline TuningSite site_of(int ranks) {
           .multiprocessors = 132,
           .driver = "580.95.05",
           .nccl = "2.28.3",
+          .library = "1.2.3",
           .ranks = ranks,
           .fabric = "nvlink"};
 }
@@ -57,7 +58,7 @@ class CacheFolder : public ::testing::Test {
   }
 
   fs::path folder(int ranks = 2) const { return directory_ / folder_name(site_of(ranks)); }
-  fs::path file(const TunedPlan& plan) const { return folder(plan.problem.ranks) / entry_name(plan.problem); }
+  fs::path file(const TunedPlan& plan) const { return folder(plan.problem.ranks) / entry_name(plan); }
 
   static std::string text_of(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);

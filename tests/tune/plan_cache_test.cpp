@@ -40,6 +40,7 @@ TEST_F(PlanCacheTest, RandomPlansComeBackAsTheyWere) {
     const testing::Case drawn = cases.next();
     std::uniform_real_distribution<double> time(1e-3, 1e7);
     const TunedPlan plan{.problem = drawn.problem,
+                         .reader = i % 3 == 0 ? Reader::norm : Reader::caller,
                          .schedule = drawn.schedule,
                          .tuned_us = time(random),
                          .sequential_us = time(random),
@@ -49,11 +50,11 @@ TEST_F(PlanCacheTest, RandomPlansComeBackAsTheyWere) {
     stored[file(plan)] = plan;
   }
   for (const auto& [path, plan] : stored) {
-    EXPECT_EQ(cache(plan.problem.ranks).find(plan.problem), plan) << path;
-    Problem larger = plan.problem;
-    larger.k += larger.ranks;
-    EXPECT_TRUE(stored.contains(folder(larger.ranks) / entry_name(larger)) ||
-                !cache(larger.ranks).find(larger));
+    EXPECT_EQ(cache(plan.problem.ranks).find(plan.problem, plan.reader), plan) << path;
+    TunedPlan other = plan;
+    other.problem.k += other.problem.ranks;
+    EXPECT_TRUE(stored.contains(file(other)) ||
+                !cache(other.problem.ranks).find(other.problem, other.reader));
   }
   std::size_t of_sites = 0;
   for (int ranks = 1; ranks <= 8; ++ranks) {
@@ -85,6 +86,17 @@ TEST_F(PlanCacheTest, TheLastPlanStaysAndHasADate) {
   EXPECT_THAT(names_in(folder()), SizeIs(1));
 }
 
+TEST_F(PlanCacheTest, KeepsAPlanForEachReader) {
+  TunedPlan plan = small_plan(0, 20);
+  cache().store(plan);
+  EXPECT_FALSE(cache().find(plan.problem, Reader::norm));
+  plan.reader = Reader::norm;
+  plan.tuned_us = 23;
+  cache().store(plan);
+  EXPECT_EQ(cache().find(plan.problem)->tuned_us, 20);
+  EXPECT_EQ(cache().find(plan.problem, Reader::norm), plan);
+}
+
 TEST_F(PlanCacheTest, NamesAreReadableAndDifferInEveryField) {
   const TuningSite site = site_of(2);
   EXPECT_THAT(folder_name(site), StartsWith("NVIDIA_H200-2_ranks-nvlink-driver_580.95.05-nccl_2.28.3-"));
@@ -102,17 +114,25 @@ TEST_F(PlanCacheTest, NamesAreReadableAndDifferInEveryField) {
   add_site([](TuningSite& other) { other.multiprocessors = 114; });
   add_site([](TuningSite& other) { other.driver = "580.95.06"; });
   add_site([](TuningSite& other) { other.nccl = "2.28.4"; });
+  add_site([](TuningSite& other) { other.library = "1.2.4"; });
   add_site([](TuningSite& other) { other.ranks = 3; });
+  add_site([](TuningSite& other) { other.hosts = 2; });
   add_site([](TuningSite& other) { other.fabric = "pcie_like"; });
   for (const std::string& name : folders) EXPECT_EQ(name.find('/'), name.npos) << name;
 
   const Problem problem{.operation = Operation::all_to_all_gemm, .m = 8, .n = 6, .k = 4, .ranks = 2};
-  EXPECT_THAT(entry_name(problem), AllOf(StartsWith("all_to_all_gemm-rows-m8-n6-k4-2_ranks-bf16-")));
-  std::set<std::string> files{entry_name(problem)};
+  EXPECT_THAT(entry_name({.problem = problem}), StartsWith("all_to_all_gemm-rows-m8-n6-k4-2_ranks-bf16-"));
+  std::set<std::string> files{entry_name({.problem = problem})};
+  std::set<std::string> ids{std::string(hash_of_entry(*files.begin()))};
+  const auto add = [&](const TunedPlan& plan) {
+    EXPECT_TRUE(files.insert(entry_name(plan)).second) << entry_name(plan);
+    EXPECT_TRUE(ids.emplace(hash_of_entry(entry_name(plan))).second) << entry_name(plan);
+  };
+  add({.problem = problem, .reader = Reader::norm});
   const auto add_problem = [&](const auto& change) {
-    Problem other = problem;
-    change(other);
-    EXPECT_TRUE(files.insert(entry_name(other)).second) << entry_name(other);
+    TunedPlan other{.problem = problem};
+    change(other.problem);
+    add(other);
   };
   add_problem([](Problem& other) { other.operation = Operation::gemm_all_to_all; });
   add_problem([](Problem& other) { other.m = 10; });
@@ -165,8 +185,7 @@ class SetAside : public CacheFolder {
     EXPECT_EQ(cache().find(plan.problem), std::nullopt) << text;
     EXPECT_EQ(cache().find(plan.problem), std::nullopt) << text;
     ASSERT_THAT(warnings_, SizeIs(1)) << text;
-    EXPECT_THAT(warnings_.front(),
-                AllOf(HasSubstr(entry_name(plan.problem)), HasSubstr(suffix), HasSubstr(reason)));
+    EXPECT_THAT(warnings_.front(), AllOf(HasSubstr(entry_name(plan)), HasSubstr(suffix), HasSubstr(reason)));
     EXPECT_EQ(warnings_.front().find('\n'), std::string::npos) << warnings_.front();
     EXPECT_THAT(names_in(folder()), ElementsAre(path.filename(), path.filename().string() + suffix)) << text;
     EXPECT_EQ(text_of(path), text);

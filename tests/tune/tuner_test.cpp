@@ -74,14 +74,33 @@ TEST_F(TunerTest, KeepsWhatItHasMeasuredAndMeasuresItOnce) {
 }
 
 TEST_F(TunerTest, AllRanksTakeWhatTheFirstOneKnows) {
+  std::vector<Schedule> found(ranks);
   const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
     Tuner tuner(communicator, options("of rank " + std::to_string(communicator.rank())));
-    const Schedule tuned = tuner.schedule(problem());
+    found[static_cast<std::size_t>(communicator.rank())] = tuner.schedule(problem());
     if (communicator.rank() != 0) return;
     EXPECT_THAT(cached_plans((directory_ / "of rank 0").string()), SizeIs(1));
     EXPECT_THAT(cached_plans((directory_ / "of rank 1").string()), IsEmpty());
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_EQ(found[0], found[1]);
+}
+
+TEST_F(TunerTest, TunesForANormByItself) {
+  Problem few = problem(16);
+  few.operation = Operation::gemm_all_reduce;
+  const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    Tuner tuner(communicator, options());
+    const Schedule for_caller = tuner.schedule(few);
+    const Schedule for_norm = tuner.schedule(few, Reader::norm);
+    EXPECT_EQ(for_caller.layout, Layout::natural);
+    EXPECT_EQ(tuner.schedule(few), for_caller);
+    EXPECT_EQ(tuner.schedule(few, Reader::norm), for_norm);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("tuned gemm_all_reduce 16 x 2048 x 1024 on 2 ranks in"),
+                                  HasSubstr("on 2 ranks with a norm in")));
+  EXPECT_THAT(cached_plans(directory_.string()), SizeIs(2));
 }
 
 TEST_F(TunerTest, TakesTheKindOfScheduleThatWonForNearlyAsManyRows) {

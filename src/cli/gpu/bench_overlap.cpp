@@ -147,7 +147,7 @@ class Report {
                        {"rounds", schedule.rounds},
                        {"shots", schedule.shots},
                        {"comm_sms", schedule.comm_multiprocessors},
-                       {"rms_norm", benchmark_.rms_norm},
+                       {"rms_norm", benchmark_.reader == Reader::norm},
                        {"gemm_us", shape.gemm_us},
                        {"comm_us", shape.comm_us},
                        {"sequential_us", shape.sequential_us},
@@ -229,7 +229,7 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
   Tuner tuner(gpu.communicator());  // which knows the machine, as it was measured here if it was
   const OverlapBenchmark benchmark{tuner.machine(), methods_of(bench),
                                    tried_comm_multiprocessors(bench, gpu.fabric()), bench.repetitions,
-                                   bench.rms_norm};
+                                   bench.rms_norm ? Reader::norm : Reader::caller};
   for (const int count : benchmark.comm_multiprocessors) {
     require(count < gpu.multiprocessors(), "--comm-multiprocessors", count,
             fmt::format("must leave some of the {} multiprocessors to the GEMM", gpu.multiprocessors()));
@@ -246,7 +246,7 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
   ShapeTimes last;
   for (const Problem& problem : bench.problems) {
     std::vector<Schedule> found;
-    if (bench.tuned) found.push_back(tuner.tune(problem).schedule);
+    if (bench.tuned) found.push_back(tuner.tune(problem, benchmark.reader).schedule);
     last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem, found)
                                : measure_plans(gpu, bench.plans, bench.repetitions);
     report.add(last, bench.tuned, /*print=*/gpu.is_first());

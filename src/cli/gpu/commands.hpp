@@ -8,6 +8,7 @@
 
 #include "cli/layer_pass.hpp"
 #include "flashoverlap/plan.hpp"
+#include "flashoverlap/reader.hpp"
 
 namespace flashoverlap::cli {
 
@@ -82,6 +83,7 @@ struct OverlapBench {
 struct TuneRequest {
   int gpus = 0;
   std::vector<Problem> problems;
+  Reader reader = Reader::caller;
   std::string cache_directory;  ///< empty: the usual one
 };
 

@@ -17,12 +17,13 @@ void tune_rank(const GpuRank& gpu, const TuneRequest& request) {
   };
   Tuner tuner(gpu.communicator(), {.cache_directory = request.cache_directory, .log = log});
   if (gpu.is_first()) {
-    fmt::print("{} GPUs, {}, {}\n{:<19} {:>6} {:>6} {:>6} {:<10} {:>9} {:>9} {:>13} {:>8}\n", request.gpus,
-               gpu.fabric(), tuner.machine().name, "op", "m", "n", "k", "strategy", "predicted", "tuned us",
-               "sequential us", "speed-up");
+    fmt::print("{} GPUs, {}, {}{}\n{:<19} {:>6} {:>6} {:>6} {:<10} {:>9} {:>9} {:>13} {:>8}\n", request.gpus,
+               gpu.fabric(), tuner.machine().name,
+               request.reader == Reader::norm ? ", with residual and RMSNorm" : "", "op", "m", "n", "k",
+               "strategy", "predicted", "tuned us", "sequential us", "speed-up");
   }
   for (const Problem& problem : request.problems) {
-    const TunedPlan tuned = tuner.tune(problem);
+    const TunedPlan tuned = tuner.tune(problem, request.reader);
     if (!gpu.is_first()) continue;
     fmt::print("{:<19} {:>6} {:>6} {:>6} {:<10} {:>9.1f} {:>9.1f} {:>13.1f} {:>8.3f}\n",
                name(problem.operation), problem.m, problem.n, problem.k, name(tuned.schedule.strategy),
