@@ -91,10 +91,14 @@ class SharedWorkspace {
     needed.add(plans);
     if (!workspace_ || !holds(needed)) {
       WorkspaceBytes bytes = workspace_ ? workspace_->bytes() : WorkspaceBytes{};
-      bytes.peer_written = std::max(bytes.peer_written, needed.peer_written);
-      bytes.collective = std::max(bytes.collective, needed.collective);
-      bytes.device = std::max(bytes.device, needed.device);
-      bytes.shares = std::max(bytes.shares, needed.shares);
+      // By half at least, as those that are replaced stay: together they are at most twice the last one.
+      const auto grow = [](std::int64_t& size, std::int64_t needed_size) {
+        if (needed_size > size) size = std::max(needed_size, size + size / 2);
+      };
+      grow(bytes.peer_written, needed.peer_written);
+      grow(bytes.collective, needed.collective);
+      grow(bytes.device, needed.device);
+      grow(bytes.shares, needed.shares);
       bytes.counters = std::max(least_counter_bytes, 16 * needed.counters);
       workspace_.emplace(bytes, communicator);
       counters_left_ = bytes.counters;

@@ -6,6 +6,7 @@
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/validate.hpp"
+#include "hash.hpp"
 #include "names.hpp"
 
 namespace nb = nanobind;
@@ -17,10 +18,12 @@ namespace {
 std::string representation(const Schedule& s) {
   return fmt::format(
       "Schedule(\"{}\", layout=\"{}\", tile_rows={}, tile_cols={}, cluster_rows={}, multiprocessors={}, "
-      "comm_multiprocessors={}, waves_per_group={}, groups=[{}], rounds={}, shots={}, share_k={})",
+      "first_multiprocessors={}, comm_multiprocessors={}, raster={}, waves_per_group={}, groups=[{}], "
+      "rounds={}, "
+      "shots={}, share_k={})",
       name(s.strategy), name(s.layout), s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors,
-      s.comm_multiprocessors, s.waves_per_group, fmt::join(s.groups, ", "), s.rounds, s.shots,
-      s.share_k ? "True" : "False");
+      s.first_multiprocessors, s.comm_multiprocessors, s.raster, s.waves_per_group, fmt::join(s.groups, ", "),
+      s.rounds, s.shots, s.share_k ? "True" : "False");
 }
 
 std::string representation(const Plans& plans) {
@@ -79,6 +82,7 @@ void bind_plans(nb::module_& module) {
       .def(
           "__eq__", [](const Schedule& one, const Schedule& other) { return one == other; },
           nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", &hash<Schedule>)
       .def("__repr__", [](const Schedule& schedule) { return representation(schedule); });
 
   nb::class_<Plans>(module, "Plans", "What every rank does: its tiles in order, and its messages in order.")

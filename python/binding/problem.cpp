@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core.hpp"
+#include "hash.hpp"
 #include "names.hpp"
 #include "tensor.hpp"
 
@@ -199,6 +200,7 @@ void bind_problem(nb::module_& module) {
       .def(
           "__eq__", [](const Problem& one, const Problem& other) { return one == other; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", &hash<Problem>)
       .def("__repr__", &representation);
 
   module.def("signature", &signature, "operation"_a, "a"_a, "b"_a, "exchange"_a, "gathered"_a);

@@ -398,3 +398,20 @@ class TestErrors:
 
         with pytest.raises(flashoverlap.CommunicationError, match="not all ranks came within 0.2 s"):
             flashoverlap.run_ranks(2, on_rank, wait_limit=0.2)
+
+
+def test_schedules_are_shown_in_full_and_hash_by_their_values():
+    def schedule(**changes):
+        sizes = {"tile_rows": 32, "tile_cols": 64, "multiprocessors": 8, "raster": 4, "groups": [1, 2]}
+        return flashoverlap.Schedule("signal", **{**sizes, "first_multiprocessors": 12, **changes})
+
+    assert eval(repr(schedule()), {"Schedule": flashoverlap.Schedule}) == schedule()
+    assert len({schedule(), schedule(), schedule(raster=2), schedule(groups=[2, 1])}) == 3
+
+
+def test_problems_hash_by_their_values():
+    def problem(**changes):
+        return flashoverlap.Problem("gemm_all_to_all", **{"m": 4, "n": 8, "k": 16, "ranks": 2, **changes})
+
+    others = [problem(m=6), problem(exchange="heads"), problem(destinations=[[0, 1, 1, 0], [1, 1, 0, 0]])]
+    assert len({problem(), problem(), *others}) == 4

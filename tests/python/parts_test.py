@@ -1,6 +1,7 @@
 """How a rank's part of a layer begins, and what Megatron reads of its parameters."""
 
 import copy
+import pickle
 import threading
 
 import pytest
@@ -108,6 +109,7 @@ def test_marks_of_parameters_stay_where_pytorch_makes_new_ones(kind):
         layer = make(group)
         assert marks(layer) == expected
         assert marks(copy.deepcopy(layer)) == expected
+        assert marks(pickle.loads(pickle.dumps(layer))) == expected
         on_meta = make(group, device="meta").to_empty(device="cpu")
         assert marks(on_meta) == expected
         on_meta.load_state_dict(layer.state_dict(), assign=True)

@@ -5,6 +5,7 @@ layers work under `torch.compile(fullgraph=True)` and in CUDA graphs. `flashover
 operations with PyTorch's own schema for fused matrix products.
 """
 
+import flashoverlap.torch.flops  # noqa: F401  # counted from now on
 from flashoverlap.torch.experts import ExpertParallelMoE, ExpertRoutes, dispatch_matmul, matmul_combine
 from flashoverlap.torch.feed_forward import GatedFeedForward, NormedFeedForward
 from flashoverlap.torch.groups import Group, communicator

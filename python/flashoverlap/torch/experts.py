@@ -20,7 +20,7 @@ from flashoverlap.operations import AnyCommunicator, Operator
 from flashoverlap.torch.groups import Group, communicator
 from flashoverlap.torch.once import differentiable_once, of_a_product
 from flashoverlap.torch.operations import autocast
-from flashoverlap.torch.parts import draw
+from flashoverlap.torch.parts import GroupedModule, draw
 
 _names_of_types = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
@@ -297,7 +297,7 @@ def weighted_sum(results: Tensor, scores: Tensor) -> Tensor:
     return mixed
 
 
-class ExpertParallelMoE(nn.Module):
+class ExpertParallelMoE(GroupedModule):
     """A mixture of experts, of which each rank has some: x[..., features] -> the same shape.
 
     Each expert is a gated feed-forward, (silu(x · Wgᵀ) ⊙ (x · Wuᵀ)) · Wdᵀ. Each rank has tokens of its own. For each of
@@ -332,7 +332,7 @@ class ExpertParallelMoE(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.group = communicator(group)
+        self._join(group)
         ranks = self.group.ranks
         if experts % ranks != 0:
             raise ValueError(f"experts = {experts}: must be a multiple of the {ranks} ranks")

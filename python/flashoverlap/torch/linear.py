@@ -3,17 +3,17 @@
 import torch
 from torch import Tensor, nn
 
-from flashoverlap.torch.groups import Group, communicator, name_of
+from flashoverlap.torch.groups import Group
 from flashoverlap.torch.operations import (
     all_gather_matmul,
     copy_matmul,
     matmul_all_reduce,
     matmul_reduce_scatter,
 )
-from flashoverlap.torch.parts import MarkedModule, draw_part, mark
+from flashoverlap.torch.parts import GroupedModule, MarkedModule, draw_part, mark
 
 
-class _ParallelLinear(MarkedModule):
+class _ParallelLinear(MarkedModule, GroupedModule):
     """in_features and out_features are those of the whole layer; `weight` and `bias` are this rank's part. Seed all ranks
     alike before: the weights are the parts of what `nn.Linear` would draw, for any number of ranks.
 
@@ -37,13 +37,12 @@ class _ParallelLinear(MarkedModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.group = communicator(group)  # which the name alone would not keep
+        self._join(group)
         ranks = self.group.ranks
         features = out_features if self._divides_outputs else in_features
         if features // self._blocks % ranks != 0:
             raise ValueError(f"{self._divided_size(features)}: must be a multiple of the {ranks} ranks")
         rows, cols = (features // ranks, in_features) if self._divides_outputs else (out_features, features // ranks)
-        self.group_name = name_of(group)
         self.sequence_parallel = sequence_parallel
         self.skip_bias_add = skip_bias_add
         self.weight = nn.Parameter(torch.empty(rows, cols, device=device, dtype=dtype))

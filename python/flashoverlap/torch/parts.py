@@ -1,4 +1,5 @@
-"""Parameters that are a rank's part of larger ones: how they begin, and the attributes that Megatron reads."""
+"""Modules whose parameters are a rank's part of larger ones: their group, how their parameters begin, and the
+attributes that Megatron reads."""
 
 from typing import Any
 
@@ -6,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from flashoverlap.operations import AnyCommunicator
+from flashoverlap.torch.groups import Group, communicator, name_of, named
 
 
 def draw(weight: Tensor) -> None:
@@ -26,6 +28,21 @@ def draw_part(part: Tensor, dim: int, group: AnyCommunicator, *, blocks: int = 1
     draw(whole)
     with torch.no_grad():
         torch.cat([block.chunk(group.ranks, dim)[group.rank] for block in whole.chunk(blocks)], out=part.data)
+
+
+class GroupedModule(nn.Module):
+    """Belongs to a group. One that was pickled finds the group again by its name: that must then exist."""
+
+    def _join(self, group: Group) -> None:
+        self.group = communicator(group)  # which the name alone would not keep
+        self.group_name = name_of(group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "group"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.group = named(self.group_name)
 
 
 class MarkedModule(nn.Module):

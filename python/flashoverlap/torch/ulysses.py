@@ -7,12 +7,12 @@ import torch.nn.functional
 from torch import Tensor, nn
 from torch.nn.attention.bias import causal_lower_right
 
-from flashoverlap.torch.groups import Group, communicator, name_of
+from flashoverlap.torch.groups import Group
 from flashoverlap.torch.operations import all_to_all_matmul, matmul_all_to_all
-from flashoverlap.torch.parts import draw
+from flashoverlap.torch.parts import GroupedModule, draw
 
 
-class UlyssesAttention(nn.Module):
+class UlyssesAttention(GroupedModule):
     """x[sequence/ranks, batch, features] -> the same shape. Each rank projects its part of the sequence, and gets the
     queries, keys and values of its heads for the whole sequence; both all-to-alls are hidden in the projections.
 
@@ -52,7 +52,7 @@ class UlyssesAttention(nn.Module):
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"{name} = {size}: must be at least 1")
-        self.group = communicator(group)  # which the name alone would not keep
+        self._join(group)
         ranks = self.group.ranks
         if heads % key_heads != 0:
             raise ValueError(f"heads = {heads}: must be a multiple of key_heads = {key_heads}")
@@ -63,7 +63,6 @@ class UlyssesAttention(nn.Module):
             if features % heads != 0:
                 raise ValueError(f"features = {features}: must be a multiple of heads = {heads} without head_features")
             head_features = features // heads
-        self.group_name = name_of(group)
         self.causal = causal
         self.query_slices = query_slices
         self.queries_per_key = heads // key_heads

@@ -9,6 +9,7 @@
 #include "cli/gpu/kernel_record.hpp"
 #include "measure/expert_benchmark.hpp"
 #include "measure/gpu_record.hpp"
+#include "measure/host_comparison.hpp"
 
 namespace flashoverlap::cli {
 
@@ -17,8 +18,10 @@ int bench_experts(const ExpertsBench& bench) {
       {"command", command_line()}, {"machine", gpu_machine()}, {"rows", nlohmann::ordered_json::array()}};
   fmt::print("{:<17} {:>7} {:>6} {:>6} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7}\n", "op", "rows", "n", "k",
              "experts", "tile", "ours us", "in turn", "one GEMM", "rate", "error");
+  bool is_right = true;
   for (const Problem& problem : bench.problems) {
     const ExpertTimes times = measure_experts(problem, bench.repetitions);
+    is_right = is_right && times.largest_error < error_limit(problem.data_type);
     const double rate = times.one_gemm_us / times.grouped_us;
     fmt::print("{:<17} {:>7} {:>6} {:>6} {:>7} {:>9} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.3f} {:>7.1e}\n",
                name(problem.operation), times.rows, problem.n, problem.k, problem.experts,
@@ -41,7 +44,7 @@ int bench_experts(const ExpertsBench& bench) {
   }
   note_state_after(document["machine"]);
   if (!bench.json.empty()) write_file("--json", bench.json, document.dump(1) + "\n");
-  return exit_success;
+  return is_right ? exit_success : exit_failure;
 }
 
 }  // namespace flashoverlap::cli

@@ -13,12 +13,14 @@
 #include "cli/linear_layers.hpp"
 #include "measure/gemm_benchmark.hpp"
 #include "measure/gpu_record.hpp"
+#include "measure/host_comparison.hpp"
 
 namespace flashoverlap::cli {
 
 int bench_gemm(const GemmBench& bench) {
   nlohmann::ordered_json document{
       {"command", command_line()}, {"machine", gpu_machine()}, {"rows", nlohmann::ordered_json::array()}};
+  bool is_right = true;
   const int all = document["machine"]["multiprocessors"];
   std::vector<int> limits;
   for (const int free : bench.leave_free) limits.push_back(all - free);
@@ -38,6 +40,7 @@ int bench_gemm(const GemmBench& bench) {
       log_sum += std::log(speed);
       least = std::min(least, speed);
       ++count;
+      is_right = is_right && times.error < error_limit(problem.data_type);
       fmt::print("{:>6} {:>6} {:>6}  {:>9.1f} {:>7.0f}  {:>9.1f} {:>9} {:>7.2f}%  {:>6.3f} {:>7.1e}", m, n, k,
                  times.cublas_us, 2e-6 * static_cast<double>(m * n * k) / times.cublas_us, times.kernel_us,
                  kernel_label(times.kernel), 100 * (times.signal_cost - 1), speed, times.error);
@@ -72,7 +75,7 @@ int bench_gemm(const GemmBench& bench) {
   }
   note_state_after(document["machine"]);
   if (!bench.json.empty()) write_file("--json", bench.json, document.dump(1) + "\n");
-  return exit_success;
+  return is_right ? exit_success : exit_failure;
 }
 
 }  // namespace flashoverlap::cli
