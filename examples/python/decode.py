@@ -15,6 +15,7 @@ import os
 import random
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -216,7 +217,9 @@ def main() -> None:
         if dist.get_rank() == 0:
             print(f"{m:5}" + "".join(f"{time:14.1f}" for time in rows[-1]["times_us"].values()), flush=True)
     if dist.get_rank() == 0 and options.out is not None:
-        machine = {"gpu": torch.cuda.get_device_name(), "gpus": ranks, "torch": torch.__version__}
+        machine = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
+        machine |= {"gpu": torch.cuda.get_device_name(), "gpus": ranks, "torch": torch.__version__}
+        machine |= {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
         machine |= {"length": options.length, "command": " ".join(sys.argv)}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
