@@ -44,7 +44,7 @@ struct TunedPlan {
   Schedule schedule{};
   double tuned_us = 0;       ///< measured, with this schedule; of Reader::norm with an RMSNorm
   double sequential_us = 0;  ///< measured, with strategy `sequential`
-  double predicted_us = 0;   ///< for this schedule; 0: there was no prediction
+  double predicted_us = 0;   ///< for this schedule without the norm; 0: there was no prediction
   std::string date{};        ///< when it was measured: "2025-11-23 08:15 UTC"
   bool operator==(const TunedPlan&) const = default;
 };

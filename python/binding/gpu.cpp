@@ -91,9 +91,9 @@ class SharedWorkspace {
     needed.add(plans);
     if (!workspace_ || !holds(needed)) {
       WorkspaceBytes bytes = workspace_ ? workspace_->bytes() : WorkspaceBytes{};
-      // By half at least, as those that are replaced stay: together they are at most twice the last one.
+      // By half at least, so that few are replaced where problems get larger and larger.
       const auto grow = [](std::int64_t& size, std::int64_t needed_size) {
-        if (needed_size > size) size = std::max(needed_size, size + size / 2);
+        if (needed_size > size) size = std::max(needed_size, (size + size / 2) / 256 * 256);
       };
       grow(bytes.peer_written, needed.peer_written);
       grow(bytes.collective, needed.collective);

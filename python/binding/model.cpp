@@ -92,9 +92,8 @@ void bind_model(nb::module_& module) {
       },
       "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = nb::none(),
       "reader"_a = Reader::caller,
-      "The schedules that are worth trying, the one that is predicted to be fastest first: for a result that "
-      "the "
-      "`caller` reads, in natural order, or a `norm` (`Operator.rms_norm`), in any layout.");
+      "The schedules that are worth trying, the one that is predicted to be fastest first: for a result\n"
+      "that the `caller` reads, in natural order, or a `norm` (`Operator.rms_norm`), in any layout.");
 
   nb::class_<Timeline>(module, "Timeline", "What plans are predicted to do, and when. Notebooks draw it.")
       .def_prop_ro("latency_us", [](const Timeline& self) { return self.prediction.simulation.latency_us; })

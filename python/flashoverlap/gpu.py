@@ -158,7 +158,8 @@ class Communicator(NamedCommunicator):
     def measure_machine(self) -> Machine:
         """Measures these GPUs, in less than a minute and while nothing else runs on them. Collective.
 
-        It is kept, and predicted from, by every later process with the same kind and number of GPUs, driver and NCCL.
+        It is kept, and predicted from, by every later process with the same kind and number of GPUs, driver, NCCL and
+        version of this library.
         """
         for each in self._bound:
             each.wait()

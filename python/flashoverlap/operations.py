@@ -370,9 +370,7 @@ def operator_for(
 ) -> Operator:
     """The operator for matrices of these shapes, data types and layouts, which is made the first time.
 
-    is_read_later: see `Operator`. Results may then stay in the order in which they were communicated, or partial, where
-    that is predicted to be fastest.
-    b_is_constant: see `Operator`.
+    is_read_later, b_is_constant: see `Operator`.
     """
     key = signature(operation, a, b, exchange, gathered)
     if is_read_later:

@@ -59,8 +59,10 @@ std::vector<Command> tune_operation_commands(CLI::App& tune_parser,
         tune_parser.add_subcommand(std::string(name(operation)), "Measure shapes and keep what is fastest");
     arguments->shapes.add_options(*parser);
     add_gpus(*parser, arguments->gpus);
-    parser->add_flag("--rms-norm", arguments->rms_norm,
-                     "For results that a residual is added to and an RMSNorm reads");
+    if (!communicates_first(operation) && !is_all_to_all(operation)) {
+      parser->add_flag("--rms-norm", arguments->rms_norm,
+                       "For results that a residual is added to and an RMSNorm reads");
+    }
     parser->footer(fmt::format("Example: flashoverlap tune {} --gpus 2 --m 512,4096 --n 8192 --k 4096\n",
                                name(operation)));
     commands.push_back({parser, [=] {

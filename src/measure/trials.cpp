@@ -80,11 +80,12 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use, bool record_timeline)
     : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
   gpu_.barrier();
-  const bool is_callers = use.is_in_model && use.reader == Reader::caller;
   operator_ = std::make_unique<Operator>(
       plans_, gpu.communicator(),
-      OperatorOptions{.record_timeline = record_timeline, .own_result = !is_callers, .b_is_constant = true});
-  if (is_callers) out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
+      OperatorOptions{
+          .record_timeline = record_timeline, .own_result = !use.is_in_model, .b_is_constant = true});
+  if (use.is_in_model && (use.reader == Reader::caller || operator_->result() == nullptr))
+    out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
   if (use.reader == Reader::norm) norm_.emplace(plan(), gpu.stream());
   gpu_.barrier();
 }
@@ -92,7 +93,7 @@ BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use us
 void BoundOperator::run(const GpuOperands& operands) {
   void* const own = operator_->result();
   operator_->run(operands.a.data(), operands.b.data(), own != nullptr ? own : out_.data(), gpu_.stream());
-  if (norm_) norm_->launch(own, gpu_.stream());
+  if (norm_) norm_->launch(own != nullptr ? own : out_.data(), gpu_.stream());
   if (own == nullptr || out_.size() == 0) return;
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(out_.data(), own, out_.size() * sizeof(Element), cudaMemcpyDeviceToDevice,
                                     gpu_.stream()));

@@ -23,12 +23,12 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 /// What they take on a rank.
 std::int64_t rotated_bytes(const Problem& problem, int rank);
 
-/// How operators are measured. Results stay in the operators' memory, which NCCL shares among GPUs; but in a
-/// model those that the caller reads end up in his, if by a copy.
+/// How operators are measured.
 struct Use {
   Reader reader = Reader::caller;  ///< norm: a `ResidualNorm` reads each result
-  /// Another kernel comes before each run, so that less of a kernel which begins early is hidden; else run
-  /// follows run.
+  /// Another kernel comes before each run, so that less of a kernel which begins early is hidden, and results
+  /// are in ordinary memory of the caller, if by a copy; a norm reads in the operator's what peers write. Else
+  /// run follows run, and results stay in the operators' memory, which NCCL shares among GPUs.
   bool is_in_model = false;
 };
 

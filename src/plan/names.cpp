@@ -45,7 +45,13 @@ std::string_view name(Layout layout) {
   return "?";
 }
 
-std::string_view name(Reader reader) { return reader == Reader::caller ? "caller" : "norm"; }
+std::string_view name(Reader reader) {
+  switch (reader) {
+    case Reader::caller: return "caller";
+    case Reader::norm: return "norm";
+  }
+  return "?";
+}
 
 std::string_view name(BufferRole role) {
   switch (role) {

@@ -28,6 +28,9 @@
 namespace flashoverlap {
 namespace {
 
+constexpr std::size_t most_trials = 16;
+constexpr std::size_t most_long_trials = 10;  // of what takes more than this
+constexpr double long_us = 10'000;
 constexpr std::size_t most_finalists = 2;  // besides `sequential`
 constexpr double clearly_faster = 0.99;
 
@@ -56,16 +59,19 @@ bool is_near(const Problem& one, Problem other) {
 }
 
 /// Operands in rotation, and of those schedules that are measured together what takes the most, with results
-/// in the caller's memory.
-std::int64_t measured_bytes(const Problem& problem, int rank, const std::vector<Candidate>& trials) {
+/// in the caller's memory and what a norm reads and writes.
+std::int64_t measured_bytes(const Task& task, int rank, const std::vector<Candidate>& trials) {
   constexpr std::size_t together = 4;
   constexpr std::int64_t others = 300'000'000;
+  const Problem& problem = task.problem;
   const Shape out = out_shape(problem, rank);
+  const std::int64_t matrices =
+      task.reader == Reader::norm ? 4 : 1;  // result, two residuals, normalized rows
   std::vector<std::int64_t> of_trials;
   for (const Candidate& trial : trials) {
     WorkspaceBytes workspace;
     workspace.add(make_plans(problem, trial.schedule));
-    of_trials.push_back(workspace.total() + out.rows * out.cols * size_of(problem.data_type));
+    of_trials.push_back(workspace.total() + matrices * out.rows * out.cols * size_of(problem.data_type));
   }
   std::ranges::sort(of_trials, std::greater{});
   of_trials.resize(std::min(together, of_trials.size()));
@@ -192,11 +198,11 @@ struct Tuner::State {
     return found_by_first(task, find).front().schedule;
   }
 
-  bool has_memory_everywhere(const Problem& problem, const std::vector<Candidate>& trials) const {
+  bool has_memory_everywhere(const Task& task, const std::vector<Candidate>& trials) const {
     std::size_t free = 0;
     std::size_t total = 0;
     FLASHOVERLAP_CUDA(cudaMemGetInfo(&free, &total));
-    const double needed = static_cast<double>(measured_bytes(problem, gpu.rank(), trials));
+    const double needed = static_cast<double>(measured_bytes(task, gpu.rank(), trials));
     return gpu.maximum(needed - static_cast<double>(free)) <= 0;
   }
 
@@ -219,8 +225,8 @@ struct Tuner::State {
       std::vector<Candidate> found = search_schedules(task.problem, machine, {.reader = task.reader});
       trials.are_for_all = !restricts(task.problem, found);
       found = allowed(task.problem, std::move(found));
-      const bool are_long = !found.empty() && found.front().predicted_us > 10'000;
-      return shortlist(found, are_long ? 10 : 16);
+      const bool are_long = !found.empty() && found.front().predicted_us > long_us;
+      return shortlist(found, are_long ? most_long_trials : most_trials);
     });
     return trials;
   }
@@ -313,7 +319,7 @@ Schedule Tuner::schedule(const Problem& problem, Reader reader) {
   if (const auto known = state_->known_to_first(task)) return *known;
   if (!state_->options.measure) return state_->predicted(task);
   const State::Trials trials = state_->find_trials(task);
-  if (state_->has_memory_everywhere(problem, trials.schedules)) return state_->tune(task, trials).schedule;
+  if (state_->has_memory_everywhere(task, trials.schedules)) return state_->tune(task, trials).schedule;
   state_->say(
       fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken", described(task)));
   return state_->predicted(task);
@@ -323,7 +329,7 @@ TunedPlan Tuner::tune(const Problem& problem, Reader reader) {
   state_->check(problem);
   const Task task{problem, reader};
   const State::Trials trials = state_->find_trials(task);
-  if (!state_->has_memory_everywhere(problem, trials.schedules))
+  if (!state_->has_memory_everywhere(task, trials.schedules))
     throw Error(fmt::format("{} cannot be tuned: GPU memory is short", described(task)));
   return state_->tune(task, trials);
 }

@@ -404,6 +404,17 @@ def test_a_layer_that_was_pickled_belongs_to_its_group_again(kind, draw):
     run(2, on_rank)
 
 
+def test_a_copy_of_a_compiled_layer_has_its_own_weight(draw):
+    def on_rank(rank, group):
+        layer = parallel.ColumnParallelLinear(K, N, group=group, bias=False)
+        layer.compile(backend="eager")
+        copied = copy.deepcopy(layer)
+        nn.init.zeros_(copied.weight)
+        assert torch.equal(copied(draw(M, K)), torch.zeros(M, N))
+
+    run(1, on_rank)
+
+
 def test_a_layer_whose_group_is_gone_is_not_read():
     pickled = run(1, lambda rank, group: pickle.dumps(parallel.ColumnParallelLinear(K, N, group=group)))[0]
     gc.collect()

@@ -152,8 +152,7 @@ TEST(SearchSchedules, HoldWhatTheLibrariesDoOneAfterTheOtherHoweverManyTilesTher
   }
 }
 
-// Or whoever reads them has to add them up, and pays for it.
-TEST(SearchSchedules, LeaveResultsToANormInEveryLayoutThatItReads) {
+TEST(SearchSchedules, LeaveResultsToANormInEveryLayoutThatItReadsAndCountWhatAddingThemUpTakes) {
   const Machine machine = preset("h200-nvlink");
   const auto layouts_in = [](const std::vector<Candidate>& candidates) {
     std::set<Layout> layouts;

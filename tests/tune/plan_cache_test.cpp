@@ -219,7 +219,7 @@ TEST_F(SetAside, DamagedEntries) {
   expect(with("\"m\":64", "\"m\":\"64\""), ".damaged", "problem.m = \"64\": must be an integer");
   expect(with("\"n\":64", "\"n\":64,\"extra\":1"), ".damaged", "extra = 1: is not a known key");
   expect(with("\"date\":", "\"day\":"), ".damaged", "date = (missing)");
-  expect(with("\"schema_version\":1,", ""), ".damaged", "schema_version = (missing)");
+  expect(with("\"schema_version\":2,", ""), ".damaged", "schema_version = (missing)");
   expect(with("\"tuned_us\":10", "\"tuned_us\":-10"), ".damaged", "tuned_us = -10");
   expect(with("\"tile_rows\":16", "\"tile_rows\":0"), ".damaged", "schedule.tile_rows = 0");
   // What only the planner refuses.
@@ -246,9 +246,9 @@ TEST_F(SetAside, SchedulesThatWouldFillTheMemory) {
 }
 
 TEST_F(SetAside, OutdatedEntries) {
-  expect(with("\"schema_version\":1", "\"schema_version\":0"), ".outdated", "schema_version = 0: must be 1");
-  expect(with("\"schema_version\":1", "\"schema_version\":2"), ".outdated", "schema_version = 2: must be 1");
-  expect("{\"schema_version\":2,\"what\":\"nobody knows\"}", ".outdated", "schema_version = 2");
+  expect(with("\"schema_version\":2", "\"schema_version\":1"), ".outdated", "schema_version = 1: must be 2");
+  expect(with("\"schema_version\":2", "\"schema_version\":3"), ".outdated", "schema_version = 3: must be 2");
+  expect("{\"schema_version\":3,\"what\":\"nobody knows\"}", ".outdated", "schema_version = 3");
 }
 
 TEST_F(SetAside, ForeignEntries) {
@@ -257,7 +257,7 @@ TEST_F(SetAside, ForeignEntries) {
   fs::remove(file(small_plan(1)));
   expect(other_problem, ".damaged", "name of the file = gemm_all_reduce-m64-");
   expect(with("NVIDIA H200", "NVIDIA H100"), ".damaged", "name of the folder = NVIDIA_H200-");
-  expect(with("\"ranks\":2,\n  \"fabric\"", "\"ranks\":4,\n  \"fabric\""), ".damaged",
+  expect(with("\"ranks\":2,\n  \"hosts\"", "\"ranks\":4,\n  \"hosts\""), ".damaged",
          "ranks = 2: must be 4, those of the site");
 }
 

@@ -38,7 +38,9 @@ class GroupedModule(nn.Module):
         self.group_name = name_of(group)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "group"}
+        state: dict[str, Any] = super().__getstate__()
+        del state["group"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
