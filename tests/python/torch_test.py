@@ -1,15 +1,11 @@
 """PyTorch: operations, gradients and layers on ranks of the host, against plain PyTorch on one."""
 
-import copy
 import functools
-import gc
-import pickle
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
-import torch.utils.flop_counter  # noqa: E402
 from torch import nn  # noqa: E402
 
 import flashoverlap  # noqa: E402
@@ -373,76 +369,6 @@ def test_autocast_casts_operands(needs_gradient, draw):
             assert weight.grad.dtype == torch.float32
 
     run(1, on_rank)
-
-
-def test_a_layer_can_be_copied(draw):
-    def on_rank(rank, group):
-        x = draw(M // 2, K)
-        layer = parallel.GatedFeedForward(K, N, group=group)
-        copied = copy.deepcopy(layer)
-        assert copied.down.weight is not layer.down.weight
-        assert torch.equal(copied(x), layer(x))
-
-    run(2, on_rank)
-
-
-LAYERS_WITH_GROUPS = {
-    "linear": lambda group: parallel.GatedFeedForward(K, N, group=group),
-    "ulysses": lambda group: parallel.UlyssesAttention(K, 2, group=group),
-    "experts": lambda group: parallel.ExpertParallelMoE(K, N, 4, 2, group=group),
-}
-
-
-@pytest.mark.parametrize("kind", LAYERS_WITH_GROUPS)
-def test_a_layer_that_was_pickled_belongs_to_its_group_again(kind, draw):
-    def on_rank(rank, group):
-        x = draw(1, M // 2, K) if kind == "ulysses" else draw(M // 2, K)
-        layer = LAYERS_WITH_GROUPS[kind](group)
-        read = pickle.loads(pickle.dumps(layer))
-        assert torch.equal(read(x), layer(x))
-
-    run(2, on_rank)
-
-
-def test_a_copy_of_a_compiled_layer_has_its_own_weight(draw):
-    def on_rank(rank, group):
-        layer = parallel.ColumnParallelLinear(K, N, group=group, bias=False)
-        layer.compile(backend="eager")
-        copied = copy.deepcopy(layer)
-        nn.init.zeros_(copied.weight)
-        assert torch.equal(copied(draw(M, K)), torch.zeros(M, N))
-
-    run(1, on_rank)
-
-
-def test_a_layer_whose_group_is_gone_is_not_read():
-    pickled = run(1, lambda rank, group: pickle.dumps(parallel.ColumnParallelLinear(K, N, group=group)))[0]
-    gc.collect()
-    with pytest.raises(flashoverlap.InvalidArgument, match="must be a process group or communicator that still exists"):
-        pickle.loads(pickled)
-
-
-@pytest.mark.parametrize(
-    "operation",
-    ["matmul_all_reduce", "matmul_reduce_scatter", "all_gather_matmul", "copy_matmul", "sharded_weight_matmul"]
-    + ["matmul_all_to_all", "all_to_all_matmul", "matmul_all_reduce_rms_norm", "matmul_reduce_scatter_rms_norm"],
-)
-def test_operations_are_counted_like_their_products(operation, draw):
-    ranks = 2
-    parts = {"all_gather_matmul": (2, 1, 1), "sharded_weight_matmul": (1, 2, 1), "all_to_all_matmul": (1, 1, 2)}
-    x_rows, weight_rows, x_cols = parts.get(operation, (1, 1, 1))
-    m = M // ranks if operation == "all_to_all_matmul" else M  # of the product
-
-    def on_rank(rank, group):
-        x = draw(M // x_rows, K // x_cols).requires_grad_()
-        weight = draw(N // weight_rows, K).requires_grad_()
-        norm = (torch.ones(N),) if operation.endswith("rms_norm") else ()
-        with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
-            result = getattr(parallel, operation)(x, weight, *norm, group)
-            (result[0] if norm else result).sum().backward()
-        assert counter.get_total_flops() == 3 * 2 * m * N * K
-
-    run(ranks, on_rank)
 
 
 def test_tensors_without_memory_are_refused(draw):
