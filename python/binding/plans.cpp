@@ -19,8 +19,7 @@ std::string representation(const Schedule& s) {
   return fmt::format(
       "Schedule(\"{}\", layout=\"{}\", tile_rows={}, tile_cols={}, cluster_rows={}, multiprocessors={}, "
       "first_multiprocessors={}, comm_multiprocessors={}, raster={}, waves_per_group={}, groups=[{}], "
-      "rounds={}, "
-      "shots={}, share_k={})",
+      "rounds={}, shots={}, share_k={})",
       name(s.strategy), name(s.layout), s.tile_rows, s.tile_cols, s.cluster_rows, s.multiprocessors,
       s.first_multiprocessors, s.comm_multiprocessors, s.raster, s.waves_per_group, fmt::join(s.groups, ", "),
       s.rounds, s.shots, s.share_k ? "True" : "False");

@@ -126,7 +126,7 @@ Command bench_overlap_command(CLI::App& bench, Operation operation) {
   add_enumerators(*parser, "--strategy", arguments->bench.strategies,
                   "Strategies to measure: " + names_of<Strategy>());
   add_enumerators(*parser, "--layout", arguments->bench.layouts, "Layouts to measure: " + names_of<Layout>());
-  if (!communicates_first(operation) && !is_all_to_all(operation)) {
+  if (sums_results(operation)) {
     parser->add_flag("--rms-norm", arguments->bench.rms_norm,
                      "Add a residual to each result and normalize its rows, as a model does");
   }

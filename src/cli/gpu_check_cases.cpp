@@ -5,6 +5,7 @@
 #include "cli/destinations.hpp"
 #include "cli/format.hpp"
 #include "cli/gpu_module.hpp"
+#include "cli/layer_shapes.hpp"
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "plan/grouping.hpp"
@@ -92,10 +93,6 @@ std::vector<Problem> forms(const Problem& plain, const Problem& wanted, std::uin
            (gathers(problem, Operand::b) || gathers_along_k(problem) || problem.exchange == Exchange::heads);
   });
   return all;
-}
-
-bool sums_results(Operation operation) {
-  return operation == Operation::gemm_all_reduce || operation == Operation::gemm_reduce_scatter;
 }
 
 }  // namespace

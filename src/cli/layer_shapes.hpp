@@ -9,6 +9,11 @@
 
 namespace flashoverlap::cli {
 
+/// Whether it adds up the ranks' products, as a residual and a norm follow in a model.
+inline bool sums_results(Operation operation) {
+  return operation == Operation::gemm_all_reduce || operation == Operation::gemm_reduce_scatter;
+}
+
 struct LayerShapes {
   explicit LayerShapes(Operation of) : operation(of) {}
 

@@ -59,7 +59,7 @@ std::vector<Command> tune_operation_commands(CLI::App& tune_parser,
         tune_parser.add_subcommand(std::string(name(operation)), "Measure shapes and keep what is fastest");
     arguments->shapes.add_options(*parser);
     add_gpus(*parser, arguments->gpus);
-    if (!communicates_first(operation) && !is_all_to_all(operation)) {
+    if (sums_results(operation)) {
       parser->add_flag("--rms-norm", arguments->rms_norm,
                        "For results that a residual is added to and an RMSNorm reads");
     }
