@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -20,10 +21,12 @@
 #include "measure/current_gpu.hpp"
 #include "measure/machine_measurement.hpp"
 #include "measure/trials.hpp"
+#include "plan/kernel_messages.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
 #include "tune/current_site.hpp"
 #include "tune/shared_schedules.hpp"
+#include "tune/winner.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -32,7 +35,6 @@ constexpr std::size_t most_trials = 16;
 constexpr std::size_t most_long_trials = 10;  // of what takes more than this
 constexpr double long_us = 10'000;
 constexpr std::size_t most_finalists = 2;  // besides `sequential`
-constexpr double clearly_faster = 0.99;
 
 void print_line(const std::string& line) { std::fputs(("flashoverlap: " + line + '\n').c_str(), stderr); }
 
@@ -56,6 +58,10 @@ bool is_near(const Problem& one, Problem other) {
     return false;
   other.m = one.m;
   return one == other;
+}
+
+bool is_one_kernel(const Problem& problem, const Schedule& schedule) {
+  return schedule.strategy == Strategy::store && gemms_make_messages(make_plans(problem, schedule));
 }
 
 /// Operands in rotation, and of those schedules that are measured together what takes the most, with results
@@ -276,14 +282,24 @@ struct Tuner::State {
       }
     }
     std::vector<Schedule> finalists =
-        fastest_schedules(gpu, problem, operands, std::move(overlapped), use, most_finalists);
+        fastest_schedules(gpu, problem, operands, overlapped, use, most_finalists);
+    const auto is_one = [&](const Schedule& schedule) { return is_one_kernel(problem, schedule); };
+    if (std::ranges::none_of(finalists, is_one)) {
+      std::erase_if(overlapped, std::not_fn(is_one));
+      std::ranges::copy(fastest_schedules(gpu, problem, operands, std::move(overlapped), use, 1),
+                        std::back_inserter(finalists));
+    }
     if (sequential) finalists.push_back(sequential->schedule);
     constexpr double affordable_us = 200'000;  // of each finalist
     const double repetitions = std::clamp(affordable_us / trials.front().predicted_us, 9.0, 31.0);
     const std::vector<double> times =
         measure_schedules(gpu, problem, operands, finalists, use, static_cast<int>(repetitions));
-    auto winner = static_cast<std::size_t>(std::ranges::min_element(times) - times.begin());
-    if (sequential && times[winner] >= clearly_faster * times.back()) winner = finalists.size() - 1;
+    std::vector<Finalist> measured;
+    for (std::size_t place = 0; place < finalists.size(); ++place) {
+      const Schedule& schedule = finalists[place];
+      measured.push_back({times[place], is_one(schedule), is_by_libraries(schedule)});
+    }
+    const std::size_t winner = winner_of(measured);
     const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
     return {.problem = problem,
             .reader = reader,

@@ -1,0 +1,38 @@
+#include "tune/winner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace flashoverlap {
+namespace {
+
+constexpr Finalist streams(double us) { return {.us = us}; }
+constexpr Finalist kernel(double us) { return {.us = us, .is_one_kernel = true}; }
+constexpr Finalist libraries(double us) { return {.us = us, .is_by_libraries = true}; }
+
+std::size_t winner(const std::vector<Finalist>& finalists) { return winner_of(finalists); }
+
+TEST(Winner, IsTheFastest) {
+  EXPECT_EQ(winner({streams(100), kernel(90), libraries(120)}), 1U);
+  EXPECT_EQ(winner({streams(90), kernel(100), libraries(120)}), 0U);
+  EXPECT_EQ(winner({streams(90), kernel(100), libraries(80)}), 2U);
+  EXPECT_EQ(winner({streams(100)}), 0U);
+}
+
+TEST(Winner, IsByLibrariesUnlessAnotherIsFasterByMoreThanOnePercent) {
+  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(100.9)}), 2U);
+  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(101.1)}), 1U);
+}
+
+TEST(Winner, IsOneKernelWhereItTakesAsLongAsTheFastest) {
+  EXPECT_EQ(winner({streams(100), streams(100.5), kernel(100.9), libraries(120)}), 2U);
+  EXPECT_EQ(winner({streams(100), streams(100.5), kernel(101.1), libraries(120)}), 0U);
+}
+
+TEST(Winner, IsTheFastestKernelOfTwoThatTakeAsLong) {
+  EXPECT_EQ(winner({kernel(100.4), streams(100), kernel(100.2)}), 2U);
+}
+
+}  // namespace
+}  // namespace flashoverlap
