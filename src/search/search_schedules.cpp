@@ -43,6 +43,12 @@ const std::vector all_strategies{Strategy::sequential, Strategy::signal, Strateg
 using Way = std::pair<Strategy, bool>;
 Way way_of(const Schedule& schedule) { return {schedule.strategy, sums_after_gemm(schedule)}; }
 
+/// The kernel that computes.
+using Kernel = std::tuple<int, int, int, bool>;
+Kernel kernel_of(const Schedule& schedule) {
+  return {schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows, schedule.share_k};
+}
+
 std::vector<Layout> readable_layouts(Operation operation, Reader reader) {
   if (reader == Reader::caller) return {Layout::natural};
   if (operation == Operation::gemm_reduce_scatter) return {Layout::natural, Layout::partial};
@@ -225,10 +231,25 @@ class Search {
     return space_.strategies.empty() && machine_.peer_access && schedule.strategy != Strategy::sequential;
   }
 
+  /// By expected time. Groups and rounds change it less than it is off by from kernel to kernel, so each
+  /// further schedule of a strategy and a kernel counts as slower than it is.
+  static void sort_by_likelihood(std::vector<Candidate>& candidates) {
+    constexpr double further = 0.01;
+    std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
+    std::map<std::pair<Strategy, Kernel>, int> earlier;
+    std::vector<std::pair<double, Candidate>> sorted;
+    for (Candidate& each : candidates) {
+      const int place = earlier[{each.schedule.strategy, kernel_of(each.schedule)}]++;
+      sorted.emplace_back(each.predicted_us * (1 + further * place), std::move(each));
+    }
+    std::ranges::stable_sort(sorted, {}, &std::pair<double, Candidate>::first);
+    std::ranges::transform(sorted, candidates.begin(), [](auto& each) { return std::move(each.second); });
+  }
+
   /// With the predicted time, as long as there are not too many tiles to plan; each way at least once.
   std::vector<Candidate> simulate_likeliest(std::vector<Candidate> candidates) {
     constexpr std::int64_t most_tiles = 300'000;
-    std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
+    sort_by_likelihood(candidates);
     std::vector<Candidate> simulated;
     for (Candidate& candidate : candidates) {
       const Schedule& schedule = candidate.schedule;
@@ -277,11 +298,8 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
   const auto form_of = [](const Schedule& each) {
     return std::tuple(each.strategy, each.shots, each.rounds);
   };
-  const auto kernel_of = [](const Schedule& each) {
-    return std::tuple(each.tile_rows, each.tile_cols, each.cluster_rows, each.share_k);
-  };
   std::set<Way> ways;
-  std::set<decltype(kernel_of(Schedule{}))> kernels;
+  std::set<Kernel> kernels;
   std::set<decltype(form_of(Schedule{}))> forms;
   std::vector<bool> listed(candidates.size());
   std::size_t left = count;

@@ -82,20 +82,18 @@ std::vector<Schedule> suitable_kernels(const Problem& problem, const Machine& ma
   return all;
 }
 
-/// The kernel that is expected to be fastest; where peers write what tiles read, or tiles what peers read,
-/// the two that are, as what is late delays one more than the other; and where it makes few waves, the one
-/// with the smallest tiles: more waves leave more to communicate concurrently. Slow links have more to gain.
+/// The two kernels that are expected to be fastest, as predictions are off by more than these differ, and
+/// what is late delays one more than the other; and where the first makes few waves, the one with the
+/// smallest tiles: more waves leave more to communicate concurrently. Slow links have more to gain.
 std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, Strategy strategy,
                               int left_free) {
   const int few_waves = strategy == Strategy::p2p ? 4 : 2;
-  const bool gathers_slices = communicates_first(problem.operation);
-  const bool stores_tiles = strategy == Strategy::store && !gathers_slices;
-  const bool meets_peers = stores_tiles || (gathers_slices && strategy != Strategy::signal);
+  const bool stores_tiles = strategy == Strategy::store && !communicates_first(problem.operation);
   const std::vector<Schedule> all =
       suitable_kernels(problem, machine, strategy, machine.multiprocessors - left_free, left_free,
                        stores_tiles ? any : near_kernels);
   std::vector<Schedule> chosen{all.front()};
-  if (meets_peers && all.size() > 1) chosen.push_back(all[1]);
+  if (all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
   if (std::ranges::count(chosen, smallest.tile_cols, &Schedule::tile_cols) == 0 &&
       waves(problem, all.front()) <= few_waves)
