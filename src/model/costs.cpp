@@ -1,6 +1,7 @@
 #include "model/costs.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "model/gemm_time.hpp"
@@ -197,19 +198,28 @@ double least_store_microseconds(const Schedule& schedule, const Machine& machine
 
 namespace {
 
-/// What was measured with the largest cap that is not above this one, or with the smallest.
-template <typename Measured>
-auto measured_for(const std::map<int, Measured>& by_cap, int cap) {
-  auto measured = by_cap.upper_bound(cap);
-  if (measured != by_cap.begin()) --measured;
-  return measured;
+/// The least with a cap that is not above this one, or with the smallest. More multiprocessors do not make a
+/// collective slower: what it took longer with them is the measurement's noise.
+std::optional<double> during_gemm_microseconds(const Machine& machine, MessageKind kind, int ranks,
+                                               double bytes, int cap) {
+  std::optional<double> least_us;
+  for (const auto& [measured, collectives] : machine.during_gemm) {
+    if (!collectives.contains(kind) || (measured > cap && least_us)) continue;
+    const double slower = std::max(1.0, static_cast<double>(measured) / cap);
+    const double us = slower * collective_microseconds(collectives, kind, ranks, bytes);
+    least_us = std::min(least_us.value_or(us), us);
+  }
+  return least_us;
 }
 
 }  // namespace
 
 double collective_slowdown(const Machine& machine, const Schedule& schedule, MessageKind kind) {
-  const auto measured =
-      measured_for(machine.collective_slowdowns, collective_multiprocessors(schedule, machine));
+  const int cap =
+      schedule.comm_multiprocessors > 0 ? schedule.comm_multiprocessors : machine.comm_multiprocessors;
+  // With the largest cap that is not above this one, or with the smallest.
+  auto measured = machine.collective_slowdowns.upper_bound(cap);
+  if (measured != machine.collective_slowdowns.begin()) --measured;
   if (measured == machine.collective_slowdowns.end()) return 1;
   const auto slowdown = measured->second.find(kind);
   return slowdown == measured->second.end() ? 1 : slowdown->second;
@@ -219,15 +229,13 @@ double capped_collective_microseconds(const Problem& problem, const Schedule& sc
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm) {
   if (!during_gemm) return machine.collective_microseconds(kind, problem.ranks, bytes);
-  const int cap = collective_multiprocessors(schedule, machine);
   if (schedule.comm_multiprocessors > 0) {
-    const auto measured = measured_for(machine.during_gemm, cap);
-    if (measured != machine.during_gemm.end() && measured->second.contains(kind)) {
-      const double slower = std::max(1.0, static_cast<double>(measured->first) / cap);
-      return slower * collective_microseconds(measured->second, kind, problem.ranks, bytes);
-    }
+    const std::optional<double> us =
+        during_gemm_microseconds(machine, kind, problem.ranks, bytes, schedule.comm_multiprocessors);
+    if (us) return *us;
   }
-  const double slower = static_cast<double>(machine.comm_multiprocessors) / cap;
+  const double slower =
+      static_cast<double>(machine.comm_multiprocessors) / collective_multiprocessors(schedule, machine);
   return slower * machine.collective_microseconds(kind, problem.ranks, bytes);
 }
 
