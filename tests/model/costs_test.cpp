@@ -75,6 +75,25 @@ TEST(CostsTest, TilesForOneRankAfterTheOtherTakeLongerThanThoseForAll) {
   EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/false), 2300);
 }
 
+TEST(CostsTest, ACollectiveTakesTheLeastOfWhatWasMeasuredUpToItsCap) {
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 128, .n = 256, .k = 64, .ranks = 2};
+  constexpr MessageKind kind = MessageKind::all_reduce;
+  Machine machine = testing::round_machine();
+  machine.comm_multiprocessors = 4;
+  const auto measured = [&](double us) {
+    return Collectives{{kind, {{2, {.points = {{1000, us}, {2000, 2 * us}}}}}}};
+  };
+  machine.during_gemm = {{2, measured(300)}, {4, measured(100)}, {8, measured(70)}, {16, measured(110)}};
+  const auto us = [&](int cap) {
+    return capped_collective_microseconds(problem, {.comm_multiprocessors = cap}, machine, kind, 1000, true);
+  };
+  EXPECT_DOUBLE_EQ(us(1), 600) << "in proportion to the smallest";
+  EXPECT_DOUBLE_EQ(us(3), 300);
+  EXPECT_DOUBLE_EQ(us(4), 100);
+  EXPECT_DOUBLE_EQ(us(8), 70) << "more than an AllReduce needs by itself";
+  EXPECT_DOUBLE_EQ(us(16), 70) << "a larger cap does not make it slower";
+}
+
 TEST(CostsTest, ACollectiveSlowsTilesAsWithTheNearestLowerCapThatWasMeasured) {
   Machine machine = testing::round_machine();
   const auto slowdown = [&](int cap, MessageKind kind) {
@@ -86,9 +105,9 @@ TEST(CostsTest, ACollectiveSlowsTilesAsWithTheNearestLowerCapThatWasMeasured) {
   EXPECT_EQ(slowdown(2, MessageKind::all_reduce), 1.25);
   EXPECT_EQ(slowdown(4, MessageKind::all_reduce), 1.25);
   EXPECT_EQ(slowdown(7, MessageKind::all_reduce), 1.25);
-  machine.comm_multiprocessors = 8;  // more are not taken
   EXPECT_EQ(slowdown(16, MessageKind::all_reduce), 1.5);
   EXPECT_EQ(slowdown(16, MessageKind::exchange), 1);
+  machine.comm_multiprocessors = 8;
   EXPECT_EQ(slowdown(0, MessageKind::all_reduce), 1.5);
 }
 

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/gpu_support.hpp"
@@ -149,6 +151,18 @@ TEST(SearchSchedules, HoldWhatTheLibrariesDoOneAfterTheOtherHoweverManyTilesTher
           std::ranges::any_of(found, [](const Candidate& each) { return is_by_libraries(each.schedule); }))
           << machine << ' ' << name(operation);
     }
+  }
+}
+
+// As predictions are off by more than kernels differ, the tuner must be able to measure several.
+TEST(SearchSchedules, HoldSeveralKernelsOfEveryStrategyHoweverManyTilesThereAre) {
+  for (const Operation operation : {Operation::gemm_reduce_scatter, Operation::all_gather_gemm}) {
+    const Problem problem{.operation = operation, .m = 16384, .n = 16384, .k = 26624, .ranks = 2};
+    std::map<Strategy, std::set<std::pair<int, int>>> kernels;
+    for (const Candidate& each : search_schedules(problem, preset("h200-nvlink")))
+      kernels[each.schedule.strategy].emplace(each.schedule.tile_cols, each.schedule.cluster_rows);
+    for (const Strategy strategy : {Strategy::copy, Strategy::store})
+      EXPECT_GE(kernels[strategy].size(), 2U) << name(operation) << " by " << name(strategy);
   }
 }
 
