@@ -11,10 +11,10 @@ namespace flashoverlap {
 /// Whether one wave is a good part of the GEMM.
 bool has_few_waves(const Schedule& schedule, const Shape& gemm);
 
-/// Of the kernel that is expected to be fastest, and another one where it makes few waves: slices whole and
-/// cut into groups, sums in some numbers of rounds. Where data is moved by multiprocessors, each number of
-/// `comm_multiprocessors` is tried; where they only raise counters few are left to that, and where they do
-/// not even that, none.
+/// Of the two kernels that are expected to be fastest, and another one where they make few waves: slices
+/// whole and cut into groups, sums in some numbers of rounds. Where data is moved by multiprocessors, each
+/// number of `comm_multiprocessors` is tried; where they only raise counters few are left to that, and where
+/// they do not even that, none.
 std::vector<Schedule> sliced_schedules(const Problem& problem, const Machine& machine, Strategy strategy,
                                        const std::vector<int>& comm_multiprocessors);
 
