@@ -338,7 +338,7 @@ Schedule Tuner::schedule(const Problem& problem, Reader reader) {
   if (state_->has_memory_everywhere(task, trials.schedules)) return state_->tune(task, trials).schedule;
   state_->say(
       fmt::format("{} is not tuned, as GPU memory is short: the prediction is taken", described(task)));
-  return state_->predicted(task);
+  return trials.schedules.front().schedule;
 }
 
 TunedPlan Tuner::tune(const Problem& problem, Reader reader) {

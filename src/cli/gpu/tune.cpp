@@ -1,14 +1,24 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/command.hpp"
 #include "cli/gpu/commands.hpp"
+#include "cli/gpu/site_cache.hpp"
+#include "flashoverlap/error.hpp"
 #include "flashoverlap/tuner.hpp"
 #include "measure/gpu_world.hpp"
 
 namespace flashoverlap::cli {
 namespace {
+
+/// The tuner goes on where it cannot write its cache, but to fill it is what this command is for.
+void require_kept(const PlanCache& cache, const TuneRequest& request) {
+  const auto lost = std::ranges::count_if(
+      request.problems, [&](const Problem& problem) { return !cache.find(problem, request.reader); });
+  if (lost > 0) throw Error(fmt::format("{} of {} tuned plans are not kept", lost, request.problems.size()));
+}
 
 void tune_rank(const GpuRank& gpu, const TuneRequest& request) {
   // What is set aside is said on standard error; what is tuned stands in the table.
@@ -30,6 +40,7 @@ void tune_rank(const GpuRank& gpu, const TuneRequest& request) {
                tuned.predicted_us, tuned.tuned_us, tuned.sequential_us, tuned.sequential_us / tuned.tuned_us);
     std::fflush(stdout);
   }
+  if (gpu.is_first()) require_kept(site_cache(gpu, request.cache_directory), request);
 }
 
 }  // namespace

@@ -6,9 +6,8 @@
 #include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/gpu/commands.hpp"
-#include "flashoverlap/plan_cache.hpp"
+#include "cli/gpu/site_cache.hpp"
 #include "measure/machine_measurement.hpp"
-#include "tune/current_site.hpp"
 
 namespace flashoverlap::cli {
 namespace {
@@ -62,9 +61,7 @@ int tune_machine(const MachineRequest& request) {
     print(machine, request.gpus);
     // First, as the cache may be missing where files are not.
     if (!request.save.empty()) write_file("--save", request.save, machine_to_json(machine));
-    const std::string directory =
-        request.cache_directory.empty() ? default_cache_directory() : request.cache_directory;
-    const PlanCache cache(directory, current_site(gpu));
+    const PlanCache cache = site_cache(gpu, request.cache_directory);
     cache.store_machine(machine);
     fmt::print("measured in {:.0f} s, kept in {}\n", seconds(), cache.machine_file());
   });
