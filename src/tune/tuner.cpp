@@ -283,7 +283,7 @@ struct Tuner::State {
     }
     std::vector<Schedule> finalists =
         fastest_schedules(gpu, problem, operands, overlapped, use, most_finalists);
-    const auto is_one = [&](const Schedule& schedule) { return is_one_kernel(problem, schedule); };
+    const auto is_one = [&task](const Schedule& schedule) { return is_one_kernel(task.problem, schedule); };
     if (std::ranges::none_of(finalists, is_one)) {
       std::erase_if(overlapped, std::not_fn(is_one));
       std::ranges::copy(fastest_schedules(gpu, problem, operands, std::move(overlapped), use, 1),
