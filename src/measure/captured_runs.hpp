@@ -19,8 +19,12 @@ class CapturedRuns {
   /// Of one of them, in µs. All ranks begin together.
   double measure_us() const;
 
+  /// Runs them until they have taken this long together, if they are as fast as expected.
+  void settle(double microseconds) const;
+
  private:
   const GpuRank& gpu_;
+  double once_us_;
   int count_;
   CudaGraph graph_;
 };

@@ -1,6 +1,7 @@
 /// Operators that are measured against each other on rotating operands.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,8 +28,8 @@ std::int64_t rotated_bytes(const Problem& problem, int rank);
 struct Use {
   Reader reader = Reader::caller;  ///< norm: a `ResidualNorm` reads each result
   /// Another kernel comes before each run, so that less of a kernel which begins early is hidden, and results
-  /// are in ordinary memory of the caller, if by a copy; a norm reads in the operator's what peers write. Else
-  /// run follows run, and results stay in the operators' memory, which NCCL shares among GPUs.
+  /// are in ordinary memory of the caller, if by a copy; a norm reads in the operator's what peers write.
+  /// Else run follows run, and results stay in the operators' memory, which NCCL shares among GPUs.
   bool is_in_model = false;
 };
 
@@ -63,12 +64,19 @@ struct Samples {
   std::vector<double> host_us;  ///< by repetition, of this rank
 };
 
-/// Of runs from CUDA graphs (`CapturedRuns`), interleaved, every repetition in an order of its own; what the
-/// host needs, of eager runs before.
-std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
-                                 const std::vector<Variant>& variants, int repetitions);
+/// Whose turn it is.
+enum class Turns : std::uint8_t {
+  interleaved,  ///< every variant once in each repetition, in an order of its own: all at the same clocks
+  in_rows,      ///< every variant for a while: each at the clocks that its own power leaves it
+};
 
-/// Median times of schedules that are measured together, without those other kernels.
+/// Of runs from CUDA graphs (`CapturedRuns`); what the host needs, of eager runs before. Variants that take
+/// less than `sample_us` do not reach the power limit in a turn, and are always interleaved.
+std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
+                                 const std::vector<Variant>& variants, int repetitions,
+                                 Turns turns = Turns::interleaved);
+
+/// Median times of schedules that are measured together, in a model `in_rows`, without those other kernels.
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
                                       std::span<const Schedule> schedules, Use use, int repetitions);

@@ -9,6 +9,7 @@
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
 #include "model/gemm_time.hpp"
+#include "model/operand_reads.hpp"
 #include "model/simulator.hpp"
 #include "plan/kernel_messages.hpp"
 #include "plan/message_rules.hpp"
@@ -81,6 +82,7 @@ void Simulator::add_rank(const Plan& plan) {
   const double shared_waves = static_cast<double>(tiles) / workers_;
   rank.tile_us = tile_entry_microseconds(plan.problem, plan.rank, schedule_, machine_,
                                          schedule_.share_k && tiles > 0 ? shared_waves : waves);
+  if (tiles > 0) rank.tile_us += narrow_groups_microseconds(plan, machine_, workers_) / waves;
   // Where tiles that add lie among others this is shared out among all, so that those of a wave stay one
   // event.
   rank.partials_us = partials_microseconds(plan, machine_);

@@ -11,6 +11,7 @@
 #include "flashoverlap/validate.hpp"
 #include "model/costs.hpp"
 #include "model/gemm_time.hpp"
+#include "model/operand_reads.hpp"
 #include "plan/grouping.hpp"
 #include "support/large_problems.hpp"
 #include "support/random_problems.hpp"
@@ -240,9 +241,10 @@ double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& 
     const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
     const double waves =
         schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
-    slowest_us =
-        std::max(slowest_us, waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves) +
-                                 sharing_us(schedule, gemm_shape(problem, plan.rank).rows, tiles));
+    const double us = waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves) +
+                      narrow_groups_microseconds(plan, machine, workers(schedule)) +
+                      sharing_us(schedule, gemm_shape(problem, plan.rank).rows, tiles);
+    slowest_us = std::max(slowest_us, us);
   }
   return gemm_start_microseconds(machine, predicts_cublas(machine, problem, schedule)) + slowest_us;
 }
