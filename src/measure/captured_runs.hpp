@@ -16,10 +16,13 @@ class CapturedRuns {
   /// which must meet before this is given back and after it. `run(n)` enqueues the n-th.
   CapturedRuns(const GpuRank& gpu, double once_us, double least_us, const std::function<void(int n)>& run);
 
+  /// What one was expected to take, on the slowest rank.
+  double once_us() const { return once_us_; }
+
   /// Of one of them, in µs. All ranks begin together.
   double measure_us() const;
 
-  /// Runs them until they have taken this long together, if they are as fast as expected.
+  /// Runs them again until they take this long together, if they are as fast as expected.
   void settle(double microseconds) const;
 
  private:

@@ -9,6 +9,7 @@
 #include "flashoverlap/planner.hpp"
 #include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
+#include "plan/grouping.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -38,19 +39,25 @@ std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void
   return gpu_us;
 }
 
-/// By variant. What one that takes little of the GPU's power gains by it shows only when it has run for a
-/// while.
+bool is_long(const std::unique_ptr<CapturedRuns>& runs) { return runs->once_us() > sample_us; }
+
+/// By variant: up to three rows of samples, as the clocks of all fall for a moment now and then. What a
+/// variant gains by taking little of the GPU's power shows only when it has run for a while.
 std::vector<std::vector<double>> measure_in_rows(const std::vector<std::unique_ptr<CapturedRuns>>& variants,
                                                  int repetitions) {
   // Two H200 reach the clocks of long GEMMs in 130 ms after a rest, and most of the way in 50.
   constexpr double settling_us = 40'000;
   constexpr double after_rest = 3;
-  std::vector<std::vector<double>> samples;
+  constexpr int most_rows = 3;
+  const auto rows = std::min<std::int64_t>(most_rows, divide_up(repetitions, trial_repetitions));
+  std::vector<std::vector<double>> samples(variants.size());
   variants.front()->settle((after_rest - 1) * settling_us);
-  for (const auto& variant : variants) {
-    variant->settle(settling_us);
-    std::vector<double>& times = samples.emplace_back();
-    for (int repetition = 0; repetition < repetitions; ++repetition) times.push_back(variant->measure_us());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::size_t variant = 0; variant < variants.size(); ++variant) {
+      if (is_long(variants[variant])) variants[variant]->settle(settling_us);
+      for (int sample = 0; sample < trial_repetitions; ++sample)
+        samples[variant].push_back(variants[variant]->measure_us());
+    }
   }
   return samples;
 }
@@ -144,17 +151,15 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
   std::vector<Samples> all(variants.size());
   {
     std::vector<std::unique_ptr<CapturedRuns>> captured;
-    double longest_us = 0;
     for (std::size_t variant = 0; variant < variants.size(); ++variant) {
       const auto run = [&](int n) {
         variants[variant](operands[(variant + static_cast<std::size_t>(n)) % operands.size()]);
       };
       const std::vector<double> eager_us = measure_eagerly(gpu, run, all[variant].host_us);
       captured.push_back(std::make_unique<CapturedRuns>(gpu, median(eager_us), sample_us, run));
-      longest_us = std::max(longest_us, median(eager_us));
     }
     gpu.barrier();
-    const bool in_rows = turns == Turns::in_rows && gpu.maximum(longest_us) > sample_us;
+    const bool in_rows = turns == Turns::in_rows && std::ranges::any_of(captured, is_long);
     const auto samples =
         in_rows ? measure_in_rows(captured, repetitions)
                 : interleave(variants.size(), repetitions, [&](std::size_t variant, std::size_t) {
