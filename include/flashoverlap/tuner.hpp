@@ -56,7 +56,7 @@ class Tuner {
   Schedule schedule(const Problem& problem, Reader reader = Reader::caller);
 
   /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one
-  /// is faster by more than 1 %; keeps the winner. For Reader::norm with an RMSNorm of result and residual,
+  /// is faster by more than 0.5 %; keeps the winner. For Reader::norm with an RMSNorm of result and residual,
   /// and in all layouts that it reads. Takes half a second to some seconds, and GPU memory for
   /// several sets of operands and four operators: throws `Error` where it is short. Otherwise throws as
   /// `Operator`.

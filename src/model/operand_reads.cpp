@@ -13,18 +13,23 @@ namespace {
 /// Blocks of rows of an operand that a wave reads, each counted once.
 class WaveBlocks {
  public:
-  WaveBlocks(std::int64_t rows, std::int64_t block)
+  WaveBlocks(std::int64_t rows, int block)
       : block_(block), last_wave_(static_cast<std::size_t>(divide_up(rows, block) + 1), none) {}
 
   void read(std::int32_t row, std::int32_t wave) {
-    std::int32_t& last = last_wave_[static_cast<std::size_t>(row / block_)];
-    count_ += last != wave;
-    last = wave;
+    if (row != row_) {
+      row_ = row;
+      place_ = static_cast<std::size_t>(row / block_);
+    }
+    count_ += last_wave_[place_] != wave;
+    last_wave_[place_] = wave;
   }
   double rows() const { return static_cast<double>(count_ * block_); }
 
  private:
-  std::int64_t block_;
+  int block_;
+  std::int32_t row_ = none;  // the last one
+  std::size_t place_ = 0;
   std::vector<std::int32_t> last_wave_;
   std::int64_t count_ = 0;
 };
@@ -40,10 +45,17 @@ double operand_bytes(const Plan& plan, int workers) {
   const Schedule& schedule = plan.schedule;
   WaveBlocks of_a(gemm_shape(problem, plan.rank).rows, entry_rows(schedule));
   WaveBlocks of_b(problem.n * problem.experts, schedule.tile_cols);
-  for (std::int32_t place = 0; place < product_count(plan); ++place) {
-    const Tile& tile = plan.tiles[static_cast<std::size_t>(place)];
-    of_a.read(tile.row, place / workers);
-    of_b.read(tile.b_row, place / workers);
+  std::int32_t wave = 0;
+  int computed = 0;  // tiles of the wave
+  for (const Tile& tile : plan.tiles) {
+    if (tile.only_adds) break;
+    if (computed == workers) {
+      ++wave;
+      computed = 0;
+    }
+    ++computed;
+    of_a.read(tile.row, wave);
+    of_b.read(tile.b_row, wave);
   }
   return bytes_of_rows(problem, of_a.rows() + of_b.rows());
 }
@@ -59,6 +71,8 @@ double narrow_groups_microseconds(const Plan& plan, const Machine& machine, int 
   const double full_us =
       waves * wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves <= 1);
   const double lost_share = 1 - full_us / sustained_microseconds(machine, full_us);
+  constexpr double least_share = 0.01;  // below it is not worth to look
+  if (lost_share < least_share) return 0;
   const double usual_rows =
       1.0 * schedule.raster * entry_rows(schedule) + 1.0 * workers / schedule.raster * schedule.tile_cols;
   const double more_bytes = operand_bytes(plan, workers) - waves * bytes_of_rows(problem, usual_rows);

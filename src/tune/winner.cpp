@@ -5,12 +5,13 @@
 namespace flashoverlap {
 
 std::size_t winner_of(std::span<const Finalist> finalists) {
+  constexpr double noise = 1.005;
   constexpr double alike = 1.01;
-  const double limit_us = alike * std::ranges::min(finalists, {}, &Finalist::us).us;
+  const double least_us = std::ranges::min(finalists, {}, &Finalist::us).us;
   const auto rank = [&](const Finalist& each) {
-    if (each.us > limit_us) return 3;
-    if (each.is_by_libraries) return 0;
-    return each.is_one_kernel ? 1 : 2;
+    if (each.is_by_libraries && each.us <= noise * least_us) return 0;
+    if (each.is_one_kernel && each.us <= alike * least_us) return 1;
+    return each.us == least_us ? 2 : 3;
   };
   const auto comes_first = [&](const Finalist& one, const Finalist& other) {
     return rank(one) != rank(other) ? rank(one) < rank(other) : one.us < other.us;

@@ -20,9 +20,10 @@ TEST(Winner, IsTheFastest) {
   EXPECT_EQ(winner({streams(100)}), 0U);
 }
 
-TEST(Winner, IsByLibrariesUnlessAnotherIsFasterByMoreThanOnePercent) {
-  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(100.9)}), 2U);
-  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(101.1)}), 1U);
+TEST(Winner, IsByLibrariesUnlessAnotherIsFasterByMoreThanHalfAPercent) {
+  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(100.4)}), 2U);
+  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(100.6)}), 1U);
+  EXPECT_EQ(winner({streams(100), kernel(101.2), libraries(100.6)}), 0U);
 }
 
 TEST(Winner, IsOneKernelWhereItTakesAsLongAsTheFastest) {
