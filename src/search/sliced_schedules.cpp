@@ -118,15 +118,33 @@ std::vector<int> groups_between_waves(int waves, int size) {
   return groups;
 }
 
-/// A schedule with each way to group that is worth a trial.
-void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Schedule schedule) {
+/// The fewest waves of a group of an operand that is gathered along k. Each group reads all of the other one,
+/// which takes power (`narrow_groups_microseconds`); few waves have little to lose by that.
+int least_group_along_k(const Problem& problem, const Schedule& schedule, int waves) {
+  constexpr int least_blocks = 3;
+  const std::int64_t blocks = problem.gathered == Operand::a ? divide_up(problem.m, entry_rows(schedule))
+                                                             : divide_up(problem.n, schedule.tile_cols);
+  return static_cast<int>(divide_up(std::int64_t{least_blocks} * waves, blocks));
+}
+
+/// Of groups that are worth a trial, in waves.
+std::set<int> group_sizes(const Problem& problem, const Schedule& schedule) {
   const int count = waves(problem, schedule);
   std::set<int> sizes;
   // Along k the first wave needs the whole first group when it has computed its own part of k.
   for (const int groups : gathers_along_k(problem) ? std::array{4, 8, 16, 32} : std::array{1, 2, 4, 8})
-    sizes.insert(static_cast<int>(divide_up(count, groups)));
-  for (const int size : sizes) {
-    schedule.waves_per_group = std::max(1, size);
+    sizes.insert(static_cast<int>(std::max<std::int64_t>(1, divide_up(count, groups))));
+  if (!gathers_along_k(problem)) return sizes;
+  const int least = std::min(least_group_along_k(problem, schedule, count), *sizes.rbegin());
+  std::erase_if(sizes, [&](int size) { return size < least; });
+  return sizes;
+}
+
+/// A schedule with each way to group that is worth a trial.
+void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Schedule schedule) {
+  const int count = waves(problem, schedule);
+  for (const int size : group_sizes(problem, schedule)) {
+    schedule.waves_per_group = size;
     schedules.push_back(schedule);
   }
   if (schedule.strategy != Strategy::p2p || !slices_are_alike(problem, schedule)) return;

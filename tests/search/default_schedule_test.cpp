@@ -14,6 +14,7 @@
 #include "flashoverlap/simulate.hpp"
 #include "flashoverlap/validate.hpp"
 #include "plan/enumerators.hpp"
+#include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
 #include "support/random_problems.hpp"
@@ -164,6 +165,28 @@ TEST(SearchSchedules, HoldSeveralKernelsOfEveryStrategyHoweverManyTilesThereAre)
     for (const Strategy strategy : {Strategy::copy, Strategy::store})
       EXPECT_GE(kernels[strategy].size(), 2U) << name(operation) << " by " << name(strategy);
   }
+}
+
+// Each group reads the other operand once more. Where that takes the most power, as few as there may be must
+// be among those that are simulated.
+TEST(SearchSchedules, GatherAlongKInWideGroupsWhereThereAreManyWaves) {
+  const Problem problem{.operation = Operation::all_gather_gemm,
+                        .m = 53248,
+                        .n = 16384,
+                        .k = 16384,
+                        .ranks = 2,
+                        .gathered = Operand::b,
+                        .a_layout = OperandLayout::row_contiguous,
+                        .b_layout = OperandLayout::row_contiguous};
+  std::map<Strategy, std::set<int>> sizes;
+  for (const auto& [schedule, us] : search_schedules(problem, preset("h200-nvlink"))) {
+    if (schedule.strategy == Strategy::sequential) continue;
+    const int waves = wave_count(schedule, entry_count(schedule, problem.m, problem.n));
+    EXPECT_GE(schedule.waves_per_group * problem.n, 3 * schedule.tile_cols * waves);
+    sizes[schedule.strategy].insert(schedule.waves_per_group);
+  }
+  for (const Strategy strategy : {Strategy::copy, Strategy::store})
+    EXPECT_GE(sizes[strategy].size(), 2U) << name(strategy);
 }
 
 TEST(SearchSchedules, LeaveResultsToANormInEveryLayoutThatItReadsAndCountWhatAddingThemUpTakes) {
