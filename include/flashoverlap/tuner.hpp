@@ -55,9 +55,10 @@ class Tuner {
   /// every rank.
   Schedule schedule(const Problem& problem, Reader reader = Reader::caller);
 
-  /// Measures the likeliest schedules, some of each strategy, and `sequential`, which wins unless another one
-  /// is faster by more than 0.5 %; keeps the winner. For Reader::norm with an RMSNorm of result and residual,
-  /// and in all layouts that it reads. Takes half a second to some seconds, and GPU memory for
+  /// Measures the likeliest schedules, some of each strategy, and `sequential`, and keeps the fastest. Of
+  /// those that take as long within 1 % it is one that is a single kernel; if there is none `sequential`,
+  /// unless another one is faster by more than 0.5 %. For Reader::norm with an RMSNorm of result and
+  /// residual, and in all layouts that it reads. Takes half a second to some seconds, and GPU memory for
   /// several sets of operands and four operators: throws `Error` where it is short. Otherwise throws as
   /// `Operator`.
   TunedPlan tune(const Problem& problem, Reader reader = Reader::caller);

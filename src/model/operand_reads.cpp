@@ -61,8 +61,9 @@ double operand_bytes(const Plan& plan, int workers) {
 }
 
 double narrow_groups_microseconds(const Plan& plan, const Machine& machine, int workers) {
-  // Of the time that is lost to the power limit. An AllGather along k of 28672 x 8192 x 16384 on 2 H200 took
-  // 11.50 ms in groups of four tiles of 256 columns and 12.35 in groups of one or two, which read 18 GB more.
+  // For a GB, if the power limit cost all of the time. An AllGather along k of 28672 x 8192 x 16384 on 2 H200
+  // took 11.50 ms in groups of four tiles of 256 columns, and 12.35 in groups of one or two, which read 18 GB
+  // more.
   constexpr double share_of_gigabyte_us = 240;
   const Problem& problem = plan.problem;
   const Schedule& schedule = plan.schedule;

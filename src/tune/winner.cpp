@@ -9,8 +9,8 @@ std::size_t winner_of(std::span<const Finalist> finalists) {
   constexpr double alike = 1.01;
   const double least_us = std::ranges::min(finalists, {}, &Finalist::us).us;
   const auto rank = [&](const Finalist& each) {
-    if (each.is_by_libraries && each.us <= noise * least_us) return 0;
-    if (each.is_one_kernel && each.us <= alike * least_us) return 1;
+    if (each.is_one_kernel && each.us <= alike * least_us) return 0;
+    if (each.is_by_libraries && each.us <= noise * least_us) return 1;
     return each.us == least_us ? 2 : 3;
   };
   const auto comes_first = [&](const Finalist& one, const Finalist& other) {

@@ -20,15 +20,16 @@ TEST(Winner, IsTheFastest) {
   EXPECT_EQ(winner({streams(100)}), 0U);
 }
 
-TEST(Winner, IsByLibrariesUnlessAnotherIsFasterByMoreThanHalfAPercent) {
-  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(100.4)}), 2U);
-  EXPECT_EQ(winner({streams(100), kernel(100.2), libraries(100.6)}), 1U);
+TEST(Winner, IsByLibrariesWhereNoStreamIsFasterByMoreThanHalfAPercent) {
+  EXPECT_EQ(winner({streams(100), kernel(101.2), libraries(100.4)}), 2U);
   EXPECT_EQ(winner({streams(100), kernel(101.2), libraries(100.6)}), 0U);
 }
 
 TEST(Winner, IsOneKernelWhereItTakesAsLongAsTheFastest) {
   EXPECT_EQ(winner({streams(100), streams(100.5), kernel(100.9), libraries(120)}), 2U);
   EXPECT_EQ(winner({streams(100), streams(100.5), kernel(101.1), libraries(120)}), 0U);
+  EXPECT_EQ(winner({streams(120), kernel(100.9), libraries(100)}), 1U);
+  EXPECT_EQ(winner({streams(120), kernel(101.1), libraries(100)}), 2U);
 }
 
 TEST(Winner, IsTheFastestKernelOfTwoThatTakeAsLong) {
