@@ -127,9 +127,8 @@ int least_group_along_k(const Problem& problem, const Schedule& schedule, int wa
   return static_cast<int>(divide_up(std::int64_t{least_blocks} * waves, blocks));
 }
 
-/// Of groups that are worth a trial, in waves.
-std::set<int> group_sizes(const Problem& problem, const Schedule& schedule) {
-  const int count = waves(problem, schedule);
+/// Of groups of `count` waves that are worth a trial, in waves.
+std::set<int> group_sizes(const Problem& problem, const Schedule& schedule, int count) {
   std::set<int> sizes;
   // Along k the first wave needs the whole first group when it has computed its own part of k.
   for (const int groups : gathers_along_k(problem) ? std::array{4, 8, 16, 32} : std::array{1, 2, 4, 8})
@@ -143,7 +142,7 @@ std::set<int> group_sizes(const Problem& problem, const Schedule& schedule) {
 /// A schedule with each way to group that is worth a trial.
 void add_groupings(std::vector<Schedule>& schedules, const Problem& problem, Schedule schedule) {
   const int count = waves(problem, schedule);
-  for (const int size : group_sizes(problem, schedule)) {
+  for (const int size : group_sizes(problem, schedule, count)) {
     schedule.waves_per_group = size;
     schedules.push_back(schedule);
   }
