@@ -76,7 +76,9 @@ struct Machine {
   int comm_multiprocessors = 0;
   bool peer_access = false;   ///< `copy` and `store` need it
   Collectives collectives{};  ///< of all four kinds, with the GPUs to themselves
-  /// By their cap on multiprocessors: while a GEMM occupies all others. May lack kinds and be empty.
+  /// By their cap on multiprocessors: with the GPUs to themselves, and while a GEMM occupies all other
+  /// multiprocessors. Both may lack kinds and be empty.
+  std::map<int, Collectives> capped{};
   std::map<int, Collectives> during_gemm{};
   CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
   CurvesByRanks store{};        ///< the same by stores from as many multiprocessors as fill the link
@@ -110,7 +112,7 @@ std::vector<std::string> preset_names();
 Machine preset(std::string_view name);
 
 /// Raised whenever the format changes; other versions are refused.
-inline constexpr int machine_schema_version = 6;
+inline constexpr int machine_schema_version = 7;
 
 /// As JSON. Reading is as strict as for plans, and validates.
 std::string machine_to_json(const Machine& machine);

@@ -20,6 +20,9 @@ struct GroupingCosts {
   std::function<double(int first, int count)> ready_us{};
   /// What it then takes.
   std::function<double(int first, int count)> communication_us{};
+  /// What it takes after the GEMM, if that is less: then the part that is not done when the GEMM ends goes on
+  /// at this rate.
+  std::function<double(int first, int count)> after_gemm_us{};
 };
 
 /// Each group is communicated when it is ready and the one before has ended:

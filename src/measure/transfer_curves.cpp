@@ -167,10 +167,9 @@ class MeasuredCollectives {
     return median_us(gpu_, [&] { launch(kind, bytes, gpu_.stream()); });
   }
 
-  double during_us(PartialGemm& gemm, MessageKind kind, std::int64_t bytes) const {
+  double during_us(PartialGemm& gemm, MessageKind kind, std::int64_t bytes, double at_least_us) const {
     constexpr double meeting_us = 300;  // until all ranks have begun
     constexpr double worst_slowdown = 4;
-    const double at_least_us = alone_us(kind, bytes);
     const double us = median_us_during(
         gpu_, [&] { launch(kind, bytes, gpu_.stream()); },
         [&] {
@@ -253,6 +252,7 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
   const std::vector<std::int64_t> sizes{mebibyte / 4,  mebibyte,      4 * mebibyte,
                                         16 * mebibyte, 64 * mebibyte, 256 * mebibyte};
   machine.collectives.clear();
+  machine.capped.clear();
   machine.during_gemm.clear();
   machine.collective_slowdowns.clear();
   const int ranks = gpu.ranks();
@@ -272,8 +272,12 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
     const MeasuredCollectives collectives(gpu, cap, usual);
     PartialGemm gemm(gpu, machine, machine.multiprocessors - cap);
     for (const MessageKind kind : collective_kinds) {
-      for (const std::int64_t bytes : {sizes[0], sizes[1], sizes[3], sizes[4]})
-        add_point(machine.during_gemm[cap][kind][ranks], bytes, collectives.during_us(gemm, kind, bytes));
+      for (const std::int64_t bytes : {sizes[0], sizes[1], sizes[3], sizes[4]}) {
+        const double alone_us = collectives.alone_us(kind, bytes);
+        add_point(machine.capped[cap][kind][ranks], bytes, alone_us);
+        add_point(machine.during_gemm[cap][kind][ranks], bytes,
+                  collectives.during_us(gemm, kind, bytes, alone_us));
+      }
     }
     constexpr double nearly = 1.1;
     if (!is_enough) {

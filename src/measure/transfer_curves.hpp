@@ -6,8 +6,8 @@
 
 namespace flashoverlap {
 
-/// Fills `collectives`, `during_gemm`, `comm_multiprocessors` and `collective_slowdowns`. Collective; kernels
-/// are known.
+/// Fills `collectives`, `capped`, `during_gemm`, `comm_multiprocessors` and `collective_slowdowns`.
+/// Collective; kernels are known.
 void measure_collectives(const GpuRank& gpu, Machine& machine);
 
 /// Fills `copy_engine`, `copy_slowdown`, `store` and `memory_gigabytes_per_second`. Collective; without peer

@@ -198,12 +198,15 @@ double least_store_microseconds(const Schedule& schedule, const Machine& machine
 
 namespace {
 
+/// Whether tiles are computed or not.
+TransferTime same_time(double us) { return {us, us}; }
+
 /// The least with a cap that is not above this one, or with the smallest. More multiprocessors do not make a
-/// collective slower: what it took longer with them is the measurement's noise.
-std::optional<double> during_gemm_microseconds(const Machine& machine, MessageKind kind, int ranks,
-                                               double bytes, int cap) {
+/// collective slower: what it took longer with them is the measurement's noise. None where there is no curve.
+std::optional<double> least_microseconds(const std::map<int, Collectives>& by_cap, MessageKind kind,
+                                         int ranks, double bytes, int cap) {
   std::optional<double> least_us;
-  for (const auto& [measured, collectives] : machine.during_gemm) {
+  for (const auto& [measured, collectives] : by_cap) {
     if (!collectives.contains(kind) || (measured > cap && least_us)) continue;
     const double slower = std::max(1.0, static_cast<double>(measured) / cap);
     const double us = slower * collective_microseconds(collectives, kind, ranks, bytes);
@@ -228,10 +231,10 @@ double collective_slowdown(const Machine& machine, const Schedule& schedule, Mes
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm) {
-  if (!during_gemm) return machine.collective_microseconds(kind, problem.ranks, bytes);
-  if (schedule.comm_multiprocessors > 0) {
-    const std::optional<double> us =
-        during_gemm_microseconds(machine, kind, problem.ranks, bytes, schedule.comm_multiprocessors);
+  if (const int cap = schedule.comm_multiprocessors; cap > 0) {
+    std::optional<double> us;
+    if (!during_gemm) us = least_microseconds(machine.capped, kind, problem.ranks, bytes, cap);
+    if (!us) us = least_microseconds(machine.during_gemm, kind, problem.ranks, bytes, cap);
     if (us) return *us;
   }
   const double slower =
@@ -301,28 +304,33 @@ double store_microseconds(const Plan& plan, const Message& message, const Machin
 
 }  // namespace
 
-double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine,
-                             bool during_gemm, bool follows_at_once) {
+TransferTime transfer_time(const Plan& plan, const Message& message, const Machine& machine, bool is_capped,
+                           bool follows_at_once) {
   const double bytes = transferred_bytes(plan, message);
   const int ranks = plan.problem.ranks;
+  const auto collective_time = [&](double of_matrix) {
+    if (!is_capped) return same_time(machine.collective_microseconds(message.kind, ranks, of_matrix));
+    const auto us = [&](bool during_gemm) {
+      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, of_matrix,
+                                            during_gemm);
+    };
+    return TransferTime{us(false), us(true)};
+  };
   if (message.kind == MessageKind::exchange) {
     const double kept_us = kept_microseconds(plan, message, machine);
+    if (bytes == 0) return same_time(kept_us);
     // An all-to-all of a matrix moves all of it but the part that a rank keeps.
-    return bytes == 0
-               ? kept_us
-               : kept_us + capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind,
-                                                          bytes * ranks / (ranks - 1), during_gemm);
+    const TransferTime moved = collective_time(bytes * ranks / (ranks - 1));
+    return {kept_us + moved.alone_us, kept_us + moved.during_gemm_us};
   }
-  if (bytes == 0) return 0;
+  if (bytes == 0) return same_time(0);
   switch (message.kind) {
     case MessageKind::copy:
     case MessageKind::store:
-      if (message.peer == plan.rank) return copied_microseconds(machine, bytes);
-      if (message.kind == MessageKind::copy) return machine.copy_microseconds(ranks, bytes);
-      return store_microseconds(plan, message, machine, bytes, follows_at_once);
-    default:
-      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, bytes,
-                                            during_gemm);
+      if (message.peer == plan.rank) return same_time(copied_microseconds(machine, bytes));
+      if (message.kind == MessageKind::copy) return same_time(machine.copy_microseconds(ranks, bytes));
+      return same_time(store_microseconds(plan, message, machine, bytes, follows_at_once));
+    default: return collective_time(bytes);
   }
 }
 

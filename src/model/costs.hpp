@@ -61,9 +61,8 @@ double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes
 double store_delay_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule,
                                 double tile_us);
 
-/// The time of a collective under the schedule's cap, without its launch; see
-/// `Machine::collective_microseconds`. `during_gemm`: a GEMM occupies the other
-/// multiprocessors. After it the cap does not hold.
+/// The time of a collective under the schedule's cap, without its launch; for one without a cap see
+/// `Machine::collective_microseconds`. `during_gemm`: all other multiprocessors compute tiles meanwhile.
 double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
                                       const Machine& machine, MessageKind kind, double bytes,
                                       bool during_gemm);
@@ -81,10 +80,16 @@ bool writes_to_peer(const Plan& plan, const Message& message);
 /// or the larger of what an exchange sends to and receives from other ranks. 0 for messages without data.
 double transferred_bytes(const Plan& plan, const Message& message);
 
-/// The time of a message's transfer, without its launch; 0 for messages without data. `follows_at_once`: a
-/// store is in the same kernel as the one before it, and so takes what its bytes do at the rate of large
-/// ones.
-double transfer_microseconds(const Plan& plan, const Message& message, const Machine& machine,
-                             bool during_gemm, bool follows_at_once);
+/// What a message's transfer takes, without its launch, if nothing is computed meanwhile, and if tiles are
+/// all the time. 0 for messages without data.
+struct TransferTime {
+  double alone_us = 0;
+  double during_gemm_us = 0;
+};
+
+/// `is_capped`: the schedule's cap holds for its collective. `follows_at_once`: a store is in the same kernel
+/// as the one before it, and so takes what its bytes do at the rate of large ones.
+TransferTime transfer_time(const Plan& plan, const Message& message, const Machine& machine, bool is_capped,
+                           bool follows_at_once);
 
 }  // namespace flashoverlap

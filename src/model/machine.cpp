@@ -179,10 +179,13 @@ void validate(const Machine& machine) {
             "must hold a curve for at least one world size");
   }
   check_collectives("collectives", machine.collectives);
-  for (const auto& [cap, collectives] : machine.during_gemm) {
-    const std::string field = fmt::format("during_gemm.{}", cap);
-    check_cap(field, cap, machine);
-    check_collectives(field, collectives);
+  for (const auto& [name, by_cap] :
+       {std::pair{"capped", &machine.capped}, {"during_gemm", &machine.during_gemm}}) {
+    for (const auto& [cap, collectives] : *by_cap) {
+      const std::string field = fmt::format("{}.{}", name, cap);
+      check_cap(field, cap, machine);
+      check_collectives(field, collectives);
+    }
   }
 
   for (const auto& [field, curves] :

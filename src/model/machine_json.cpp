@@ -48,6 +48,7 @@ void visit_keys(const auto& visit, Document& machine) {
   visit("comm_multiprocessors", machine.comm_multiprocessors);
   visit("peer_access", machine.peer_access);
   visit("collectives", machine.collectives);
+  visit("capped", machine.capped);
   visit("during_gemm", machine.during_gemm);
   visit("copy_engine", machine.copy_engine);
   visit("store", machine.store);

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "flashoverlap/plan.hpp"
+#include "model/costs.hpp"
 
 namespace flashoverlap {
 
@@ -87,6 +89,13 @@ struct TransferredMessage {
   TimeSpan span{};
 };
 
+/// A transfer that takes longer while tiles are computed.
+struct SlowedTransfer {
+  double left = 0;     ///< of the whole, 1
+  double from_us = 0;  ///< the time at which that much is left
+  TransferTime time{};
+};
+
 struct RankProgress {
   const Plan* plan = nullptr;
   std::vector<CounterProgress> counters;
@@ -111,6 +120,8 @@ struct RankProgress {
   double stores_end_us = 0;
   double collectives_end_us = 0;
   double collective_slowdown = 1;  ///< by the newest
+  double computing_until_us = 0;   ///< tiles that have begun
+  std::optional<SlowedTransfer> slowed{};
   double gemm_end_us = 0;
   double end_us = 0;
   std::map<std::int32_t, TimeSpan> groups;  ///< of tiles

@@ -28,6 +28,13 @@ double after_earlier_copy(const RankProgress& rank, const Message& message) {
   return is_held && rank.copies_end_us > 0 ? rank.copies_end_us + waits_us : 0;
 }
 
+/// As far as it is known what is computed meanwhile.
+double slowed_transfer_end(const RankProgress& rank) {
+  const auto& [left, from_us, time] = *rank.slowed;
+  const double slowed_us = std::clamp(rank.computing_until_us - from_us, 0.0, left * time.during_gemm_us);
+  return from_us + slowed_us + (left - slowed_us / time.during_gemm_us) * time.alone_us;
+}
+
 void note_sending(const Machine& machine, RankProgress& rank, const Message& message, double end_us) {
   if (message.kind <= MessageKind::exchange) {
     rank.collectives_end_us = end_us;
@@ -109,9 +116,9 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
   if (writes_to_peer(*rank.plan, message)) require_peer_access();
   double end_us = time_us;
   const bool follows = follows_at_once(*rank.plan, rank.plan->messages, rank.next_message);
-  const double duration_us =
-      transfer_microseconds(*rank.plan, message, machine_, !has_gpus_to_itself(rank), follows);
-  if (duration_us > 0) {
+  const TransferTime time =
+      transfer_time(*rank.plan, message, machine_, /*is_capped=*/!is_uncapped(rank), follows);
+  if (time.alone_us > 0) {
     const double pause_us =
         follows ? pause_before(*rank.plan, rank.next_message) : machine_.launch_microseconds;
     // Until kernels have exchanged credits, and the first to begin knows it: fitted to 5 AllGathers on 4
@@ -121,14 +128,18 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
     const double launched_us = messages_by_kernel_
                                    ? std::max(time_us, opened_us)
                                    : std::max(time_us + pause_us, after_earlier_copy(rank, message));
-    end_us = launched_us + duration_us;
+    end_us = launched_us + time.alone_us;
+    if (time.during_gemm_us > time.alone_us) {
+      rank.slowed = {1, launched_us, time};
+      end_us = slowed_transfer_end(rank);
+    }
     note_sending(machine_, rank, message, end_us);
     rank.transfers.push_back({rank.next_message, {launched_us, end_us}});
   }
   push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
 }
 
-bool Simulator::has_gpus_to_itself(const RankProgress& rank) const {
+bool Simulator::is_uncapped(const RankProgress& rank) const {
   if (schedule_.strategy == Strategy::sequential) return true;
   if (schedule_.strategy != Strategy::signal || communicates_first(rank.plan->problem.operation))
     return false;
@@ -136,7 +147,26 @@ bool Simulator::has_gpus_to_itself(const RankProgress& rank) const {
   return std::ranges::none_of(rest, [](const Message& each) { return is_made_by_nccl(each.kind); });
 }
 
+void Simulator::note_computing(RankProgress& rank, double begin_us, double end_us) {
+  if (rank.slowed && begin_us > rank.slowed->from_us) {
+    SlowedTransfer& transfer = *rank.slowed;
+    const double passed_us = begin_us - transfer.from_us;
+    const double slowed_us = std::clamp(rank.computing_until_us - transfer.from_us, 0.0, passed_us);
+    const double sent =
+        slowed_us / transfer.time.during_gemm_us + (passed_us - slowed_us) / transfer.time.alone_us;
+    transfer.left = std::max(0.0, transfer.left - sent);
+    transfer.from_us = begin_us;
+  }
+  rank.computing_until_us = std::max(rank.computing_until_us, end_us);
+}
+
 void Simulator::finish_message(RankProgress& rank, const SimulationEvent& event) {
+  if (rank.slowed) {
+    const double end_us = slowed_transfer_end(rank);
+    if (end_us > event.time_us) return push_next(event, Step::transferred, end_us);
+    rank.slowed.reset();
+    rank.transfers.back().span.end_us = event.time_us;
+  }
   const Message& message = rank.plan->messages[static_cast<std::size_t>(event.index)];
   for (const Raise& each : message.raises) raise(each, 1, event.time_us);
   rank.end_us = event.time_us;

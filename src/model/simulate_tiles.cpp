@@ -125,6 +125,7 @@ void Simulator::compute(RankProgress& rank, const SimulationEvent& event) {
       std::max(1, start_waits(*rank.plan, *run.first) + (rank.plan->own_k_first ? 1 : 0));
   const double end_us =
       slowed_end(rank, event.time_us, (run.is_shared ? rank.shared_tile_us : rank.tile_us) / parts);
+  note_computing(rank, event.time_us, end_us);
   if (run.is_shared) rank.shared_end_us = std::max(rank.shared_end_us, end_us);
   if (event.part + 1 == parts) return push_next(event, Step::computed, end_us);
   SimulationEvent next = event;

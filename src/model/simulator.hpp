@@ -67,6 +67,8 @@ class Simulator {
   /// Those next to each other that begin at the same time are one event for each run.
   void begin_planned_tiles(RankProgress& rank, double time_us);
   void compute(RankProgress& rank, const SimulationEvent& event);
+  /// Tiles are computed between these times, during which a transfer may be slower.
+  static void note_computing(RankProgress& rank, double begin_us, double end_us);
   /// Until the next kernel stores them.
   void hold_until_all_are_computed(RankProgress& rank, const SimulationEvent& event);
   /// When work that begins now ends, as far as it is known what the rank sends meanwhile.
@@ -86,9 +88,9 @@ class Simulator {
   bool runs_after_gemm(const RankProgress& rank, const Message& message) const;
   void meet_partners(RankProgress& rank, double time_us);
   void transfer(RankProgress& rank, double time_us);
-  /// Whether the next message's collective is the one that the executor does not cap, as it comes after the
-  /// GEMM. Decided by its place: by the time, a sooner start could make it end later.
-  bool has_gpus_to_itself(const RankProgress& rank) const;
+  /// Whether the next message's collective is one that the executor does not cap, as it comes before or after
+  /// the GEMM. Decided by its place: by the time, a sooner start could make it end later.
+  bool is_uncapped(const RankProgress& rank) const;
   void finish_message(RankProgress& rank, const SimulationEvent& event);
   void pass_message(RankProgress& rank, double time_us);
 

@@ -72,7 +72,9 @@ double least_communication_us(const Problem& problem, const Machine& machine) {
     }
   };
   add_collectives(machine.collectives);
-  for (const auto& [cap, collectives] : machine.during_gemm) add_collectives(collectives);
+  for (const auto* const by_cap : {&machine.capped, &machine.during_gemm}) {
+    for (const auto& [cap, collectives] : *by_cap) add_collectives(collectives);
+  }
   if (!machine.peer_access) return least;
   const double copied = least_us(machine.copy_engine, ranks, sent,
                                  [&](double size) { return machine.copy_microseconds(ranks, size); });

@@ -56,6 +56,10 @@ void GroupParts::cut_rows(const Problem& problem) {
   row_bytes_ = area_rows_ == 0 ? 0
                                : matrix_rows * static_cast<double>(problem.n * size_of(problem.data_type)) /
                                      static_cast<double>(area_rows_);
+  for (int wave = 0; first_rows_.empty() || first_rows_.back() < area_rows_; ++wave) {
+    const std::int64_t done = std::min(signalled_, entries_in(schedule_, wave));
+    first_rows_.push_back(nearest_block_end(area_rows_, entry_rows(schedule_), done, signalled_));
+  }
 }
 
 // Tiles lie one below the other, so that ragged ones are as wide as all.
@@ -107,8 +111,8 @@ void GroupParts::add_exchanged_tiles(const Problem& problem, double row_bytes) {
 }
 
 std::int64_t GroupParts::first_row(int wave) const {
-  const std::int64_t done = std::min(signalled_, entries_in(schedule_, wave));
-  return nearest_block_end(area_rows_, entry_rows(schedule_), done, signalled_);
+  const auto place = static_cast<std::size_t>(wave);
+  return place < first_rows_.size() ? first_rows_[place] : area_rows_;
 }
 
 std::int64_t GroupParts::awaited_entries(int first, int count) const {

@@ -42,7 +42,8 @@ class GroupParts {
   std::int64_t areas_ = 1;
   std::int64_t area_col_blocks_ = 0;
   bool keeps_last_area_ = false;
-  double row_bytes_ = 0;  ///< of all areas together
+  double row_bytes_ = 0;                    ///< of all areas together
+  std::vector<std::int64_t> first_rows_{};  ///< by wave, until there are no more
 
   /// Layout tiled of an all-to-all: bytes that each rank has sent and received after each wave.
   std::vector<std::vector<double>> exchanged_{};

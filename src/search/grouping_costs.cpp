@@ -30,13 +30,19 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, c
     const int needed = concurrent ? wave_count(signalled, parts->awaited_entries(first, count)) : all_waves;
     return machine.gemm_launch_microseconds + needed * wave_us + machine.signal_microseconds;
   };
-  costs.communication_us = [=, &machine](int first, int count) {
-    const double bytes = parts->bytes(first, count);
-    if (bytes == 0) return 0.0;
-    return machine.launch_microseconds +
-           capped_collective_microseconds(problem, signalled, machine, kind, bytes,
-                                          /*during_gemm=*/first + count < waves);
+  const auto communication_us = [=, &machine](bool during_gemm) {
+    return [=, &machine](int first, int count) {
+      const double bytes = parts->bytes(first, count);
+      if (bytes == 0) return 0.0;
+      // The cap does not hold for the last group, whose collective comes after the GEMM.
+      return machine.launch_microseconds +
+             (first + count < waves
+                  ? capped_collective_microseconds(problem, signalled, machine, kind, bytes, during_gemm)
+                  : machine.collective_microseconds(kind, problem.ranks, bytes));
+    };
   };
+  costs.communication_us = communication_us(true);
+  if (!machine.capped.empty()) costs.after_gemm_us = communication_us(false);
   return costs;
 }
 

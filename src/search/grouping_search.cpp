@@ -8,20 +8,32 @@
 #include "plan/readable.hpp"
 
 namespace flashoverlap {
+namespace {
+
+/// When the communication of these waves ends if the one before ends then.
+double communication_end_us(const GroupingCosts& costs, int first, int count, double before_us) {
+  const double begin_us = std::max(costs.ready_us(first, count), before_us);
+  const double end_us = begin_us + costs.communication_us(first, count);
+  const double from_us = std::max(begin_us, costs.gemm_us);
+  if (end_us <= from_us || !costs.after_gemm_us) return end_us;
+  const double left = (end_us - from_us) / (end_us - begin_us);
+  return from_us + left * costs.after_gemm_us(first, count);
+}
+
+}  // namespace
 
 double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups) {
   require(std::ranges::all_of(groups, [](int size) { return size >= 1; }) &&
               std::accumulate(groups.begin(), groups.end(), std::int64_t{0}) == costs.waves,
           "groups", readable_list(groups),
           fmt::format("must be positive and add up to {} waves", costs.waves));
-  double communication_end = 0;
+  double end_us = 0;
   int first = 0;
   for (const int size : groups) {
-    communication_end =
-        std::max(costs.ready_us(first, size), communication_end) + costs.communication_us(first, size);
+    end_us = communication_end_us(costs, first, size, end_us);
     first += size;
   }
-  return std::max(communication_end, costs.gemm_us);
+  return std::max(end_us, costs.gemm_us);
 }
 
 // The formula says of a group only that its communication starts when it is ready and the one before has
@@ -45,8 +57,7 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group, int
     best.end_us = std::numeric_limits<double>::infinity();
     for (std::size_t before = first_group > 0 && last > 1 ? 1 : 0; before < last; ++before) {
       const int count = ends[last] - ends[before];
-      const double end_us = std::max(costs.ready_us(ends[before], count), best_until[before].end_us) +
-                            costs.communication_us(ends[before], count);
+      const double end_us = communication_end_us(costs, ends[before], count, best_until[before].end_us);
       if (end_us < best.end_us) best = {end_us, before};
     }
   }

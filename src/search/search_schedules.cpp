@@ -214,9 +214,11 @@ class Search {
     }
     const MessageKind kind =
         schedule.strategy == Strategy::p2p ? MessageKind::exchange : collective_of(problem_.operation);
-    return capped_collective_microseconds(problem_, schedule, machine_, kind,
-                                          matrix_bytes(kind, problem_.ranks, sent_bytes),
-                                          /*during_gemm=*/schedule.strategy != Strategy::sequential);
+    const double bytes = matrix_bytes(kind, problem_.ranks, sent_bytes);
+    return schedule.strategy == Strategy::sequential
+               ? machine_.collective_microseconds(kind, problem_.ranks, bytes)
+               : capped_collective_microseconds(problem_, schedule, machine_, kind, bytes,
+                                                /*during_gemm=*/true);
   }
 
   /// What the norm needs more than for natural rows.

@@ -35,7 +35,7 @@ std::vector<int> first_sizes(int waves) {
 /// The best grouping by the predictor, and the best into two groups.
 void add_best_groupings(std::vector<Candidate>& candidates, const Problem& problem, const Machine& machine,
                         Schedule schedule) {
-  constexpr int most_ends = 32;
+  constexpr int most_ends = 24;
   Candidate best{.predicted_us = std::numeric_limits<double>::infinity()};
   Candidate best_pair = best;
   schedule.groups = {1 << 20};

@@ -22,7 +22,7 @@ StoreTime last_store(const Problem& problem, int parts, int multiprocessors = 5)
   StoreTime time;
   for (const Message& message : plan.messages) {
     if (message.kind != MessageKind::store) continue;
-    time = {transfer_microseconds(plan, message, machine, true, true),
+    time = {transfer_time(plan, message, machine, true, true).alone_us,
             stored_microseconds(machine, problem.ranks, transferred_bytes(plan, message))};
   }
   return time;
@@ -92,6 +92,21 @@ TEST(CostsTest, ACollectiveTakesTheLeastOfWhatWasMeasuredUpToItsCap) {
   EXPECT_DOUBLE_EQ(us(4), 100);
   EXPECT_DOUBLE_EQ(us(8), 70) << "more than an AllReduce needs by itself";
   EXPECT_DOUBLE_EQ(us(16), 70) << "a larger cap does not make it slower";
+}
+
+TEST(CostsTest, ACappedCollectiveAloneTakesAsLongAsDuringAGemmWhereNothingElseWasMeasured) {
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 128, .n = 256, .k = 64, .ranks = 2};
+  constexpr MessageKind kind = MessageKind::all_reduce;
+  Machine machine = testing::round_machine();
+  const auto us = [&](bool during_gemm) {
+    return capped_collective_microseconds(problem, {.comm_multiprocessors = 4}, machine, kind, 1000,
+                                          during_gemm);
+  };
+  machine.during_gemm[4][kind][2] = {{{1000, 100}}};
+  EXPECT_DOUBLE_EQ(us(false), 100);
+  machine.capped[4][kind][2] = {{{1000, 80}}};
+  EXPECT_DOUBLE_EQ(us(false), 80);
+  EXPECT_DOUBLE_EQ(us(true), 100);
 }
 
 TEST(CostsTest, ACollectiveSlowsTilesAsWithTheNearestLowerCapThatWasMeasured) {

@@ -298,6 +298,47 @@ TEST(SimulateRoomTest, ALowerCapMakesCollectivesSlowerInProportion) {
   EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 41 + 1 + 10) << "the last one is not capped";
 }
 
+/// A byte takes a cap of one 1 µs, and 2 µs while tiles are computed.
+Machine machine_slowed_by_gemms() {
+  Machine machine = round_machine();
+  machine.capped[1] = machine.during_gemm[1] = machine.collectives;
+  for (auto& [kind, curves] : machine.during_gemm[1])
+    for (auto& [ranks, curve] : curves) curve = {{{1, 2}, {1e9, 2e9}}};
+  return machine;
+}
+
+std::vector<Plan> plans_with_all_reduce(int tiles, int rows) {
+  auto plans = plans_of(2, tiles);
+  for (Plan& plan : plans) {
+    plan.schedule.strategy = Strategy::p2p;
+    plan.schedule.comm_multiprocessors = 1;
+    plan.messages = {all_reduce({}, rows)};
+  }
+  return plans;
+}
+
+// Tiles are computed from 1 to 21.
+TEST(SimulateSlowedTransferTest, WhatIsLeftWhenTheGemmHasEndedIsFaster) {
+  const Machine machine = machine_slowed_by_gemms();
+  const auto end_us = [&](int rows) {
+    return only_transfer(simulate(plans_with_all_reduce(8, rows), machine), 0).end_us;
+  };
+  EXPECT_DOUBLE_EQ(end_us(1), 1 + 20);
+  EXPECT_DOUBLE_EQ(end_us(3), 1 + 20 + 20);
+}
+
+// Those of rank 0 from 1 to 11, and from 33, when the signal of rank 1's last tiles has come, to 43.
+TEST(SimulateSlowedTransferTest, TilesThatWaitDoNotSlowIt) {
+  auto plans = plans_with_all_reduce(8, 6);
+  plans[1] = plans_with_all_reduce(12, 6)[1];
+  const std::int32_t awaited = add_counter(plans[0], 4);
+  for (std::size_t tile = 4; tile < 8; ++tile) plans[0].tiles[tile].start_wait = awaited;
+  for (std::size_t tile = 8; tile < 12; ++tile) plans[1].tiles[tile].raise = {0, awaited};
+  const Simulation simulation = simulate(plans, machine_slowed_by_gemms());
+  EXPECT_DOUBLE_EQ(only_transfer(simulation, 0).end_us, 43 + (60 - 5 - 22 - 5));
+  EXPECT_DOUBLE_EQ(only_transfer(simulation, 1).end_us, 31 + (60 - 15));
+}
+
 // Refusals
 
 Machine without_peer_access() {

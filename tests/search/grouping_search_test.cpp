@@ -45,6 +45,17 @@ TEST(PredictorTest, AsksForEachGroupByItsFirstWave) {
   EXPECT_THAT(asked, ElementsAre(std::pair(0, 1), std::pair(1, 3), std::pair(4, 2)));
 }
 
+// The GEMM ends at 40. Then nothing is left of the first two waves, 7 of the 17 of the first three, and all
+// of what begins then.
+TEST(PredictorTest, WhatIsLeftAfterTheGemmGoesOnAtItsOwnRate) {
+  GroupingCosts costs = affine_costs(4, 10, 5, 4);
+  costs.after_gemm_us = [=](int first, int count) { return costs.communication_us(first, count) / 2; };
+  EXPECT_DOUBLE_EQ(predict_latency(costs, {2, 2}), 40 + 6.5);
+  EXPECT_DOUBLE_EQ(predict_latency(costs, {3, 1}), 40 + 3.5 + 4.5);
+  costs.communication_us = costs.after_gemm_us = [](int, int) { return 0.0; };
+  EXPECT_DOUBLE_EQ(predict_latency(costs, {3, 1}), 40) << "nothing is sent";
+}
+
 TEST(PredictorTest, RefusesGroupsThatAreNotThePartsOfTheWaves) {
   const GroupingCosts costs = affine_costs(4, 10, 5, 4);
   for (const std::vector<int>& groups : {std::vector<int>{}, {3}, {4, 1}, {5, -1}, {4, 0}}) {
@@ -99,6 +110,9 @@ TEST(SearchTest, DynamicProgrammeEqualsExhaustiveSearchOnRandomCosts) {
       costs.communication_us = [&](int first, int count) {
         return communication[static_cast<std::size_t>(first)][static_cast<std::size_t>(count)];
       };
+      if (draw % 2 == 1) {
+        costs.after_gemm_us = [&](int first, int count) { return costs.communication_us(first, count) / 2; };
+      }
       const PredictedGrouping found = best_grouping(costs);
       const PredictedGrouping best = best_grouping_exhaustive(costs);
       EXPECT_NEAR(found.latency_us, best.latency_us, 1e-9) << waves << " waves";

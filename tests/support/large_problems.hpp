@@ -15,6 +15,29 @@
 
 namespace flashoverlap::testing {
 
+inline void scale(CurvesByRanks& all, double factor) {
+  for (auto& [ranks, curve] : all) {
+    for (Curve::Point& point : curve.points) point.microseconds *= factor;
+  }
+}
+
+inline void scale(Collectives& collectives, double factor) {
+  for (auto& [kind, curves] : collectives) scale(curves, factor);
+}
+
+/// The machine with the time of every transfer multiplied.
+inline Machine with_transfers(Machine machine, double factor) {
+  scale(machine.collectives, factor);
+  for (auto& [cap, collectives] : machine.capped) scale(collectives, factor);
+  for (auto& [cap, collectives] : machine.during_gemm) scale(collectives, factor);
+  scale(machine.copy_engine, factor);
+  scale(machine.store, factor);
+  return machine;
+}
+
+/// Collectives of `LargeProblems::machine`, if a GEMM makes them slower.
+inline constexpr double slower_during_gemm = 1.3;
+
 class LargeProblems {
  public:
   explicit LargeProblems(std::uint64_t seed) : engine_(seed) {}
@@ -35,8 +58,15 @@ class LargeProblems {
     return problem;
   }
 
-  /// With and without peer access.
-  Machine machine() { return preset(between(0, 1) == 0 ? "h200-nvlink" : "h200-pcie"); }
+  /// With and without peer access; of some a GEMM makes collectives slower.
+  Machine machine() {
+    Machine machine = preset(between(0, 1) == 0 ? "h200-nvlink" : "h200-pcie");
+    if (between(0, 1) == 0) return machine;
+    const int cap = machine.comm_multiprocessors;
+    machine.capped[cap] = machine.during_gemm[cap] = machine.collectives;
+    scale(machine.during_gemm[cap], slower_during_gemm);
+    return machine;
+  }
 
  private:
   template <typename Enum>
@@ -57,23 +87,6 @@ inline std::string describe(const Problem& p, const Machine& machine) {
   return fmt::format("{} m {} n {} k {} on {} ranks of {}, {}, gathered {}, A {}, B {}", name(p.operation),
                      p.m, p.n, p.k, p.ranks, machine.name, name(p.exchange), name(p.gathered),
                      name(p.a_layout), name(p.b_layout));
-}
-
-/// The machine with the time of every transfer multiplied.
-inline Machine with_transfers(Machine machine, double factor) {
-  const auto scale = [factor](CurvesByRanks& all) {
-    for (auto& [ranks, curve] : all) {
-      for (Curve::Point& point : curve.points) point.microseconds *= factor;
-    }
-  };
-  const auto scale_collectives = [&](Collectives& collectives) {
-    for (auto& [kind, curves] : collectives) scale(curves);
-  };
-  scale_collectives(machine.collectives);
-  for (auto& [cap, collectives] : machine.during_gemm) scale_collectives(collectives);
-  scale(machine.copy_engine);
-  scale(machine.store);
-  return machine;
 }
 
 }  // namespace flashoverlap::testing
