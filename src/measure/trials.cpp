@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "cuda/random_fill.hpp"
 #include "flashoverlap/planner.hpp"
@@ -206,26 +206,42 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
 
 std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& problem,
                                         const std::vector<GpuOperands>& operands,
-                                        std::vector<Schedule> schedules, Use use, std::size_t most) {
+                                        std::vector<Schedule> schedules, Use use, std::size_t most,
+                                        const std::function<bool(const Schedule&)>& also) {
+  if (schedules.size() <= 1) return schedules;
   constexpr std::size_t at_a_time = 4;
-  std::size_t unmeasured = schedules.size() > 1 ? schedules.size() : 0;
-  while (unmeasured > 0) {
-    const auto few = std::span(schedules).last(std::min(at_a_time, schedules.size()));
-    const std::vector<double> times = measure_schedules(gpu, problem, operands, few, use, trial_repetitions);
-    std::vector<std::size_t> places(few.size());
-    std::iota(places.begin(), places.end(), 0);
-    std::ranges::sort(places, {}, [&](std::size_t place) { return times[place]; });
-    const double limit_us = nearly_fastest * times[places.front()];
-    std::vector<Schedule> fastest;
-    for (const std::size_t place : places) {
-      if (fastest.empty() || (fastest.size() < most && times[place] <= limit_us))
-        fastest.push_back(few[place]);
+  struct Trial {
+    double us = 0;
+    Schedule schedule{};
+  };
+  std::vector<Trial> fastest;
+  std::optional<Trial> fastest_also;
+  while (!schedules.empty()) {
+    // Times of rows can be compared with those of earlier ones.
+    const bool in_rows = use.is_in_model && !fastest.empty() && fastest.front().us > sample_us;
+    std::vector<Schedule> together;
+    if (!in_rows) {
+      for (Trial& trial : std::exchange(fastest, {})) together.push_back(std::move(trial.schedule));
     }
-    schedules.resize(schedules.size() - few.size());
-    unmeasured = schedules.size();
-    schedules.insert(schedules.end(), fastest.begin(), fastest.end());
+    while (!schedules.empty() && together.size() < at_a_time) {
+      together.push_back(std::move(schedules.back()));
+      schedules.pop_back();
+    }
+    const auto times = measure_schedules(gpu, problem, operands, together, use, trial_repetitions);
+    for (std::size_t place = 0; place < together.size(); ++place) {
+      const Trial& trial = fastest.emplace_back(times[place], together[place]);
+      if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
+        fastest_also = trial;
+    }
+    std::ranges::stable_sort(fastest, {}, &Trial::us);
+    fastest.resize(std::min(most, fastest.size()));
+    const double limit_us = nearly_fastest * fastest.front().us;
+    std::erase_if(fastest, [&](const Trial& trial) { return trial.us > limit_us; });
   }
-  return schedules;
+  std::vector<Schedule> found;
+  for (Trial& trial : fastest) found.push_back(std::move(trial.schedule));
+  if (fastest_also && std::ranges::none_of(found, also)) found.push_back(fastest_also->schedule);
+  return found;
 }
 
 }  // namespace flashoverlap

@@ -85,9 +85,12 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
 inline constexpr double nearly_fastest = 1.05;
 
 /// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`, less than four. Measures
-/// four at a time, and the fastest of them again with the next. A single schedule is returned as it is.
+/// four at a time, and the fastest of them again with the next, unless they are measured in rows. If `also`
+/// holds for none of these, then the fastest for which it does comes after them. A single schedule is
+/// returned as it is.
 std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& problem,
                                         const std::vector<GpuOperands>& operands,
-                                        std::vector<Schedule> schedules, Use use, std::size_t most);
+                                        std::vector<Schedule> schedules, Use use, std::size_t most,
+                                        const std::function<bool(const Schedule&)>& also = {});
 
 }  // namespace flashoverlap

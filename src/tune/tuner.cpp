@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -281,14 +280,9 @@ struct Tuner::State {
         sequential = candidate;
       }
     }
-    std::vector<Schedule> finalists =
-        fastest_schedules(gpu, problem, operands, overlapped, use, most_finalists);
     const auto is_one = [&task](const Schedule& schedule) { return is_one_kernel(task.problem, schedule); };
-    if (std::ranges::none_of(finalists, is_one)) {
-      std::erase_if(overlapped, std::not_fn(is_one));
-      std::ranges::copy(fastest_schedules(gpu, problem, operands, std::move(overlapped), use, 1),
-                        std::back_inserter(finalists));
-    }
+    std::vector<Schedule> finalists =
+        fastest_schedules(gpu, problem, operands, std::move(overlapped), use, most_finalists, is_one);
     if (sequential) finalists.push_back(sequential->schedule);
     constexpr double affordable_us = 200'000;  // of each finalist
     const double repetitions = std::clamp(affordable_us / trials.front().predicted_us, 9.0, 31.0);
