@@ -10,16 +10,14 @@ import ctypes
 import functools
 import importlib.metadata
 from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from measuring import Failed, World, nccl_version  # before PyTorch
+from case import Case  # before PyTorch
+from measuring import Failed, World, nccl_version
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from shapes import Case
 
 PACKAGE, LIBRARY = "nvidia-cublasmp-cu13", "libcublasmp.so.0"
 LEAST_NCCL = (2, 29, 2)
@@ -179,7 +177,7 @@ class Product:
     All memory is registered: else the library would not overlap, and say nothing.
     """
 
-    def __init__(self, case: "Case", op: str) -> None:
+    def __init__(self, case: Case, op: str) -> None:
         self._case, self._session = case, session(case.world)
         self._session.use_current_stream()
         self._made = contextlib.ExitStack()

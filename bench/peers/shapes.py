@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from measuring import Failed, Graph, World, relative_difference, run, write_results  # before PyTorch
+from case import Case, Shape  # before PyTorch
+from measuring import Failed, Graph, World, relative_difference, run, write_results
 
 import torch
 import torch.distributed as dist
@@ -28,44 +29,10 @@ from torch.distributed import _symmetric_memory as symmetric_memory
 import flashoverlap.torch as ours
 
 LIMIT = 2e-2  # of the relative difference from NCCL's result
-ROTATED_BYTES = 200 << 20  # several times the L2 cache
 GRAPH_US = 1000  # calls that follow each other in a graph take about this long
 KRAKEN_TILE = 64  # rows and columns that a block of its AllReduce computes
 QUACK_TILE = (128, 256, 2, 1)  # rows, columns and cluster of its benchmark
 WIDTH = 13  # of a column of times
-
-
-@dataclass(frozen=True)
-class Shape:
-    m: int
-    n: int
-    k: int
-
-
-class Case:
-    """Operands of a shape on this rank: several sets, which together are more than the L2 cache holds."""
-
-    def __init__(self, world: World, op: str, shape: Shape) -> None:
-        self.world, self.m, self.n, self.k = world, shape.m, shape.n, shape.k
-        self.shard = self.m // world.ranks
-        a_rows = self.shard if op == "all_gather_gemm" else self.m
-        set_bytes = (a_rows + self.n) * self.k * torch.bfloat16.itemsize
-        self.sets = min(max(ROTATED_BYTES // set_bytes + 1, 2), 8)
-        torch.cuda.manual_seed(1 + world.rank)
-        self.operands = [
-            (self.empty(a_rows, self.k).uniform_(-1, 1), self.empty(self.n, self.k).uniform_(-1, 1))
-            for _ in range(self.sets)
-        ]
-
-    def empty(self, rows: int, cols: int) -> Tensor:
-        return torch.empty(rows, cols, dtype=torch.bfloat16, device=self.world.device)
-
-    def symmetric(self, rows: int, cols: int) -> Tensor:
-        """Memory that all ranks address. Collective."""
-        memory = symmetric_memory.empty(rows, cols, dtype=torch.bfloat16, device=self.world.device)
-        symmetric_memory.rendezvous(memory, self.world.group_name)
-        return memory
-
 
 Call = Callable[[int], Tensor]
 """Computes the result of a set of operands."""
