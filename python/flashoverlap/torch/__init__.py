@@ -1,11 +1,12 @@
 """FlashOverlap in PyTorch: operations with gradients, layers, and models that are made of them.
 
 A *group* is everywhere a communicator of FlashOverlap or a process group of `torch.distributed`. Operations and
-layers work under `torch.compile(fullgraph=True)` and in CUDA graphs. `flashoverlap.torch.operations` has the
+layers work under `torch.compile(fullgraph=True)` and in CUDA graphs. `flashoverlap.torch.symm_mem` has the
 operations with PyTorch's own schema for fused matrix products.
 """
 
 import flashoverlap.torch.flops  # noqa: F401  # counted from now on
+import flashoverlap.torch.symm_mem  # noqa: F401  # known to PyTorch from now on
 from flashoverlap.torch.experts import ExpertParallelMoE, ExpertRoutes, dispatch_matmul, matmul_combine
 from flashoverlap.torch.feed_forward import GatedFeedForward, NormedFeedForward
 from flashoverlap.torch.groups import Group, communicator

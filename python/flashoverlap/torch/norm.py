@@ -15,12 +15,12 @@ from flashoverlap.torch.once import differentiable_once
 from flashoverlap.torch.operations import (
     Gradients,
     _concerns_only_autograd,
-    _library,
     _operations,
     autocast,
     gradients_of,
     is_autocast,
     keep_communicator,
+    library,
     matmul_all_reduce,
     matmul_reduce_scatter,
     require_no_tangents,
@@ -155,14 +155,14 @@ def _define(name: str, gemm: str, gradients: Gradients) -> None:
         return of_x, of_weight, of_norm_weight, gradient if ctx.needs_input_grad[3] else None, None, None
 
     _computations[name] = compute
-    _library.define(
+    library.define(
         f"{name}(Tensor x, Tensor weight, Tensor norm_weight, Tensor? residual, float epsilon, str group)"
         " -> (Tensor, Tensor)"
     )
     for device in ("CPU", "CUDA"):
-        _library.impl(name, compute, device)
-    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=_library)
-    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
+        library.impl(name, compute, device)
+    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=library)
+    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=library)
 
 
 _define("matmul_all_reduce_rms_norm", "gemm_all_reduce", gradients_of["matmul_all_reduce"])

@@ -16,9 +16,7 @@ without gradients, CUDA graphs included, and is ignored with gradients, under `t
 `keep_gathered` has the forward pass copy what it has gathered, for the weight's gradient, as plain PyTorch keeps it.
 Otherwise the backward pass gathers once more, hidden in that gradient's product. It counts where that is wanted.
 
-A group may also be given by the name that `groups.name_of` returns. At the end, the operations of
-`torch.ops.symm_mem` for fused matrix products, with the same arguments:
-`torch.ops.flashoverlap.fused_matmul_reduce_scatter` and `fused_all_gather_matmul`.
+A group may also be given by the name that `groups.name_of` returns.
 """
 
 from collections.abc import Callable
@@ -34,7 +32,7 @@ from flashoverlap.operations import AnyCommunicator, operator_for
 from flashoverlap.torch.groups import Group, communicator, name_of, named
 from flashoverlap.torch.once import differentiable_once, of_a_product
 
-_library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
+library = torch.library.Library("flashoverlap", "DEF")  # noqa: TOR901
 _operations = torch.ops.flashoverlap
 _computations: dict[str, Callable[..., Tensor]] = {}
 """What operations do, by name."""
@@ -189,10 +187,10 @@ def _define(name: str, compute: Callable[..., Tensor], shape: Callable[[Tensor, 
         return x.new_empty(shape(x, weight, named(group).ranks))
 
     _computations[name] = compute
-    _library.define(f"{name}(Tensor x, Tensor weight, str group) -> Tensor")
+    library.define(f"{name}(Tensor x, Tensor weight, str group) -> Tensor")
     for device in ("CPU", "CUDA"):
-        _library.impl(name, on_communicator, device)
-    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=_library)
+        library.impl(name, on_communicator, device)
+    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=library)
 
 
 @dataclass(frozen=True)
@@ -259,7 +257,7 @@ def _differentiate(name: str, gradients: Gradients, *, of_rows: bool = False) ->
         save(ctx, (x, weight, group), None)
         return compute(x, weight, ctx.communicator)
 
-    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
+    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=library)
     functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     _with_gradients[name] = type(name, (torch.autograd.Function,), functions)
 
@@ -300,10 +298,10 @@ _define(
 _define("copy_matmul", lambda x, weight, group: x @ weight.t(), lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
 
 
-_library.define("mean_of_ranks(Tensor sum, str group) -> Tensor")  # a compiled graph may serve any number of ranks
+library.define("mean_of_ranks(Tensor sum, str group) -> Tensor")  # a compiled graph may serve any number of ranks
 for _device in ("CPU", "CUDA"):
-    _library.impl("mean_of_ranks", lambda sum, group: sum / named(group).ranks, _device)
-torch.library.register_fake("flashoverlap::mean_of_ranks", lambda sum, group: torch.empty_like(sum), lib=_library)
+    library.impl("mean_of_ranks", lambda sum, group: sum / named(group).ranks, _device)
+torch.library.register_fake("flashoverlap::mean_of_ranks", lambda sum, group: torch.empty_like(sum), lib=library)
 
 
 # Two results of what is gathered or exchanged once
@@ -343,10 +341,10 @@ def _matmul_all_to_all_gradients(gradient: Tensor, x: Tensor, weight: Tensor, gr
 
 def _define_pair(signature: str, compute: Callable[..., tuple[Tensor, Tensor]], fake: Callable[..., Any]) -> None:
     name = signature.partition("(")[0]
-    _library.define(signature)
+    library.define(signature)
     for device in ("CPU", "CUDA"):
-        _library.impl(name, compute, device)
-    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=_library)
+        library.impl(name, compute, device)
+    torch.library.register_fake(f"flashoverlap::{name}", fake, lib=library)
 
 
 _define_pair(
@@ -470,7 +468,7 @@ def _differentiate_keeping(
         keep(ctx, weight, group, received)
         return product
 
-    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=_library)
+    torch.library.register_autograd(f"flashoverlap::{name}", backward, setup_context=save, lib=library)
     functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     _with_gradients[name] = type(name, (torch.autograd.Function,), functions)
 
@@ -485,60 +483,3 @@ _differentiate_keeping(
     _all_to_all_matmul_and_exchanged,
     lambda gradient, weight, group: _operations.matmul_all_to_all(gradient, weight.t(), group),
 )
-
-
-# PyTorch's own schema
-
-
-def _as_matrix(x: Tensor, first: int) -> tuple[Tensor, torch.Size]:
-    """x with dimension `first` first, as rows, and the sizes of the dimensions that are not the last."""
-    if not 0 <= first < x.dim() - 1:
-        raise ValueError(f"dimension {first} of {x.dim()}: must be one before the last, from 0 on")
-    moved = x.movedim(first, 0)
-    return moved.reshape(-1, moved.shape[-1]), moved.shape[:-1]
-
-
-def _from_matrix(matrix: Tensor, sizes: torch.Size, first: int) -> Tensor:
-    return matrix.view(-1, *sizes[1:], matrix.shape[-1]).movedim(0, first)
-
-
-def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_dim: int, group_name: str) -> Tensor:
-    if reduce_op not in ("sum", "avg"):
-        raise ValueError(f'reduce_op = "{reduce_op}": must be "sum" or "avg"')
-    require_no_tangents(A, B)
-    matrix, sizes = _as_matrix(A, scatter_dim)
-    if 1 not in matrix.stride():
-        matrix = matrix.contiguous()
-    scattered = _operations.matmul_reduce_scatter(matrix, B.t(), group_name)
-    if reduce_op == "avg":
-        scattered = scattered / named(group_name).ranks
-    return _from_matrix(scattered, sizes, scatter_dim)
-
-
-def _fused_all_gather_matmul(
-    A: Tensor, Bs: list[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
-) -> tuple[Tensor | None, list[Tensor]]:
-    require_no_tangents(A, *Bs)
-    matrix, sizes = _as_matrix(A, gather_dim)
-    matrix = matrix.contiguous()  # rows are gathered
-    differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in (A, *Bs))
-    if differentiable and return_A:
-        raise ValueError("return_A = True: has no gradient; must be False where one is needed")
-    if return_A or (len(Bs) > 1 and not differentiable):
-        product, gathered = _operations.all_gather_matmul_and_gathered(matrix, Bs[0].t(), group_name)
-        products = [product, *(gathered @ B for B in Bs[1:])]
-    else:
-        gathered, products = None, [_operations.all_gather_matmul(matrix, B.t(), group_name) for B in Bs]
-    whole = _from_matrix(gathered, sizes, gather_dim) if return_A else None
-    return whole, [_from_matrix(each, sizes, gather_dim) for each in products]
-
-
-_library.define(
-    "fused_matmul_reduce_scatter(Tensor A, Tensor B, str reduce_op, int scatter_dim, str group_name) -> Tensor"
-)
-_library.impl("fused_matmul_reduce_scatter", _fused_matmul_reduce_scatter, "CompositeImplicitAutograd")
-_library.define(
-    "fused_all_gather_matmul(Tensor A, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True) "
-    "-> (Tensor?, Tensor[])"
-)
-_library.impl("fused_all_gather_matmul", _fused_all_gather_matmul, "CompositeImplicitAutograd")
