@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "cuda/random_fill.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
+#include "measure/other_kernels.hpp"
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
@@ -61,17 +61,6 @@ std::vector<std::vector<double>> measure_in_rows(const std::vector<std::unique_p
   }
   return samples;
 }
-
-/// As short as a model's are between its products. Nothing that comes after it begins before it has ended.
-class OtherKernel {
- public:
-  void launch(cudaStream_t stream) const {
-    FLASHOVERLAP_CUDA(fill_random(written_.data(), written_.size(), DataType::bf16, 0, stream));
-  }
-
- private:
-  DeviceArray<Element> written_{1 << 16};
-};
 
 std::int64_t set_bytes(const Problem& problem, int rank) {
   const Shape a = a_shape(problem, rank);
@@ -176,10 +165,10 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
                                       std::span<const Schedule> schedules, Use use, int repetitions) {
-  std::optional<OtherKernel> other_kernel;
-  if (use.is_in_model) other_kernel.emplace();
+  std::optional<OtherKernels> other_kernels;
+  if (use.is_in_model) other_kernels.emplace(gpu.stream());
   const auto run_before = [&] {
-    if (other_kernel) other_kernel->launch(gpu.stream());
+    if (other_kernels) other_kernels->launch(gpu.stream());
   };
   std::vector<std::unique_ptr<BoundOperator>> operators;
   std::vector<Variant> variants;
@@ -191,13 +180,13 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
       bound.run(set);
     });
   }
-  if (other_kernel) variants.emplace_back([&](const GpuOperands&) { run_before(); });
+  if (other_kernels) variants.emplace_back([&](const GpuOperands&) { run_before(); });
   const auto samples = measure_all(gpu, operands, variants, repetitions,
                                    use.is_in_model ? Turns::in_rows : Turns::interleaved);
   gpu.barrier();
   std::vector<double> medians;
   for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
-  if (!other_kernel) return medians;
+  if (!other_kernels) return medians;
   const double before_us = medians.back();
   medians.pop_back();
   for (double& us : medians) us -= before_us;
