@@ -4,12 +4,13 @@
 
 namespace flashoverlap {
 
-std::size_t winner_of(std::span<const Finalist> finalists) {
+std::size_t winner_of(std::span<const Finalist> finalists, double saved_us) {
   constexpr double noise = 1.005;
   constexpr double alike = 1.01;
   const double least_us = std::ranges::min(finalists, {}, &Finalist::us).us;
+  const double kernel_us = std::max(alike * least_us, least_us + saved_us);
   const auto rank = [&](const Finalist& each) {
-    if (each.is_one_kernel && each.us <= alike * least_us) return 0;
+    if (each.is_one_kernel && each.us <= kernel_us) return 0;
     if (each.is_by_libraries && each.us <= noise * least_us) return 1;
     return each.us == least_us ? 2 : 3;
   };
