@@ -33,8 +33,7 @@ namespace {
 constexpr std::size_t most_trials = 16;
 constexpr std::size_t most_long_trials = 10;  // of what takes more than this
 constexpr double long_us = 2'500;
-constexpr std::size_t most_finalists = 2;   // besides `sequential`
-constexpr double saved_before_norm_us = 1;  // by one kernel in place of several, at least, in a model
+constexpr std::size_t most_finalists = 2;  // besides `sequential`
 
 void print_line(const std::string& line) { std::fputs(("flashoverlap: " + line + '\n').c_str(), stderr); }
 
@@ -294,7 +293,7 @@ struct Tuner::State {
       const Schedule& schedule = finalists[place];
       measured.push_back({times[place], is_one(schedule), is_by_libraries(schedule)});
     }
-    const std::size_t winner = winner_of(measured, reader == Reader::norm ? saved_before_norm_us : 0);
+    const std::size_t winner = winner_of(measured);
     const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
     return {.problem = problem,
             .reader = reader,
