@@ -218,7 +218,8 @@ std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& probl
     }
     const auto times = measure_schedules(gpu, problem, operands, together, use, trial_repetitions);
     for (std::size_t place = 0; place < together.size(); ++place) {
-      const Trial& trial = fastest.emplace_back(times[place], together[place]);
+      fastest.push_back({times[place], together[place]});
+      const Trial& trial = fastest.back();
       if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
         fastest_also = trial;
     }

@@ -27,9 +27,10 @@ std::int64_t rotated_bytes(const Problem& problem, int rank);
 /// How operators are measured.
 struct Use {
   Reader reader = Reader::caller;  ///< norm: a `ResidualNorm` reads each result
-  /// `OtherKernels` come before each run, so that less of a kernel which begins early is hidden, and results
-  /// are in ordinary memory of the caller, if by a copy; a norm reads in the operator's what peers write.
-  /// Else run follows run, and results stay in the operators' memory, which NCCL shares among GPUs.
+  /// `OtherKernels` come before each run, so that caches hold nothing of it, and less of a kernel which
+  /// begins early is hidden, and results are in ordinary memory of the caller, if by a copy; a norm reads in
+  /// the operator's what peers write. Else run follows run, and results stay in the operators' memory, which
+  /// NCCL shares among GPUs.
   bool is_in_model = false;
 };
 
