@@ -8,30 +8,30 @@
 namespace flashoverlap {
 namespace {
 
-constexpr std::int64_t rows = 16;
-constexpr std::int64_t k = 8192;
-
-/// So many that the weights are twice as large as the L2 cache.
-std::int64_t columns() {
+/// Of few rows, and weights of twice the L2 cache.
+Problem few_rows() {
+  constexpr std::int64_t k = 8192;
   constexpr std::int64_t aligned = 128;
   const std::int64_t bytes = 2 * std::int64_t{current_attribute(cudaDevAttrL2CacheSize)};
-  return divide_up(bytes, aligned * k * static_cast<std::int64_t>(sizeof(Element))) * aligned;
+  const auto column_bytes = static_cast<std::int64_t>(k * sizeof(Element));
+  return {.m = 16, .n = divide_up(bytes, aligned * column_bytes) * aligned, .k = k};
 }
 
 }  // namespace
 
-OtherKernels::OtherKernels(cudaStream_t stream)
-    : weights_(static_cast<std::size_t>(columns() * k)),
-      rows_(rows * k),
-      product_(static_cast<std::size_t>(rows * columns())),
-      gemm_(DataType::bf16, {rows, columns()}, k, OperandLayout::k_contiguous, OperandLayout::k_contiguous) {
-  for (const DeviceArray<Element>* const operand : {&weights_, &rows_})
-    FLASHOVERLAP_CUDA(fill_random(operand->data(), operand->size(), DataType::bf16, 1, stream));
+OtherKernels::OtherKernels(cudaStream_t stream) : OtherKernels(few_rows(), stream) {}
+
+OtherKernels::OtherKernels(const Problem& gemm, cudaStream_t stream)
+    : operands_(gemm),
+      product_(static_cast<std::size_t>(gemm.m * gemm.n)),
+      gemm_(gemm.data_type, {gemm.m, gemm.n}, gemm.k, gemm.a_layout, gemm.b_layout) {
+  operands_.fill(/*seed=*/1, /*rank=*/0, stream);
 }
 
 void OtherKernels::launch(cudaStream_t stream) const {
-  gemm_.launch(rows_.data(), weights_.data(), product_.data(), stream);
-  FLASHOVERLAP_CUDA(fill_random(rows_.data(), rows_.size(), DataType::bf16, 1, stream));
+  gemm_.launch(operands_.a.data(), operands_.b.data(), product_.data(), stream);
+  FLASHOVERLAP_CUDA(
+      fill_random(operands_.a.data(), operands_.a.size(), operands_.data_type, /*seed=*/0, stream));
 }
 
 }  // namespace flashoverlap

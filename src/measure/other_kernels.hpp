@@ -3,7 +3,7 @@
 
 #include "cuda/device_array.hpp"
 #include "gemm/cublas/cublas_gemm.hpp"
-#include "measure/gpu_compare_kernels.hpp"
+#include "measure/gpu_baseline.hpp"
 
 namespace flashoverlap {
 
@@ -16,8 +16,9 @@ class OtherKernels {
   void launch(cudaStream_t stream) const;
 
  private:
-  DeviceArray<Element> weights_;
-  DeviceArray<Element> rows_;
+  OtherKernels(const Problem& gemm, cudaStream_t stream);
+
+  GpuOperands operands_;
   DeviceArray<Element> product_;
   CublasGemm gemm_;
 };

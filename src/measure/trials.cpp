@@ -8,7 +8,6 @@
 #include "flashoverlap/planner.hpp"
 #include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
-#include "measure/other_kernels.hpp"
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
@@ -96,8 +95,8 @@ BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use us
   operator_ = std::make_unique<Operator>(
       plans_, gpu.communicator(),
       OperatorOptions{
-          .record_timeline = record_timeline, .own_result = !use.is_in_model, .b_is_constant = true});
-  if (use.is_in_model && (use.reader == Reader::caller || operator_->result() == nullptr))
+          .record_timeline = record_timeline, .own_result = !use.is_in_model(), .b_is_constant = true});
+  if (use.is_in_model() && (use.reader == Reader::caller || operator_->result() == nullptr))
     out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
   if (use.reader == Reader::norm) norm_.emplace(plan(), gpu.stream());
   gpu_.barrier();
@@ -165,10 +164,8 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
 std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
                                       const std::vector<GpuOperands>& operands,
                                       std::span<const Schedule> schedules, Use use, int repetitions) {
-  std::optional<OtherKernels> other_kernels;
-  if (use.is_in_model) other_kernels.emplace(gpu.stream());
   const auto run_before = [&] {
-    if (other_kernels) other_kernels->launch(gpu.stream());
+    if (use.is_in_model()) use.before->launch(gpu.stream());
   };
   std::vector<std::unique_ptr<BoundOperator>> operators;
   std::vector<Variant> variants;
@@ -180,13 +177,13 @@ std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem
       bound.run(set);
     });
   }
-  if (other_kernels) variants.emplace_back([&](const GpuOperands&) { run_before(); });
+  if (use.is_in_model()) variants.emplace_back([&](const GpuOperands&) { run_before(); });
   const auto samples = measure_all(gpu, operands, variants, repetitions,
-                                   use.is_in_model ? Turns::in_rows : Turns::interleaved);
+                                   use.is_in_model() ? Turns::in_rows : Turns::interleaved);
   gpu.barrier();
   std::vector<double> medians;
   for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
-  if (!other_kernels) return medians;
+  if (!use.is_in_model()) return medians;
   const double before_us = medians.back();
   medians.pop_back();
   for (double& us : medians) us -= before_us;
@@ -207,7 +204,7 @@ std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& probl
   std::optional<Trial> fastest_also;
   while (!schedules.empty()) {
     // Times of rows can be compared with those of earlier ones.
-    const bool in_rows = use.is_in_model && !fastest.empty() && fastest.front().us > sample_us;
+    const bool in_rows = use.is_in_model() && !fastest.empty() && fastest.front().us > sample_us;
     std::vector<Schedule> together;
     if (!in_rows) {
       for (Trial& trial : std::exchange(fastest, {})) together.push_back(std::move(trial.schedule));

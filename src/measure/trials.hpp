@@ -11,6 +11,7 @@
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/reader.hpp"
 #include "measure/gpu_baseline.hpp"
+#include "measure/other_kernels.hpp"
 #include "measure/residual_norm.hpp"
 
 namespace flashoverlap {
@@ -27,11 +28,13 @@ std::int64_t rotated_bytes(const Problem& problem, int rank);
 /// How operators are measured.
 struct Use {
   Reader reader = Reader::caller;  ///< norm: a `ResidualNorm` reads each result
-  /// `OtherKernels` come before each run, so that caches hold nothing of it, and less of a kernel which
+  /// In a model these come before each run, so that caches hold nothing of it, and less of a kernel which
   /// begins early is hidden, and results are in ordinary memory of the caller, if by a copy; a norm reads in
-  /// the operator's what peers write. Else run follows run, and results stay in the operators' memory, which
+  /// the operator's what peers write. Null: run follows run, and results stay in the operators' memory, which
   /// NCCL shares among GPUs.
-  bool is_in_model = false;
+  const OtherKernels* before = nullptr;
+
+  bool is_in_model() const { return before != nullptr; }
 };
 
 /// An operator with its result. Ranks meet before they give one back.

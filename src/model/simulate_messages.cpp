@@ -162,7 +162,7 @@ void Simulator::note_computing(RankProgress& rank, double begin_us, double end_u
 
 void Simulator::finish_message(RankProgress& rank, const SimulationEvent& event) {
   if (rank.slowed) {
-    const double end_us = slowed_transfer_end(rank);
+    const double end_us = slowed_transfer_end(rank);  // later, if tiles have begun meanwhile
     if (end_us > event.time_us) return push_next(event, Step::transferred, end_us);
     rank.slowed.reset();
     rank.transfers.back().span.end_us = event.time_us;

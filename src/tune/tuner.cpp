@@ -269,7 +269,8 @@ struct Tuner::State {
 
   TunedPlan measure(const Task& task, const std::vector<Candidate>& trials) const {
     const auto& [problem, reader] = task;
-    const Use use{.reader = reader, .is_in_model = true};
+    const OtherKernels before(gpu.stream());
+    const Use use{.reader = reader, .before = &before};
     const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
     std::optional<Candidate> sequential;
     std::vector<Schedule> overlapped;

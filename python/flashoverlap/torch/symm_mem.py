@@ -5,9 +5,7 @@ import torch
 from torch import Tensor
 
 from flashoverlap.torch.groups import named
-from flashoverlap.torch.operations import library, require_no_tangents
-
-_operations = torch.ops.flashoverlap
+from flashoverlap.torch.operations import _operations, library, require_no_tangents
 
 
 def _as_matrix(x: Tensor, first: int) -> tuple[Tensor, torch.Size]:
