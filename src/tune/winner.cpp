@@ -6,10 +6,11 @@ namespace flashoverlap {
 
 std::size_t winner_of(std::span<const Finalist> finalists) {
   constexpr double noise = 1.005;
-  constexpr double alike = 1.01;
-  constexpr double saved_us = 1;  // at least: in a model five were seen
+  constexpr double alike = 0.01;
+  constexpr double least_saved_us = 1;
+  constexpr double most_saved_us = 5;  // seen in a model
   const double least_us = std::ranges::min(finalists, {}, &Finalist::us).us;
-  const double kernel_us = std::max(alike * least_us, least_us + saved_us);
+  const double kernel_us = least_us + std::clamp(alike * least_us, least_saved_us, most_saved_us);
   const auto rank = [&](const Finalist& each) {
     if (each.is_one_kernel && each.us <= kernel_us) return 0;
     if (each.is_by_libraries && each.us <= noise * least_us) return 1;

@@ -37,6 +37,11 @@ TEST(Winner, IsOneKernelOfShortOnesWhereItTakesAtMostOneMicrosecondLonger) {
   EXPECT_EQ(winner({streams(31), kernel(31.1), libraries(30)}), 2U);
 }
 
+TEST(Winner, IsOneKernelOfLongOnesWhereItTakesAtMostFiveMicrosecondsLonger) {
+  EXPECT_EQ(winner({streams(2000), kernel(2004.9), libraries(2400)}), 1U);
+  EXPECT_EQ(winner({streams(2000), kernel(2005.1), libraries(2400)}), 0U);
+}
+
 TEST(Winner, IsTheFastestKernelOfTwoThatTakeAsLong) {
   EXPECT_EQ(winner({kernel(100.4), streams(100), kernel(100.2)}), 2U);
 }
