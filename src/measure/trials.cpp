@@ -38,7 +38,7 @@ std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void
   return gpu_us;
 }
 
-bool is_lasting(const std::unique_ptr<CapturedRuns>& runs) { return runs->once_us() > lasting_us; }
+bool is_long(const std::unique_ptr<CapturedRuns>& runs) { return runs->once_us() > least_us_in_rows; }
 
 /// By variant: up to three rows of samples, as the clocks of all fall for a moment now and then. What a
 /// variant gains by taking little of the GPU's power shows only when it has run for a while.
@@ -53,7 +53,7 @@ std::vector<std::vector<double>> measure_in_rows(const std::vector<std::unique_p
   variants.front()->settle((after_rest - 1) * settling_us);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::size_t variant = 0; variant < variants.size(); ++variant) {
-      if (is_lasting(variants[variant])) variants[variant]->settle(settling_us);
+      if (is_long(variants[variant])) variants[variant]->settle(settling_us);
       for (int sample = 0; sample < trial_repetitions; ++sample)
         samples[variant].push_back(variants[variant]->measure_us());
     }
@@ -147,7 +147,7 @@ std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperan
       captured.push_back(std::make_unique<CapturedRuns>(gpu, median(eager_us), sample_us, run));
     }
     gpu.barrier();
-    const bool in_rows = turns == Turns::in_rows && std::ranges::any_of(captured, is_lasting);
+    const bool in_rows = turns == Turns::in_rows && std::ranges::any_of(captured, is_long);
     const auto samples =
         in_rows ? measure_in_rows(captured, repetitions)
                 : interleave(variants.size(), repetitions, [&](std::size_t variant, std::size_t) {
@@ -204,7 +204,7 @@ std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& probl
   std::optional<Trial> fastest_also;
   while (!schedules.empty()) {
     // Times of rows can be compared with those of earlier ones.
-    const bool in_rows = use.is_in_model() && !fastest.empty() && fastest.front().us > lasting_us;
+    const bool in_rows = use.is_in_model() && !fastest.empty() && fastest.front().us > least_us_in_rows;
     std::vector<Schedule> together;
     if (!in_rows) {
       for (Trial& trial : std::exchange(fastest, {})) together.push_back(std::move(trial.schedule));

@@ -19,9 +19,9 @@ namespace flashoverlap {
 inline constexpr int trial_repetitions = 5;
 /// A sample is a graph of runs that last at least this long together.
 inline constexpr double sample_us = 2000;
-/// What takes longer keeps a GPU that does nothing else at its power limit, and kernels that are the fastest
-/// at full clocks are not always those there.
-inline constexpr double lasting_us = 150;
+/// Samples in rows that are of shorter runs scatter by some per cent, as clocks fall for 0.1 s and more now
+/// and then. In turns all are hit alike.
+inline constexpr double least_us_in_rows = 5000;
 
 /// Random operands: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem);
@@ -78,7 +78,7 @@ enum class Turns : std::uint8_t {
 };
 
 /// Of runs from CUDA graphs (`CapturedRuns`); what the host needs, of eager runs before. Variants that take
-/// less than `lasting_us` are always interleaved.
+/// less than `least_us_in_rows` are always interleaved.
 std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
                                  const std::vector<Variant>& variants, int repetitions,
                                  Turns turns = Turns::interleaved);
