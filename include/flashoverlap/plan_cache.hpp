@@ -59,9 +59,10 @@ struct CachedPlan {
   bool operator==(const CachedPlan&) const = default;
 };
 
-/// $FLASHOVERLAP_CACHE_DIR, else $XDG_CACHE_HOME/flashoverlap, else $HOME/.cache/flashoverlap. Throws
-/// `InvalidArgument` if none of them is set. The folder need not exist.
-std::string default_cache_directory();
+/// The one that is wanted; where that is empty, $FLASHOVERLAP_CACHE_DIR, else $XDG_CACHE_HOME/flashoverlap,
+/// else $HOME/.cache/flashoverlap. Throws `InvalidArgument` if none of them is set. The folder need not
+/// exist.
+std::string cache_directory(std::string wanted = {});
 
 /// The tuned plans of one site: one file for each problem and reader, in the site's folder of a cache
 /// directory.

@@ -20,7 +20,7 @@ struct TunerOptions {
   /// FLASHOVERLAP_TUNING=off has the same effect as false. As rank 0 says.
   bool measure = true;
   bool use_cache = true;
-  std::string cache_directory{};  ///< empty: `default_cache_directory`
+  std::string cache_directory{};  ///< empty: the usual one, as `cache_directory()` says
   /// Gets one line for each problem that is measured, and one for each file that is set aside; on rank 0
   /// only. Must not throw. Empty: lines go to standard error.
   std::function<void(const std::string& line)> log{};

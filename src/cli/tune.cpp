@@ -91,7 +91,7 @@ class CacheCommand {
     action_ = action;
   }
 
-  std::string directory() const { return directory_->empty() ? default_cache_directory() : *directory_; }
+  std::string directory() const { return cache_directory(*directory_); }
 
   bool is_wanted(const std::string& site) const { return site.find(site_) != site.npos; }
 

@@ -35,7 +35,8 @@ void write_entry(const fs::path& folder, const CachedPlan& entry) {
 
 }  // namespace
 
-std::string default_cache_directory() {
+std::string cache_directory(std::string wanted) {
+  if (!wanted.empty()) return wanted;
   std::string own = environment_variable("FLASHOVERLAP_CACHE_DIR").value_or("");
   if (!own.empty()) return own;
   const fs::path caches = environment_variable("XDG_CACHE_HOME").value_or("");

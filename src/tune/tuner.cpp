@@ -104,9 +104,8 @@ struct Tuner::State {
   /// Without a cache everything is tuned anew, which is no reason to fail.
   void open_cache() {
     try {
-      const std::string directory =
-          options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
-      cache.emplace(directory, site, [this](const std::string& line) { say(line); });
+      cache.emplace(cache_directory(options.cache_directory), site,
+                    [this](const std::string& line) { say(line); });
       if (const std::optional<Machine> measured = cache->machine()) machine = *measured;
     } catch (const Error& error) {
       say(fmt::format("the tuning cache cannot be used in full: {}", error.what()));

@@ -332,7 +332,7 @@ TEST_F(PlanCacheTest, StoringRemovesOldLeftovers) {
                                               file(small_plan(1)).filename(), "notes"));
 }
 
-TEST_F(PlanCacheTest, TheUsualFolderIsTheFirstThatIsNamed) {
+TEST_F(PlanCacheTest, TheFolderIsTheWantedOneElseTheFirstThatIsNamed) {
   const auto set = [](const char* own, const char* caches, const char* home) {
     for (const auto& [name, value] :
          {std::pair{"FLASHOVERLAP_CACHE_DIR", own}, {"XDG_CACHE_HOME", caches}, {"HOME", home}}) {
@@ -340,13 +340,14 @@ TEST_F(PlanCacheTest, TheUsualFolderIsTheFirstThatIsNamed) {
     }
   };
   set("here", "/caches", "/home/me");
-  EXPECT_EQ(default_cache_directory(), "here");
+  EXPECT_EQ(cache_directory(), "here");
   set("", "/caches", "/home/me");
-  EXPECT_EQ(default_cache_directory(), "/caches/flashoverlap");
+  EXPECT_EQ(cache_directory(), "/caches/flashoverlap");
   set(nullptr, "relative", "/home/me");
-  EXPECT_EQ(default_cache_directory(), "/home/me/.cache/flashoverlap");
+  EXPECT_EQ(cache_directory(), "/home/me/.cache/flashoverlap");
   set(nullptr, nullptr, nullptr);
-  EXPECT_THAT(default_cache_directory,
+  EXPECT_EQ(cache_directory("wanted"), "wanted");
+  EXPECT_THAT([] { cache_directory(); },
               ThrowsMessage<InvalidArgument>(StartsWith("FLASHOVERLAP_CACHE_DIR = (not set)")));
 }
 

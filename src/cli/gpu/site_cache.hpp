@@ -10,7 +10,7 @@ namespace flashoverlap::cli {
 
 /// The cache of these GPUs. `directory`: empty for the usual one.
 inline PlanCache site_cache(const GpuRank& gpu, const std::string& directory) {
-  return PlanCache(directory.empty() ? default_cache_directory() : directory, current_site(gpu));
+  return PlanCache(cache_directory(directory), current_site(gpu));
 }
 
 }  // namespace flashoverlap::cli
