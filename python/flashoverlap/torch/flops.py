@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import torch
 from torch.utils.flop_counter import register_flop_formula
 
-import flashoverlap.torch.norm
-import flashoverlap.torch.operations  # noqa: F401  # which define what is counted
-
-_operations = torch.ops.flashoverlap
+import flashoverlap.torch.norm  # noqa: F401  # which defines some of what is counted
+from flashoverlap.torch.operations import _operations
 
 
 def _of_product(x: Sequence[int], weight: Sequence[int], result: Sequence[int]) -> int:
