@@ -186,11 +186,11 @@ class GpuOperator {
     gathered_rows_.clear();
   }
 
-  /// Whether what `run_and_gather` returns is the operator's memory, where it needs no memory of the caller.
+  /// Whether `run_and_gather` can return the operator's memory.
   bool gathers_in_place() const { return exchanges_heads() || are_in_place(gathered_rows()); }
 
   /// As `run`. Also returns the operand that is gathered or exchanged, with the rank's own rows; nothing
-  /// where that is `a`: of one rank. `gathered`: where it goes if it is not in place.
+  /// where that is `a`: of one rank. `gathered`: where it goes instead, if it is not in place or shall stay.
   std::optional<nb::ndarray<>> run_and_gather(const Tensor& a, const Tensor& b, const Tensor& out,
                                               const std::optional<Tensor>& gathered) {
     const Problem& problem = operator_->plan().problem;
@@ -201,7 +201,8 @@ class GpuOperator {
     require_all(a, b, out);
     if (gathered) require_dense(*gathered, shape, "gathered");
     void* const own = const_cast<void*>(operator_->gathered());
-    if (exchanges_heads() || own == nullptr) {  // by heads a run copies its own rows, one below the other
+    if (exchanges_heads() ||
+        (own == nullptr && !gathered)) {  // by heads a run copies its own rows, one below the other
       enqueue(a, b, out);
     } else {
       run_and_copy(a, b, out, gathered ? gathered->data : own);
@@ -237,7 +238,9 @@ class GpuOperator {
   }
 
   /// Rows that tiles read in a are copied to `gathered` concurrently with the run, the others after it where
-  /// they are not there already.
+  /// they are not there already. The copies are enqueued after the run: a copy that begins first takes
+  /// multiprocessors, and the GEMM begins when it ends; one that begins later has those that the last wave of
+  /// tiles leaves.
   void run_and_copy(const Tensor& a, const Tensor& b, const Tensor& out, void* gathered) {
     const auto stream = static_cast<cudaStream_t>(a.stream);
     const auto copy = [&](BufferRole from, cudaStream_t on) {
@@ -256,10 +259,10 @@ class GpuOperator {
     };
     make_current(*communicator_);
     FLASHOVERLAP_CUDA(cudaEventRecord(side_->begun, stream));
+    enqueue(a, b, out);
     FLASHOVERLAP_CUDA(cudaStreamWaitEvent(side_->stream, side_->begun));
     try {
       copy(BufferRole::a, side_->stream);
-      enqueue(a, b, out);
       if (gathered != operator_->gathered()) copy(BufferRole::gathered, stream);
     } catch (...) {  // before the caller frees what is copied
       cudaEventRecord(side_->ended, side_->stream);

@@ -46,10 +46,10 @@ class _BoundOperator:
             a = packed(a, problem.a_layout)
         self._operator.run(a, b, out)
 
-    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None) -> Matrix:
+    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None, keep: bool) -> Matrix:
         if self._packs:  # a, which is what such a problem gathers
             a = packed(a, self.problem.a_layout)
-        in_place = self._operator.gathers_in_place
+        in_place = self._operator.gathers_in_place and not keep
         gathered = None if in_place else empty_like(a, (self.problem.m, self.problem.k))
         memory = self._operator.run_and_gather(a, b, out, gathered)
         if gathered is not None:

@@ -123,7 +123,7 @@ class _HostOperator:
         if any(world is not worlds[0] for world in worlds):
             raise CommunicationError("the ranks run different operators")
 
-    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None) -> Matrix:
+    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None, keep: bool) -> Matrix:
         self.run(a, b, out)
         problem = self.problem
         if problem.operation == "all_gather_gemm":

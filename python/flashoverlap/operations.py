@@ -46,7 +46,7 @@ class BoundOperator(Protocol):
 
     def route_all(self, expert_rows: Sequence[Sequence[int]]) -> None: ...
 
-    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None) -> Matrix: ...
+    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None, keep: bool) -> Matrix: ...
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -224,22 +224,29 @@ class Operator:
         self._problem = self._bound.problem
         self._natural_shape = self._problem.out_shape(self._rank)
 
-    def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None = None) -> tuple[Matrix, Matrix]:
+    def run_and_gather(
+        self, a: Matrix, b: Matrix, out: Matrix | None = None, *, keep: bool = False
+    ) -> tuple[Matrix, Matrix]:
         """As `run`. Returns the operand that the ranks have gathered or exchanged too.
 
         Of an all_gather_gemm that gathers by rows, A[m, k]. Of an all_to_all_gemm by heads the ranks' columns of
         A[m, k] one below the other, [ranks·m, k/ranks]; by rows those that this rank has received. Valid until the next
         run of any operator of this communicator.
+
+        keep: of an all_gather_gemm, returns A in memory of its own, which stays valid. This rank's rows are copied there
+        concurrently with the run, others' after it.
         """
         problem = self._problem
         gathers = (problem.operation, problem.gathered, problem.a_layout) == ("all_gather_gemm", "a", "k_contiguous")
         if not gathers and problem.operation != "all_to_all_gemm":
             raise InvalidArgument(f"problem = {problem!r}: must gather a by rows, or exchange it")
+        if keep and not gathers:
+            raise InvalidArgument(f"keep = True: problem = {problem!r} must gather a by rows")
         if out is None:
             out = empty_like(a, self._out_shape)
         else:
             begin_writing(out)
-        gathered = self._bound.run_and_gather(a, b, out)
+        gathered = self._bound.run_and_gather(a, b, out, keep)
         return out[: self._natural_shape[0]] if self._takes_routes else out, gathered
 
     def natural(self, result: Matrix) -> Matrix:

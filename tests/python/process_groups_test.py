@@ -25,7 +25,7 @@ class GlooOperator:
         self.problem, self.group = problem, group
         self.shape = problem.out_shape(dist.get_rank(group))
 
-    def run_and_gather(self, a, b, out):
+    def run_and_gather(self, a, b, out, keep):
         self.run(a, b, out)
         return self._gathered(a)
 

@@ -309,8 +309,7 @@ torch.library.register_fake("flashoverlap::mean_of_ranks", lambda sum, group: to
 
 def _all_gather_matmul_and_gathered(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
     operator = operator_for("all_gather_gemm", x, weight, named(group))
-    product, gathered = operator.run_and_gather(x, weight)
-    return product, gathered.clone()
+    return operator.run_and_gather(x, weight, keep=True)
 
 
 def _row_parallel_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:

@@ -132,12 +132,17 @@ def test_rows_that_are_gathered_in_several_groups_are_in_order(group):
 
 def expect_gathered(operator, k):
     ranks = operator.problem.ranks
-    for _ in range(2):
+    kept = []
+    for keep in (False, True, False):
         a, b = draw(M // ranks, k), draw(N, k)
         whole = torch.cat(of_all(a))
-        product, gathered = operator.run_and_gather(a, b)
+        product, gathered = operator.run_and_gather(a, b, keep=keep)
         expect_close(product, whole @ b.float().t())
         assert torch.equal(gathered.float(), whole)
+        if keep:
+            kept.append((gathered, whole))
+    for gathered, whole in kept:
+        assert torch.equal(gathered.float(), whole)  # after another run
 
 
 @pytest.mark.parametrize("strategy", ["sequential", "copy", "store"])
