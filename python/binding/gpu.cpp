@@ -201,8 +201,8 @@ class GpuOperator {
     require_all(a, b, out);
     if (gathered) require_dense(*gathered, shape, "gathered");
     void* const own = const_cast<void*>(operator_->gathered());
-    if (exchanges_heads() ||
-        (own == nullptr && !gathered)) {  // by heads a run copies its own rows, one below the other
+    const bool is_a = own == nullptr && !gathered;
+    if (exchanges_heads() || is_a) {  // by heads a run copies its own rows, one below the other
       enqueue(a, b, out);
     } else {
       run_and_copy(a, b, out, gathered ? gathered->data : own);

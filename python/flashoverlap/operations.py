@@ -233,8 +233,8 @@ class Operator:
         A[m, k] one below the other, [ranks·m, k/ranks]; by rows those that this rank has received. Valid until the next
         run of any operator of this communicator.
 
-        keep: of an all_gather_gemm, returns A in memory of its own, which stays valid. This rank's rows are copied there
-        concurrently with the run, others' after it.
+        keep: of an all_gather_gemm, returns A in memory of its own, which stays valid. This rank's rows are copied
+        there concurrently with the run, others' after it.
         """
         problem = self._problem
         gathers = (problem.operation, problem.gathered, problem.a_layout) == ("all_gather_gemm", "a", "k_contiguous")

@@ -312,7 +312,9 @@ class TestErrors:
             problem = flashoverlap.Problem("gemm_all_to_all", m=M, n=N, k=K, ranks=2, data_type="fp32")
             with pytest.raises(flashoverlap.InvalidArgument, match="must gather a by rows, or exchange it"):
                 flashoverlap.Operator(problem, group).run_and_gather(draw(M, K), draw(N, K))
-            problem = flashoverlap.Problem("all_to_all_gemm", m=M, n=N, k=K, ranks=2, data_type="fp32", exchange="heads")
+            problem = flashoverlap.Problem(
+                "all_to_all_gemm", m=M, n=N, k=K, ranks=2, data_type="fp32", exchange="heads"
+            )
             with pytest.raises(flashoverlap.InvalidArgument, match="keep = True: .* must gather a by rows"):
                 flashoverlap.Operator(problem, group).run_and_gather(draw(2 * M, K // 2), draw(N, K), keep=True)
 
