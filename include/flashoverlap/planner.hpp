@@ -25,8 +25,8 @@ bool works_in_rounds(const Problem& problem, Strategy strategy);
 int most_shots_of(const Problem& problem);
 
 /// The plans of all ranks, in rank order. Throws `InvalidArgument` with the field, its value and the rule
-/// that the problem or schedule breaks.
-std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule);
+/// that the problem or schedule breaks. `used`: plans of anything, which are replaced, in their memory.
+std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule, std::vector<Plan> used = {});
 
 /// make_plans(problem, schedule)[rank], without making the others.
 Plan make_plan(const Problem& problem, const Schedule& schedule, int rank);

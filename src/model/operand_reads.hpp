@@ -14,4 +14,9 @@ double operand_bytes(const Plan& plan, int workers);
 /// their waves read more than those of a whole GEMM, which the machine's kernels were measured with.
 double narrow_groups_microseconds(const Plan& plan, const Machine& machine, int workers);
 
+/// The same without a plan, of a GEMM in this many waves, where a group has these rows and columns of tile
+/// entries.
+double narrow_groups_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule,
+                                  std::int64_t waves, const Shape& group);
+
 }  // namespace flashoverlap

@@ -21,11 +21,8 @@ double pause_before(const Plan& plan, std::size_t index) {
 
 /// When a copy that waits for tiles may begin at the earliest.
 double after_earlier_copy(const RankProgress& rank, const Message& message) {
-  // A raise and a wait between two copies take 8 to 10 us; the rest is that copies of ranks that are out of
-  // step meet at one peer. Fitted to 27 ReduceScatters on 4 H200.
-  constexpr double waits_us = 12;
   const bool is_held = copies_to_peer(*rank.plan, message) && waits_for_tiles(*rank.plan, message);
-  return is_held && rank.copies_end_us > 0 ? rank.copies_end_us + waits_us : 0;
+  return is_held && rank.copies_end_us > 0 ? rank.copies_end_us + copy_pause_us : 0;
 }
 
 /// As far as it is known what is computed meanwhile.

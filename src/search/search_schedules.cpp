@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,11 +17,11 @@
 #include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
+#include "search/expected_time.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/shot_schedules.hpp"
 #include "search/signalled_schedules.hpp"
 #include "search/sliced_schedules.hpp"
-#include "search/traffic.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -166,59 +167,10 @@ class Search {
   std::vector<Candidate> with_expected_time(std::vector<Schedule> schedules) const {
     std::vector<Candidate> candidates;
     for (Schedule& schedule : schedules) {
-      const double expected_us = expected_schedule_us(schedule);
+      const double expected_us = expected_schedule_us(machine_, problem_, schedule);
       candidates.push_back({std::move(schedule), expected_us});
     }
     return candidates;
-  }
-
-  /// GEMM and communication one after the other, or the longer one and what a message makes the other wait.
-  double expected_schedule_us(const Schedule& schedule) const {
-    const Shape gemm = gemm_shape(problem_, 0);
-    const double gemm_us =
-        predicts_cublas(machine_, problem_, schedule)
-            ? cublas_microseconds(machine_, gemm, problem_.k, problem_.b_layout)
-            : expected_microseconds(machine_, {kernel_tile(schedule), schedule.share_k}, gemm, problem_.k,
-                                    problem_.b_layout,
-                                    std::max(schedule.multiprocessors, schedule.cluster_rows));
-    if (problem_.ranks == 1) return gemm_us;
-    const double messages = expected_messages(schedule, gemm);
-    const double communication_us =
-        messages *
-        (machine_.launch_microseconds + expected_message_us(schedule, most_sent_bytes(problem_) / messages));
-    if (schedule.strategy == Strategy::sequential) return gemm_us + communication_us;
-    return std::max(gemm_us, communication_us) + std::min(gemm_us, communication_us) / messages;
-  }
-
-  double expected_messages(const Schedule& schedule, const Shape& gemm) const {
-    if (schedule.shots > 0) return schedule.shots;
-    if (schedule.strategy == Strategy::sequential) return 1;
-    const double slices = schedule.strategy == Strategy::signal ? 1 : problem_.ranks * schedule.rounds;
-    const double waves = wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols));
-    const double groups = std::max(1.0, waves / slices / schedule.waves_per_group);
-    return groups * (schedule.strategy == Strategy::signal ? 1 : (problem_.ranks - 1) * schedule.rounds);
-  }
-
-  double expected_message_us(const Schedule& schedule, double sent_bytes) const {
-    if (schedule.shots > 0) return machine_.store_microseconds(problem_.ranks, sent_bytes);
-    switch (schedule.strategy) {
-      case Strategy::copy: return machine_.copy_microseconds(problem_.ranks, sent_bytes);
-      case Strategy::store:
-        return std::max(machine_.store_microseconds(problem_.ranks, sent_bytes),
-                        schedule.comm_multiprocessors > 0 && communicates_first(problem_.operation)
-                            ? least_store_microseconds(schedule, machine_, sent_bytes)
-                            : 0);
-      case Strategy::sequential:
-      case Strategy::signal:
-      case Strategy::p2p: break;
-    }
-    const MessageKind kind =
-        schedule.strategy == Strategy::p2p ? MessageKind::exchange : collective_of(problem_.operation);
-    const double bytes = matrix_bytes(kind, problem_.ranks, sent_bytes);
-    return schedule.strategy == Strategy::sequential
-               ? machine_.collective_microseconds(kind, problem_.ranks, bytes)
-               : capped_collective_microseconds(problem_, schedule, machine_, kind, bytes,
-                                                /*during_gemm=*/true);
   }
 
   /// What the norm needs more than for natural rows.
@@ -248,9 +200,12 @@ class Search {
     std::ranges::transform(sorted, candidates.begin(), [](auto& each) { return std::move(each.second); });
   }
 
-  /// With the predicted time, as long as there are not too many tiles to plan; each way at least once.
+  /// With the predicted time, as long as there are not too many tiles to plan, and half as many for those
+  /// that are hopeless: variants of the best come later. Each way at least once, but sums after a GEMM, which
+  /// has the most tiles then, only if they are expected to be the best.
   std::vector<Candidate> simulate_likeliest(std::vector<Candidate> candidates) {
     constexpr std::int64_t most_tiles = 300'000;
+    constexpr double hopeless = 1.3;  // times the best; few are predicted that much below what is expected
     sort_by_likelihood(candidates);
     std::vector<Candidate> simulated;
     for (Candidate& candidate : candidates) {
@@ -261,14 +216,18 @@ class Search {
       if (left_out == true) continue;
       const Shape gemm = gemm_shape(problem_, 0);
       const std::int64_t tiles = problem_.ranks * entry_count(schedule, gemm.rows, gemm.cols);
-      const bool is_new = !simulated_ways_.contains(way_of(schedule));
-      if (simulated_tiles_ + tiles > most_tiles && !is_new) continue;
-      const std::vector<Plan> plans = make_plans(problem_, schedule);
-      if (!left_out) left_out = may_be_left_out(schedule) && can_be_held_up(plans);
+      const double expected_us = candidate.predicted_us;
+      const std::int64_t limit = expected_us > hopeless * least_us_ ? most_tiles / 2 : most_tiles;
+      const bool is_needed = !simulated_ways_.contains(way_of(schedule)) &&
+                             (!sums_after_gemm(schedule) || expected_us < least_us_);
+      if (simulated_tiles_ + tiles > limit && !is_needed) continue;
+      plans_ = make_plans(problem_, schedule, std::move(plans_));
+      if (!left_out) left_out = may_be_left_out(schedule) && can_be_held_up(plans_);
       if (*left_out) continue;
       simulated_ways_.insert(way_of(schedule));
       simulated_tiles_ += tiles;
-      candidate.predicted_us = simulated_latency_us(plans, machine_) + reading_us(schedule);
+      candidate.predicted_us = simulated_latency_us(plans_, machine_) + reading_us(schedule);
+      least_us_ = std::min(least_us_, candidate.predicted_us);
       simulated.push_back(std::move(candidate));
     }
     return simulated;
@@ -283,6 +242,8 @@ class Search {
   std::map<Needs, std::optional<bool>> left_out_{};  ///< none: not known yet
   std::set<Way> simulated_ways_{};
   std::int64_t simulated_tiles_ = 0;
+  double least_us_ = std::numeric_limits<double>::infinity();  ///< predicted
+  std::vector<Plan> plans_{};                                  ///< of the last schedule, for their memory
 };
 
 }  // namespace

@@ -48,6 +48,19 @@ TEST(OperandReadsTest, AWaveReadsEachBlockOfItsTilesOnce) {
   EXPECT_DOUBLE_EQ(blocks_read(plan_in_groups(4)), waves * (8 + 2)) << "a group is two tiles wide";
 }
 
+TEST(OperandReadsTest, WithoutAPlanItIsTheSame) {
+  constexpr std::int64_t waves = 64;
+  constexpr std::int64_t rows = 32;
+  const Machine machine = limited_machine();
+  for (const int waves_per_group : {2, 4, 8, 64}) {
+    const Plan plan = plan_in_groups(waves_per_group);
+    const Shape group{rows, waves_per_group * workers / rows};
+    EXPECT_DOUBLE_EQ(narrow_groups_microseconds(machine, problem, plan.schedule, waves, group),
+                     narrow_groups_microseconds(plan, machine, workers))
+        << waves_per_group;
+  }
+}
+
 TEST(OperandReadsTest, NarrowGroupsCostTimeAtThePowerLimitOnly) {
   const auto longer_us = [](const Machine& machine, int waves_per_group) {
     return narrow_groups_microseconds(plan_in_groups(waves_per_group), machine, workers);

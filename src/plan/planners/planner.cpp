@@ -182,12 +182,17 @@ int most_shots_of(const Problem& problem) {
   return planners.in_shots.plan == nullptr ? 0 : planners.most_shots;
 }
 
-std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule) {
+std::vector<Plan> make_plans(const Problem& problem, const Schedule& schedule, std::vector<Plan> used) {
   check_all(problem, schedule);
   const RowRoutes routes(problem);
-  std::vector<Plan> plans;
-  for (int rank = 0; rank < problem.ranks; ++rank)
-    plans.push_back(plan_checked({.problem = problem, .schedule = schedule, .rank = rank}, routes));
+  std::vector<Plan> plans = std::move(used);
+  plans.resize(static_cast<std::size_t>(problem.ranks));
+  for (int rank = 0; Plan & plan : plans) {
+    plan.problem = problem;
+    plan.schedule = schedule;
+    plan.rank = rank++;
+    plan = plan_checked(std::move(plan), routes);
+  }
   return plans;
 }
 

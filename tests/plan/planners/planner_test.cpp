@@ -29,6 +29,18 @@ TEST(Planner, PlansOneRankAsItPlansAll) {
   }
 }
 
+TEST(Planner, NothingIsLeftOfPlansThatAreReplaced) {
+  const std::uint64_t seed = testing::base_seed();
+  testing::RandomCases cases(seed);
+  std::vector<Plan> plans;
+  for (int index = 0; index < 50; ++index) {
+    const testing::Case drawn = cases.next();
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} case {}: {}", seed, index, describe(drawn)));
+    plans = make_plans(drawn.problem, drawn.schedule, std::move(plans));
+    EXPECT_EQ(plans, make_plans(drawn.problem, drawn.schedule));
+  }
+}
+
 TEST(Planner, SequentialIsOneCollectiveThatWaitsForAllTiles) {
   const Plan plan =
       make_plan({.m = 512, .n = 512, .k = 64, .ranks = 4}, {.strategy = Strategy::sequential}, 0);
