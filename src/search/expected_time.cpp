@@ -6,7 +6,6 @@
 #include "model/gemm_time.hpp"
 #include "model/operand_reads.hpp"
 #include "plan/grouping.hpp"
-#include "plan/strategies.hpp"
 #include "search/traffic.hpp"
 
 namespace flashoverlap {

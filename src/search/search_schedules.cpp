@@ -13,7 +13,6 @@
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
-#include "model/costs.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"

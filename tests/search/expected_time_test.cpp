@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
-#include "flashoverlap/simulate.hpp"
 #include "support/large_problems.hpp"
 #include "support/random_problems.hpp"
 
