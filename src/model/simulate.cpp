@@ -76,12 +76,10 @@ void Simulator::add_rank(const Plan& plan) {
   const std::int64_t tiles = product_count(plan);
   rank.uncomputed_tiles = rank.products = tiles;
   const std::int64_t first = std::min(first_entries_, tiles);
-  const auto waves =
+  const auto whole_waves =
       static_cast<double>(divide_up(first, first_workers_) + divide_up(tiles - first, workers_));
-  const double shared = static_cast<double>(tiles % workers_) / workers_;
-  const double shared_waves = static_cast<double>(tiles) / workers_;
-  rank.tile_us = tile_entry_microseconds(plan.problem, plan.rank, schedule_, machine_,
-                                         schedule_.share_k && tiles > 0 ? shared_waves : waves);
+  const double waves = schedule_.share_k ? static_cast<double>(tiles) / workers_ : whole_waves;
+  rank.tile_us = tile_entry_microseconds(plan.problem, plan.rank, schedule_, machine_, waves);
   if (tiles > 0) rank.tile_us += narrow_groups_microseconds(plan, machine_, workers_) / waves;
   // Where tiles that add lie among others this is shared out among all, so that those of a wave stay one
   // event.
@@ -93,9 +91,9 @@ void Simulator::add_rank(const Plan& plan) {
   }
   if (schedule_.share_k && tiles % workers_ > 0) {
     rank.shared_tile_us =
-        rank.tile_us * shared + sharing_microseconds(kernel_tile(schedule_),
-                                                     gemm_shape(plan.problem, plan.rank).rows,
-                                                     tiles % workers_, workers_);
+        rank.tile_us * static_cast<double>(tiles % workers_) / workers_ +
+        sharing_microseconds(kernel_tile(schedule_), gemm_shape(plan.problem, plan.rank).rows,
+                             tiles % workers_, workers_);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
   rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);

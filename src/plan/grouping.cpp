@@ -50,8 +50,7 @@ int wave_count(const Schedule& schedule, std::int64_t entries) {
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers) {
   if (tiles == 0) return workers;
   const std::int64_t even = workers / tiles * tiles;
-  const std::int64_t tenths = workers < least_parts * tiles ? 9 : 8;
-  return 10 * even >= tenths * workers ? even : workers;
+  return 5 * even >= 4 * workers ? even : workers;
 }
 
 Grouping::Grouping(const Schedule& schedule, std::int64_t entries)

@@ -44,9 +44,8 @@ int wave_count(const Schedule& schedule, std::int64_t entries);
 /// one adds all.
 constexpr std::int64_t least_parts = 3;
 
-/// Workers that share the tiles of a last wave (`Schedule::share_k`). All but a tenth if each then has a part
-/// of one tile: what it leaves for another worker holds up nothing. All but two tenths if these are
-/// `least_parts` or more.
+/// Workers that share the tiles of a last wave (`Schedule::share_k`). All but a fifth if each then has a part
+/// of one tile: what it leaves for another worker holds up nothing.
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers);
 
 /// A schedule's groups of `entries` tile entries, and how they divide an extent of row blocks or column

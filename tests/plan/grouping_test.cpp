@@ -67,5 +67,13 @@ TEST(Grouping, RefusesGroupsThatDoNotAddUp) {
               HasSubstr("groups = 1,2: must add up to 4 waves, those of"));
 }
 
+TEST(SharingWorkers, AreAllButAFifthIfEachThenHasAPartOfOneTile) {
+  EXPECT_EQ(sharing_workers(56, 132), 112);
+  EXPECT_EQ(sharing_workers(53, 132), 106);
+  EXPECT_EQ(sharing_workers(52, 132), 132);  // 104 are fewer than four fifths
+  EXPECT_EQ(sharing_workers(112, 132), 112);
+  EXPECT_EQ(sharing_workers(0, 132), 132);
+}
+
 }  // namespace
 }  // namespace flashoverlap

@@ -173,21 +173,25 @@ class Storer {
     synchronize();
   }
 
-  /// 8 lanes a row, 16 bytes each.
+  /// 16 bytes a lane, and as many lanes a row as have something to store.
   __device__ void store_rows(const DeviceTile::Store& tile, int group, int box, std::uint32_t from) {
     const int first_col = Shape::box_col(box);
+    const int cols = tile.cols - first_col;
+    if (cols <= 0) return;
     const int first_row = group * Shape::group_rows;
     const int rows = min(Shape::group_rows, tile.rows - tiles_.first_row() - first_row);
-    const int box_col = lane_ % 8 * 8;
+    const int row_lanes = cols > 32 ? 8 : cols > 16 ? 4 : 2;
+    const int warp_rows = 32 / row_lanes;
+    const int box_col = lane_ % row_lanes * 8;
     const int col = first_col + box_col;
-    const int count = min(8, tile.cols - col);
+    const int count = min(8, cols - box_col);
     constexpr int batch = 2;  // rows on their way at once
-    for (int row = warp_ * 4 + lane_ / 8; row < rows; row += batch * 4 * warps_) {
+    for (int row = warp_ * warp_rows + lane_ / row_lanes; row < rows; row += batch * warp_rows * warps_) {
       std::uint64_t starts[batch];
       uint4 packed[batch];
 #pragma unroll
       for (int each = 0; each < batch; ++each) {
-        const int own = min(row + each * 4 * warps_, rows - 1);
+        const int own = min(row + each * warp_rows * warps_, rows - 1);
         starts[each] = load_shared_64(shared_.row_address(first_row + own));
         packed[each] = load_shared_128(from + staging_offset(own, box_col));
       }
