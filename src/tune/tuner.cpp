@@ -291,9 +291,12 @@ struct Tuner::State {
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {
       const Schedule& schedule = finalists[place];
-      measured.push_back({times[place], is_one(schedule), is_by_libraries(schedule)});
+      measured.push_back({.us = times[place],
+                          .is_one_kernel = is_one(schedule),
+                          .is_by_libraries = is_by_libraries(schedule),
+                          .is_sequential = schedule.strategy == Strategy::sequential});
     }
-    const std::size_t winner = winner_of(measured);
+    const std::size_t winner = winner_of(measured, least_us_in_rows);
     const auto chosen = std::ranges::find(trials, finalists[winner], &Candidate::schedule);
     return {.problem = problem,
             .reader = reader,

@@ -11,7 +11,9 @@ constexpr Finalist streams(double us) { return {.us = us}; }
 constexpr Finalist kernel(double us) { return {.us = us, .is_one_kernel = true}; }
 constexpr Finalist libraries(double us) { return {.us = us, .is_by_libraries = true}; }
 
-std::size_t winner(const std::vector<Finalist>& finalists) { return winner_of(finalists); }
+std::size_t winner(const std::vector<Finalist>& finalists) {
+  return winner_of(finalists, /*least_us_in_rows=*/5000);
+}
 
 TEST(Winner, IsTheFastest) {
   EXPECT_EQ(winner({streams(100), kernel(90), libraries(120)}), 1U);
@@ -40,6 +42,13 @@ TEST(Winner, IsOneKernelOfShortOnesWhereItTakesAtMostOneMicrosecondLonger) {
 TEST(Winner, IsOneKernelOfLongOnesWhereItTakesAtMostFiveMicrosecondsLonger) {
   EXPECT_EQ(winner({streams(2000), kernel(2004.9), libraries(2400)}), 1U);
   EXPECT_EQ(winner({streams(2000), kernel(2005.1), libraries(2400)}), 0U);
+}
+
+TEST(Winner, OverlapsAtThePowerLimitWhereThatTakesAtMostOnePercentLonger) {
+  constexpr Finalist sequential{.us = 20'000, .is_by_libraries = true, .is_sequential = true};
+  EXPECT_EQ(winner({streams(20'300), streams(20'190), sequential}), 1U);
+  EXPECT_EQ(winner({streams(20'300), streams(20'210), sequential}), 2U);
+  EXPECT_EQ(winner({streams(19'900), streams(19'800), sequential}), 1U);
 }
 
 TEST(Winner, IsTheFastestKernelOfTwoThatTakeAsLong) {
