@@ -7,16 +7,14 @@ namespace flashoverlap {
 std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_rows) {
   constexpr double noise = 0.005;
   constexpr double alike = 0.01;
-  constexpr double least_saved_us = 1;
-  constexpr double most_saved_us = 5;  // seen in a model
+  constexpr double saved_us = 1;  // seen in a model
   const double least_us = std::ranges::min(finalists, {}, &Finalist::us).us;
-  const double kernel_us = least_us + std::clamp(alike * least_us, least_saved_us, most_saved_us);
   const auto is_preferred = [&](const Finalist& each) {
     if (least_us > least_us_in_rows) return !each.is_sequential && each.us <= (1 + alike) * least_us;
     return each.is_by_libraries && each.us <= (1 + noise) * least_us;
   };
   const auto rank = [&](const Finalist& each) {
-    if (each.is_one_kernel && each.us <= kernel_us) return 0;
+    if (each.is_one_kernel && each.us <= least_us + saved_us) return 0;
     if (is_preferred(each)) return 1;
     return each.us == least_us ? 2 : 3;
   };
