@@ -5,6 +5,10 @@
 
 namespace flashoverlap {
 
+/// Those that results of this layout may need: see `load_kernels`.
+cudaError_t load_rms_norm(const ResultLayout& layout, DataType data_type);
+cudaError_t load_unreorder(const ResultLayout& layout, DataType data_type);
+
 /// Asynchronous; for results of at least one element. See `ResultReader`. may_begin_early: before
 /// the kernel before it on the stream has ended, which code of sm_90 awaits before it reads or writes
 /// anything.

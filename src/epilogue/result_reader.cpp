@@ -48,6 +48,8 @@ ResultReader::ResultReader(const Plan& plan, std::int64_t out_pitch) {
                     .block_cols = block_cols,
                     .partials = output.partials,
                     .partial_stride = output.partial_stride * pitch};
+  FLASHOVERLAP_CUDA(load_rms_norm(state_->layout, data_type));
+  FLASHOVERLAP_CUDA(load_unreorder(state_->layout, data_type));
 }
 
 ResultReader::~ResultReader() = default;

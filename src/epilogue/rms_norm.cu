@@ -1,4 +1,5 @@
 #include "cuda/elements.cuh"
+#include "cuda/load_kernels.hpp"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_chunks.cuh"
 
@@ -178,7 +179,21 @@ cudaError_t launch(const Operands& operands, Stream stream) {
   return widest ? launch<Element, widest_chunk>(operands, stream) : launch<Element, 1>(operands, stream);
 }
 
+template <typename Element, bool is_partial>
+cudaError_t load() {
+  return load_kernels({address_of(rms_norm<Element, 1, false, is_partial>),
+                       address_of(rms_norm<Element, 1, true, is_partial>),
+                       address_of(rms_norm<Element, widest_chunk, false, is_partial>),
+                       address_of(rms_norm<Element, widest_chunk, true, is_partial>)});
+}
+
 }  // namespace
+
+cudaError_t load_rms_norm(const ResultLayout& layout, DataType data_type) {
+  return with_element(data_type, [&]<typename Element>() {
+    return layout.partials > 1 ? load<Element, true>() : load<Element, false>();
+  });
+}
 
 cudaError_t launch_rms_norm(const ResultLayout& layout, DataType data_type, const void* out,
                             const RmsNorm& norm, void* normalized, bool may_begin_early, Stream stream) {

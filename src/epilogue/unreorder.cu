@@ -1,4 +1,5 @@
 #include "cuda/elements.cuh"
+#include "cuda/load_kernels.hpp"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_chunks.cuh"
 
@@ -33,7 +34,19 @@ cudaError_t launch(const ResultLayout& layout, const void* out, void* result, St
   return cudaLaunchKernelEx(&config, kernel, layout, out, result);
 }
 
+template <typename Element, bool is_partial>
+cudaError_t load() {
+  return load_kernels({address_of(unreorder<Element, 1, is_partial>),
+                       address_of(unreorder<Element, widest_chunk, is_partial>)});
+}
+
 }  // namespace
+
+cudaError_t load_unreorder(const ResultLayout& layout, DataType data_type) {
+  return with_element(data_type, [&]<typename Element>() {
+    return layout.partials > 1 ? load<Element, true>() : load<Element, false>();
+  });
+}
 
 cudaError_t launch_unreorder(const ResultLayout& layout, DataType data_type, const void* out, void* result,
                              Stream stream) {

@@ -6,11 +6,11 @@ namespace flashoverlap {
 
 std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_rows) {
   constexpr double noise = 0.005;
-  constexpr double alike = 0.01;
+  constexpr double rested = 0.02;
   constexpr double saved_us = 1;  // seen in a model
   const double least_us = std::ranges::min(finalists, {}, &Finalist::us).us;
   const auto is_preferred = [&](const Finalist& each) {
-    if (least_us > least_us_in_rows) return !each.is_sequential && each.us <= (1 + alike) * least_us;
+    if (least_us > least_us_in_rows) return !each.is_sequential && each.us <= (1 + rested) * least_us;
     return each.is_by_libraries && each.us <= (1 + noise) * least_us;
   };
   const auto rank = [&](const Finalist& each) {

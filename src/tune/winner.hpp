@@ -17,7 +17,7 @@ struct Finalist {
 /// it saves the host calls and a model time that these measurements do not show; else one by libraries where
 /// it takes at most 0.5 % longer, which is the noise of the medians. Of those of more than
 /// `least_us_in_rows`, which run each in a row at the power limit, it is one that overlaps where that takes
-/// at most 1 % longer: in a row a GPU that communicates alone saves power for its own next product, in a
+/// at most 2 % longer: in a row a GPU that communicates alone saves power for its own next product, in a
 /// model for whatever comes next. `finalists` is not empty.
 std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_rows);
 

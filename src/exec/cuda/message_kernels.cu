@@ -1,3 +1,4 @@
+#include "cuda/load_kernels.hpp"
 #include "cuda/ptx.cuh"
 #include "exec/cuda/message_kernels.hpp"
 #include "exec/cuda/stream_operations.cuh"
@@ -182,14 +183,7 @@ __global__ void __launch_bounds__(threads, 1) store(const __grid_constant__ Stor
 }  // namespace
 
 cudaError_t load_message_kernels() {
-  cudaFuncAttributes attributes{};
-  for (const void* kernel :
-       {reinterpret_cast<const void*>(&raise_all), reinterpret_cast<const void*>(&operate_all),
-        reinterpret_cast<const void*>(&store)}) {
-    if (const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel); status != cudaSuccess)
-      return status;
-  }
-  return cudaSuccess;
+  return load_kernels({address_of(raise_all), address_of(operate_all), address_of(store)});
 }
 
 cudaError_t raise_counters(const RaisedCounters& raised, cudaStream_t stream) {

@@ -67,7 +67,7 @@ struct StoreList {
 };
 inline constexpr int most_rectangles = 4096;  ///< of one list
 
-/// Loads the kernels: the first launch of a kernel may wait for a kernel that is running and waits itself.
+/// See `load_kernels`.
 cudaError_t load_message_kernels();
 
 /// For counters that other ranks raise too. What the stream did before is visible to whoever sees the raises.
