@@ -13,6 +13,11 @@ namespace flashoverlap {
 
 constexpr int hopper = 90;  // newer GPUs run code of sm_80, which cannot await the kernel before
 
+/// Otherwise the rows of the result lie there as they are.
+static bool must_unreorder(const ResultLayout& layout) {
+  return layout.first_row != nullptr || layout.partials > 1;
+}
+
 struct ResultReader::State {
   DataType data_type;
   DeviceArray<std::int32_t> first_row;
@@ -49,7 +54,7 @@ ResultReader::ResultReader(const Plan& plan, std::int64_t out_pitch) {
                     .partials = output.partials,
                     .partial_stride = output.partial_stride * pitch};
   FLASHOVERLAP_CUDA(load_rms_norm(state_->layout, data_type));
-  FLASHOVERLAP_CUDA(load_unreorder(state_->layout, data_type));
+  if (must_unreorder(state_->layout)) FLASHOVERLAP_CUDA(load_unreorder(state_->layout, data_type));
 }
 
 ResultReader::~ResultReader() = default;
@@ -71,7 +76,7 @@ void ResultReader::natural(const void* out, void* result, Stream stream) const {
   if (layout.rows == 0) return;
   require(out != nullptr, "out", "null", "must be GPU memory");
   require(result != nullptr, "result", "null", "must be GPU memory");
-  if (layout.first_row != nullptr || layout.partials > 1) {
+  if (must_unreorder(layout)) {
     FLASHOVERLAP_CUDA(launch_unreorder(layout, state_->data_type, out, result, stream));
   } else {
     const auto element = static_cast<std::size_t>(size_of(state_->data_type));

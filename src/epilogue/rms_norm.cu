@@ -181,10 +181,9 @@ cudaError_t launch(const Operands& operands, Stream stream) {
 
 template <typename Element, bool is_partial>
 cudaError_t load() {
-  return load_kernels({address_of(rms_norm<Element, 1, false, is_partial>),
-                       address_of(rms_norm<Element, 1, true, is_partial>),
-                       address_of(rms_norm<Element, widest_chunk, false, is_partial>),
-                       address_of(rms_norm<Element, widest_chunk, true, is_partial>)});
+  return load_kernels(rms_norm<Element, 1, false, is_partial>, rms_norm<Element, 1, true, is_partial>,
+                      rms_norm<Element, widest_chunk, false, is_partial>,
+                      rms_norm<Element, widest_chunk, true, is_partial>);
 }
 
 }  // namespace

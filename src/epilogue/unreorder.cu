@@ -36,8 +36,7 @@ cudaError_t launch(const ResultLayout& layout, const void* out, void* result, St
 
 template <typename Element, bool is_partial>
 cudaError_t load() {
-  return load_kernels({address_of(unreorder<Element, 1, is_partial>),
-                       address_of(unreorder<Element, widest_chunk, is_partial>)});
+  return load_kernels(unreorder<Element, 1, is_partial>, unreorder<Element, widest_chunk, is_partial>);
 }
 
 }  // namespace

@@ -89,11 +89,10 @@ void Simulator::add_rank(const Plan& plan) {
     const auto adding = static_cast<double>(std::ranges::count_if(plan.tiles, adds));
     rank.tile_us += std::exchange(rank.partials_us, 0) * adding / static_cast<double>(tiles);
   }
-  if (schedule_.share_k && tiles % workers_ > 0) {
-    rank.shared_tile_us =
-        rank.tile_us * static_cast<double>(tiles % workers_) / workers_ +
-        sharing_microseconds(kernel_tile(schedule_), gemm_shape(plan.problem, plan.rank).rows,
-                             tiles % workers_, workers_);
+  if (const std::int64_t shared = tiles % workers_; schedule_.share_k && shared > 0) {
+    rank.shared_tile_us = rank.tile_us * static_cast<double>(shared) / workers_ +
+                          sharing_microseconds(kernel_tile(schedule_),
+                                               gemm_shape(plan.problem, plan.rank).rows, shared, workers_);
   }
   rank.adding_us = adding_microseconds(plan, machine_);
   rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);

@@ -182,9 +182,7 @@ __global__ void __launch_bounds__(threads, 1) store(const __grid_constant__ Stor
 
 }  // namespace
 
-cudaError_t load_message_kernels() {
-  return load_kernels({address_of(raise_all), address_of(operate_all), address_of(store)});
-}
+cudaError_t load_message_kernels() { return load_kernels(raise_all, operate_all, store); }
 
 cudaError_t raise_counters(const RaisedCounters& raised, cudaStream_t stream) {
   const cudaLaunchConfig_t config{.gridDim = 1, .blockDim = most_raises, .stream = stream};
