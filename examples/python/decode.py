@@ -10,10 +10,12 @@ its own.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import random
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -192,6 +194,34 @@ def measure(block: Block, m: int, length: int, kinds: dict[str, NormalizedRowPar
     return {name: round(statistics.median(largest(each)), 1) for name, each in times.items()}
 
 
+def output_of(*command: str) -> str:
+    """Of a command that is run where this file is; nothing where it is not installed."""
+    try:
+        folder = Path(__file__).resolve().parent
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
+def machine_record(length: int) -> dict[str, object]:
+    """Where and how the times were measured, now."""
+    nccl = ctypes.c_int()  # of the library that is loaded, which may be another one than PyTorch brings
+    ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(nccl))
+    driver = output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0]
+    commit = os.environ.get("FLASHOVERLAP_COMMIT") or output_of("git", "describe", "--always", "--dirty")
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "gpu": torch.cuda.get_device_name(),
+        "gpus": dist.get_world_size(),
+        "driver": driver,
+        "torch": torch.__version__,
+        "nccl": f"{nccl.value // 10_000}.{nccl.value // 100 % 100}.{nccl.value % 100}",
+        "commit": commit,
+        "length": length,
+        "command": " ".join(sys.argv),
+    }
+
+
 def main() -> None:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
@@ -217,12 +247,8 @@ def main() -> None:
         if dist.get_rank() == 0:
             print(f"{m:5}" + "".join(f"{time:14.1f}" for time in rows[-1]["times_us"].values()), flush=True)
     if dist.get_rank() == 0 and options.out is not None:
-        machine = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
-        machine |= {"gpu": torch.cuda.get_device_name(), "gpus": ranks, "torch": torch.__version__}
-        machine |= {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
-        machine |= {"length": options.length, "command": " ".join(sys.argv)}
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+        options.out.write_text(json.dumps({"machine": machine_record(options.length), "rows": rows}, indent=1) + "\n")
     dist.barrier()
     dist.destroy_process_group()
 
