@@ -6,6 +6,7 @@
 #include "model/gemm_time.hpp"
 #include "model/operand_reads.hpp"
 #include "plan/grouping.hpp"
+#include "search/kernel_choice.hpp"
 #include "search/traffic.hpp"
 
 namespace flashoverlap {
@@ -33,14 +34,11 @@ Shape group_blocks(const Problem& problem, const Schedule& schedule) {
 }
 
 double grouped_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
-  const Shape gemm = gemm_shape(problem, 0);
   if (predicts_cublas(machine, problem, schedule))
-    return cublas_microseconds(machine, gemm, problem.k, problem.b_layout);
-  const double us =
-      expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, gemm, problem.k,
-                            problem.b_layout, std::max(schedule.multiprocessors, schedule.cluster_rows));
-  return us + narrow_groups_microseconds(machine, problem, schedule, wave_count_of(problem, schedule),
-                                         group_blocks(problem, schedule));
+    return cublas_microseconds(machine, gemm_shape(problem, 0), problem.k, problem.b_layout);
+  return expected_gemm_us(machine, problem, schedule) +
+         narrow_groups_microseconds(machine, problem, schedule, wave_count_of(problem, schedule),
+                                    group_blocks(problem, schedule));
 }
 
 /// Messages that a rank sends, and the share of all that the other one of GEMM and communication waits for:
