@@ -80,7 +80,7 @@ Command tune_machine_command(CLI::App& tune_parser,
                              const std::shared_ptr<const std::string>& cache_directory) {
   auto request = std::make_shared<MachineRequest>();
   CLI::App* parser =
-      tune_parser.add_subcommand("machine", "Measure these GPUs, for predictions; takes about a minute");
+      tune_parser.add_subcommand("machine", "Measure these GPUs, for predictions; takes 10 to 20 s");
   add_gpus(*parser, request->gpus);
   add_path(*parser, "--save", request->save, "Also write the machine to this file, for --machine");
   parser->footer("Example: flashoverlap tune machine --gpus 2 --save machine.json\n");
