@@ -55,6 +55,8 @@ class Communicator {
   /// names the variable which is missing or wrong.
   static Communicator from_environment(const CommunicatorOptions& options = {});
 
+  /// For ranks that are to meet. Throws `InvalidArgument` where NCCL_COMM_ID is set: all keys would then mean
+  /// the same place.
   static std::string make_key();
 
   /// Ranks that pass the same color (≥ 0) form a group of their own, ordered by their rank here. Collective.

@@ -68,13 +68,15 @@ struct RunTimes {
 
 /// One rank's part of a problem, bound to its communicator and its workspace.
 ///
-/// Used by one thread at a time. Its own runs follow each other, on one stream or ordered by the caller.
-/// Operators on one communicator run in the same order on all ranks. Several may run concurrently on
-/// different streams, unless they share a workspace, or tiles of two of them wait for other ranks: each could
-/// hold the multiprocessors that the other needs. Other kernels may run concurrently too; only plans that
-/// `search_schedules` leaves out by itself, whose tiles wait for messages that need multiprocessors, can then
-/// take a hundred times as long. A run that fails aborts the communicator, with everything split from it and
-/// every operator on it.
+/// Used by one thread at a time, with the communicator's GPU current. Its own runs follow each other, on one
+/// stream or ordered by the caller. Operators on one communicator run in the same order on all ranks. Several
+/// may run concurrently on different streams, unless they share a workspace, or tiles of two of them wait for
+/// other ranks: each could hold the multiprocessors that the other needs. Other kernels may run concurrently
+/// too; only plans that `search_schedules` leaves out by itself, whose tiles wait for messages that need
+/// multiprocessors, can then take a hundred times as long. Kernels that themselves wait for other ranks, such
+/// as NCCL's, may not run concurrently with a reduction in several rounds (`Schedule::rounds`), unless all
+/// ranks run them in the same order: each could hold the multiprocessors that the other needs. A run that
+/// fails aborts the communicator, with everything split from it and every operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, which must be GPUs of one host;
 /// NCCL's collectives may too (`Communicator::allocate`). Every rank destroys its operators in the same order
@@ -123,8 +125,8 @@ class Operator {
   /// k is contiguous only the rows that they send (`a_rows`) must be there. out: shaped as the plan's buffer
   /// `out`; null or `result()` where that is not null. Their rows lie `OperatorOptions::pitches` apart. All
   /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; a and b do not lie in the
-  /// operator's workspace. Allocates no GPU memory. Waits for the GPU only where about 16 runs of the
-  /// workspace, fewer of many messages, are enqueued and not over. May be captured into a CUDA
+  /// operator's workspace. Allocates no GPU memory. Waits for the GPU only where 16 runs of the
+  /// workspace, or 4 of many messages, are enqueued and not over. May be captured into a CUDA
   /// graph, which must be destroyed before the operator; replays use the same addresses. Throws the error
   /// that an earlier run ended with, see `throw_if_failed`.
   void run(const void* a, const void* b, void* out, Stream stream);
@@ -142,8 +144,9 @@ class Operator {
   void route_all(std::vector<std::vector<std::int32_t>> expert_rows);
 
   /// Throws if a run has failed: `WaitExpired` with rank, group, counter, expected and actual value, or
-  /// `CommunicationError` for a lost rank. Does not wait. Results are right only once `wait` has returned:
-  /// until then a run may be given up, here or by a peer.
+  /// `CommunicationError` for a lost rank. Does not wait, but for up to 5 s for the GPU to be released where
+  /// a run has failed. Results are right only once `wait` has returned: until then a run may be given up,
+  /// here or by a peer.
   void throw_if_failed() const;
 
   /// Waits until every run enqueued so far has ended, at most twice the communicator's `wait_limit`: a run

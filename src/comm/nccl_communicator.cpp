@@ -52,6 +52,16 @@ class MeetingPoint {
   const bool set_here_;
 };
 
+std::string new_key() {
+  ncclUniqueId id;
+  const ncclResult_t result = ncclGetUniqueId(&id);
+  if (result != ncclSuccess) {
+    throw CommunicationError(
+        fmt::format("ncclGetUniqueId: {}: {}", ncclGetErrorString(result), ncclGetLastError(nullptr)));
+  }
+  return std::string(id.internal, sizeof id.internal);
+}
+
 void use_gpu(const ProcessEnvironment& environment) {
   const NcclEnd end{.rank = environment.rank, .ranks = environment.ranks};
   int devices = 0;
@@ -184,17 +194,14 @@ Communicator Communicator::from_environment(const CommunicatorOptions& options) 
   const ProcessEnvironment environment = read_process_environment(environment_variable);
   use_gpu(environment);
   const MeetingPoint meeting_point(environment.root);
-  return Communicator(make_key(), environment.rank, environment.ranks, options);
+  return Communicator(new_key(), environment.rank, environment.ranks, options);
 }
 
 std::string Communicator::make_key() {
-  ncclUniqueId id;
-  const ncclResult_t result = ncclGetUniqueId(&id);
-  if (result != ncclSuccess) {
-    throw CommunicationError(
-        fmt::format("ncclGetUniqueId: {}: {}", ncclGetErrorString(result), ncclGetLastError(nullptr)));
-  }
-  return std::string(id.internal, sizeof id.internal);
+  const auto meeting_point = environment_variable("NCCL_COMM_ID");
+  require(!meeting_point, "NCCL_COMM_ID", meeting_point.value_or(""),
+          "must not be set where ranks meet by a key, as NCCL takes that address for every key");
+  return new_key();
 }
 
 std::shared_ptr<RunWatch> run_watch(const Communicator& communicator) {

@@ -144,8 +144,11 @@ class PeerMemory::Abandoning {
 
 class PeerMemory::Mapping {
  public:
-  explicit Mapping(void* memory) : memory_(memory) {}
-  ~Mapping() { cudaIpcCloseMemHandle(memory_); }
+  Mapping(void* memory, int device) : memory_(memory), device_(device) {}
+  ~Mapping() {
+    const OnDevice on(device_);
+    cudaIpcCloseMemHandle(memory_);
+  }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
@@ -153,6 +156,7 @@ class PeerMemory::Mapping {
 
  private:
   void* memory_;
+  int device_;
 };
 
 PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
@@ -181,6 +185,7 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
   own.shareable = succeeded(cudaIpcGetMemHandle(&own.handle, own_->memory()));
   FLASHOVERLAP_CUDA(cudaMemsetAsync(shared, 0, round_up(sizeof(Header), alignment) + bytes, stream_));
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(&shared->own, &own, sizeof own, cudaMemcpyHostToDevice, stream_));
+  Abandoning on_error(own_.get());  // peers may map it as soon as they have its handle
   communicator.all_gather(&shared->own, &shared->all, sizeof(Record) / sizeof(float), DataType::fp32,
                           stream_);
   await_gathered();
@@ -191,7 +196,7 @@ PeerMemory::PeerMemory(const Communicator& communicator, std::size_t bytes)
 
   const bool has_other_processes =
       std::ranges::any_of(records, [&](const Record& each) { return each.process != own.process; });
-  Abandoning on_error(has_other_processes ? own_.get() : nullptr);
+  if (!has_other_processes) on_error.dismiss();
   const auto ask_all = [&](auto ask) {
     for (std::size_t rank = 0; rank < ranks && obstacle.empty(); ++rank) {
       if (rank != self) obstacle = ask(static_cast<int>(rank), records[rank]);
@@ -298,7 +303,7 @@ std::string PeerMemory::open(int rank, const Record& own, const Record& theirs) 
     const cudaError_t status = cudaIpcOpenMemHandle(&memory, theirs.handle, cudaIpcMemLazyEnablePeerAccess);
     if (!succeeded(status))
       return fmt::format("cudaIpcOpenMemHandle of rank {}'s memory: {}", rank, cudaGetErrorString(status));
-    mappings_[index] = std::make_unique<Mapping>(memory);
+    mappings_[index] = std::make_unique<Mapping>(memory, communicator_.device());
     return "";
   }
   int device = 0;

@@ -1,7 +1,7 @@
 #include "comm/run_watch.hpp"
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "comm/bounded_wait.hpp"
@@ -76,7 +76,7 @@ void WatchedRuns::look() {
   // Others must be released meanwhile: what is given up may be queued after their transfers.
   try {
     giving_up_ = std::thread([this] { callbacks_.give_up(failure_); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     callbacks_.give_up(failure_);
   }
 }

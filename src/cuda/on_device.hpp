@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/error.hpp"
+
 namespace flashoverlap {
 
 /// Makes a GPU the current one, and afterwards the one that was.
@@ -18,6 +20,12 @@ class OnDevice {
  private:
   int before_ = 0;
 };
+
+inline void require_current(int device) {
+  int current = 0;
+  FLASHOVERLAP_CUDA(cudaGetDevice(&current));
+  require(current == device, "current GPU", current, fmt::format("must be {}, the communicator's", device));
+}
 
 /// For a thread that works on a GPU while others use it: what it does must not break a capture that one of
 /// them has under way.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -353,8 +354,10 @@ void expect_released_by_abort(const std::function<void(const Communicator&, Stre
     const Communicator capped = communicator.capped(4);
     if (communicator.rank() != 0) return;
     const OwnStream stream;
+    std::atomic<bool> aborts = false;
     std::thread watchdog([&] {
       std::this_thread::sleep_for(1s);
+      aborts = true;
       communicator.abort("rank 1 was lost");
     });
     const auto begin = Clock::now();
@@ -363,6 +366,7 @@ void expect_released_by_abort(const std::function<void(const Communicator&, Stre
     } catch (const CommunicationError& error) {
       EXPECT_STREQ(error.what(), "rank 1 was lost");
     }
+    EXPECT_TRUE(aborts) << "the call has not waited";
     watchdog.join();
     stream.wait();
     EXPECT_LT(Clock::now() - begin, 10s);

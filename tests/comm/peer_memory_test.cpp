@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
+#include "support/environment_variable.hpp"
 #include "support/gpu_threads.hpp"
 
 namespace flashoverlap {
@@ -96,12 +96,10 @@ TEST(PeerMemory, AnAbsentRankIsReportedInTime) {
 TEST(PeerMemory, IsRefusedOnEveryRankWhereItIsForbidden) {
   const int ranks = gpu_count();
   if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
-  const char* const before = std::getenv("NCCL_P2P_DISABLE");
-  setenv("NCCL_P2P_DISABLE", "1", 1);
+  const testing::EnvironmentVariable forbids("NCCL_P2P_DISABLE", "1");
   on_ranks(
       ranks, 20s, [](const Communicator& communicator) { const PeerMemory memory(communicator, 1); },
       "NCCL_P2P_DISABLE forbids it");
-  if (before == nullptr) unsetenv("NCCL_P2P_DISABLE");
 }
 
 }  // namespace

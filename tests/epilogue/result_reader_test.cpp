@@ -9,6 +9,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/host_result.hpp"
 #include "flashoverlap/planner.hpp"
+#include "measure/host_comparison.hpp"
 #include "support/gpu_ranks.hpp"
 #include "support/random_problems.hpp"
 
@@ -21,6 +22,12 @@ std::vector<float> row_values(const Matrix& matrix, std::int64_t row) {
   std::vector<float> values(static_cast<std::size_t>(matrix.cols()));
   matrix.read(row, 0, values);
   return values;
+}
+
+Matrix poisoned(DataType data_type, std::int64_t rows, std::int64_t cols) {
+  Matrix matrix(data_type, rows, cols);
+  matrix.poison();
+  return matrix;
 }
 
 /// A result of a plan and everything that may be added to it, on the host and on the GPU.
@@ -102,11 +109,7 @@ class Fixture {
   Matrix random(std::int64_t matrix_rows, std::int64_t matrix_cols, std::uint64_t seed) const {
     return random_matrix(plan_.problem.data_type, matrix_rows, matrix_cols, seed);
   }
-  Matrix poisoned() const {
-    Matrix matrix(plan_.problem.data_type, rows(), cols());
-    matrix.poison();
-    return matrix;
-  }
+  Matrix poisoned() const { return flashoverlap::poisoned(plan_.problem.data_type, rows(), cols()); }
   Matrix downloaded(const DeviceArray<Element>& array) const {
     FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
     return testing::download(plan_.problem.data_type, {rows(), cols()}, array);
@@ -134,19 +137,27 @@ std::vector<double> as_doubles(const Matrix& matrix) {
   return values;
 }
 
+/// `limit`: of rounding, which changes elements by as much in relation to their own size. Hardly one is ten
+/// times as large as usual.
+void expect_near(const Matrix& actual, const std::vector<double>& expected, double limit) {
+  const Deviation found = deviation(actual, expected);
+  EXPECT_LT(found.relative, limit);
+  EXPECT_LT(found.element, 10 * limit);
+}
+
 void expect_right(const Plan& plan, std::uint64_t seed) {
   const Fixture fixture(plan, seed);
   const double limit = largest_error(plan.problem.data_type);
   EXPECT_EQ(fixture.natural(), fixture.host_natural());
   // Two roundings: the host's result is rounded too.
-  EXPECT_LT(relative_error(fixture.rms_norm(false, false).y, as_doubles(fixture.host_rms_norm())), 2 * limit);
+  expect_near(fixture.rms_norm(false, false).y, as_doubles(fixture.host_rms_norm()), 2 * limit);
   for (const bool adds_bias : {false, true}) {
     for (const bool adds_residual : {false, true}) {
       SCOPED_TRACE(fmt::format("bias {} residual {}", adds_bias, adds_residual));
       const Fixture::Normalized actual = fixture.rms_norm(adds_bias, adds_residual);
       const Fixture::Reference reference = fixture.reference(adds_bias, adds_residual);
-      EXPECT_LT(relative_error(actual.y, reference.y), limit);
-      EXPECT_LT(relative_error(actual.x, reference.x), limit);
+      expect_near(actual.y, reference.y, limit);
+      expect_near(actual.x, reference.x, limit);
       const Fixture::Normalized in_place = fixture.rms_norm(adds_bias, adds_residual, /*in_place=*/true);
       EXPECT_EQ(in_place.y, actual.y);
       EXPECT_EQ(in_place.x, actual.x);
@@ -207,17 +218,21 @@ TEST(ResultReader, NormalizesTiledAndNaturalResultsAlike) {
     const Buffer& buffer = tiled.buffer(BufferRole::out);
     const Matrix tiled_out = random_matrix(data_type, buffer.rows, buffer.cols, seed);
     const Matrix natural_out = natural_result(tiled.output, tiled_out);
-    const auto weight = testing::upload(random_matrix(data_type, 1, extent.n, seed + 1));
+    const Matrix weight = random_matrix(data_type, 1, extent.n, seed + 1);
+    const auto device_weight = testing::upload(weight);
+    const RmsNorm norm{.weight = device_weight.data()};
     const auto normalized = [&](const Plan& plan, const Matrix& out) {
-      const auto result = testing::upload(Matrix(data_type, extent.m, extent.n));
+      const auto result = testing::upload(poisoned(data_type, extent.m, extent.n));
       const auto device_out = testing::upload(out);
       const ResultReader reader(plan);
-      reader.rms_norm(device_out.data(), {.weight = weight.data()}, result.data(), nullptr);
+      reader.rms_norm(device_out.data(), norm, result.data(), nullptr);
       FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
       return testing::download(data_type, {extent.m, extent.n}, result);
     };
-    EXPECT_EQ(normalized(tiled, tiled_out),
-              normalized(plans_of(extent, Layout::natural, data_type)[0], natural_out));
+    const Matrix of_tiled = normalized(tiled, tiled_out);
+    EXPECT_EQ(of_tiled, normalized(plans_of(extent, Layout::natural, data_type)[0], natural_out));
+    const Matrix on_host = rms_norm(tiled.output, tiled_out, row_values(weight, 0), norm.eps);
+    expect_near(of_tiled, as_doubles(on_host), 2 * largest_error(data_type));
   }
 }
 
@@ -244,22 +259,28 @@ TEST(ResultReader, ReadsNaturalResultsWithAPitch) {
       SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} n {} padding {}", seed, n, padding));
       const Plan plan = plans_of({40, n}, Layout::natural)[0];
       const Matrix out = random_matrix(DataType::bf16, 40, n, seed);
-      const auto weight = testing::upload(random_matrix(DataType::bf16, 1, n, seed + 1));
+      const Matrix weight = random_matrix(DataType::bf16, 1, n, seed + 1);
+      const auto device_weight = testing::upload(weight);
+      const RmsNorm norm{.weight = device_weight.data()};
       const auto read = [&](const Matrix& matrix) {
         const ResultReader reader(plan, matrix.pitch());
         const auto device_out = testing::upload(matrix);
-        const auto natural = testing::upload(Matrix(DataType::bf16, 40, n));
-        const auto normalized = testing::upload(Matrix(DataType::bf16, 40, n));
+        const auto natural = testing::upload(poisoned(DataType::bf16, 40, n));
+        const auto normalized = testing::upload(poisoned(DataType::bf16, 40, n));
         reader.natural(device_out.data(), natural.data(), nullptr);
-        reader.rms_norm(device_out.data(), {.weight = weight.data()}, normalized.data(), nullptr);
+        reader.rms_norm(device_out.data(), norm, normalized.data(), nullptr);
         FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
         return std::pair{testing::download(DataType::bf16, {40, n}, natural),
                          testing::download(DataType::bf16, {40, n}, normalized)};
       };
       const auto [natural, normalized] = read(with_pitch(out, n + padding));
       EXPECT_EQ(natural, out);
+      const std::vector<double> expected =
+          as_doubles(rms_norm(plan.output, out, row_values(weight, 0), norm.eps));
+      expect_near(normalized, expected, 2 * largest_error(DataType::bf16));
       const auto [dense_natural, dense_normalized] = read(out);
-      EXPECT_LT(relative_error(normalized, as_doubles(dense_normalized)), largest_error(DataType::bf16));
+      EXPECT_EQ(dense_natural, out);
+      expect_near(normalized, as_doubles(dense_normalized), largest_error(DataType::bf16));
     }
   }
 }

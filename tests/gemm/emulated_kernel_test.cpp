@@ -45,10 +45,9 @@ std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data
 void expect_right(const Shape& c, std::int64_t k, DataType data_type, const Instance& instance,
                   OperandLayout a_layout, OperandLayout b_layout, std::uint64_t seed,
                   std::int64_t padding = 0) {
-  SCOPED_TRACE(
-      fmt::format("FLASHOVERLAP_SEED={} m {} n {} k {} {} tile {}x{} in {} KB layouts {} {} padding {}", seed,
-                  c.rows, c.cols, k, name(data_type), instance.tile().rows, instance.tile().cols,
-                  instance.room_kib(), name(a_layout), name(b_layout), padding));
+  SCOPED_TRACE(fmt::format("m {} n {} k {} {} tile {}x{} in {} KB layouts {} {} padding {}", c.rows, c.cols,
+                           k, name(data_type), instance.tile().rows, instance.tile().cols,
+                           instance.room_kib(), name(a_layout), name(b_layout), padding));
   const std::vector<Plan> plans = single_rank_plan(c, k, data_type, instance.tile(), a_layout, b_layout);
   EmulatedRanks ranks(plans, seed, padding);
   run(*instance.gemm(plans[0], ranks, seed));
@@ -64,40 +63,46 @@ TEST_P(EmulatedKernel, SharedMemoryFitsTheGpusOfEachSize) {
 }
 
 TEST_P(EmulatedKernel, EveryKernelIsRightForEveryLayoutAndType) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const Instance& instance : instances()) {
     for (const DataType data_type : {DataType::bf16, DataType::fp16}) {
       for (const OperandLayout a : {k_major, row_major}) {
         for (const OperandLayout b : {k_major, row_major})
-          expect_right({136, 264}, 200, data_type, instance, a, b, ++seed);
+          expect_right({136, 264}, 200, data_type, instance, a, b, ++own_seed);
       }
     }
   }
 }
 
 TEST_P(EmulatedKernel, RaggedShapesAreWrittenInFullAndNowhereElse) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const Shape c : {Shape{1, 1}, Shape{7, 129}, Shape{129, 7}, Shape{127, 255}, Shape{257, 257}}) {
     for (const std::int64_t k : {8, 72}) {
       for (const KernelTile& tile : tiles()) {
-        ++seed;
-        expect_right(c, k, DataType::bf16, any_instance(tile, seed), k_major, k_major, seed);
+        ++own_seed;
+        expect_right(c, k, DataType::bf16, any_instance(tile, own_seed), k_major, k_major, own_seed);
       }
     }
   }
   for (const std::int64_t k : {1, 31, 33, 100, 600}) {
-    ++seed;
-    expect_right({136, 264}, k, DataType::fp16, any_instance(seed), row_major, row_major, seed);
+    ++own_seed;
+    expect_right({136, 264}, k, DataType::fp16, any_instance(own_seed), row_major, row_major, own_seed);
   }
 }
 
 TEST_P(EmulatedKernel, RowsWithPaddingAreReadAndWrittenInPlace) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const OperandLayout a : {k_major, row_major}) {
     for (const OperandLayout b : {k_major, row_major}) {
       for (const std::int64_t padding : {1, 200}) {
-        ++seed;
-        expect_right({136, 264}, 72, DataType::bf16, any_instance(seed), a, b, seed, padding);
+        ++own_seed;
+        expect_right({136, 264}, 72, DataType::bf16, any_instance(own_seed), a, b, own_seed, padding);
       }
     }
   }
@@ -181,13 +186,15 @@ TEST_P(EmulatedKernel, TileListsOfEveryPlannerAreExecutedToTheLetter) {
 
 TEST_P(EmulatedKernel, LastRowsOfAnExpertFromSeveralRanksAreWrittenInFullAndNowhereElse) {
   // Two that fill half of a tile each are computed together where the kernel can.
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const bool share_k : {false, true}) {
     for (const std::int64_t n : {264, 129}) {
       for (const KernelTile& tile : tiles()) {
         if (share_k && tile.cluster_rows > 1) continue;
-        const Instance instance = any_instance(tile, ++seed);
-        SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{}", seed, tile.rows, tile.cols));
+        const Instance instance = any_instance(tile, ++own_seed);
+        SCOPED_TRACE(fmt::format("tile {}x{}", tile.rows, tile.cols));
         Schedule schedule = schedule_of(tile, Strategy::sequential);
         schedule.share_k = share_k;
         const std::vector<Plan> plans = make_plans(
@@ -200,7 +207,7 @@ TEST_P(EmulatedKernel, LastRowsOfAnExpertFromSeveralRanksAreWrittenInFullAndNowh
              .experts = 2,
              .expert_rows = {{128 + 20, 512, 0, 0, 0, 0}, {128 + 64, 0, 0, 0, 0, 0}, {40, 30, 0, 0, 0, 0}}},
             schedule);
-        EmulatedRanks ranks(plans, seed);
+        EmulatedRanks ranks(plans, own_seed);
         const Plan& plan = plans[0];
         if (tile.rows == 128 && tile.cluster_rows == 1) {
           const std::vector<sm90::RaggedTile> ragged = sm90::ragged_tiles(plan);
@@ -208,7 +215,7 @@ TEST_P(EmulatedKernel, LastRowsOfAnExpertFromSeveralRanksAreWrittenInFullAndNowh
         }
         constexpr std::uint32_t reached = 1'000'000;
         std::ranges::fill(ranks.counters(plan.rank), reached);
-        run(*instance.gemm(plan, ranks, seed));
+        run(*instance.gemm(plan, ranks, own_seed));
         expect_stored(plan, ranks);
       }
     }
@@ -217,20 +224,23 @@ TEST_P(EmulatedKernel, LastRowsOfAnExpertFromSeveralRanksAreWrittenInFullAndNowh
 
 TEST_P(EmulatedKernel, SumsInShotsFollowTheRanksOwnTiles) {
   // The other ranks have done their part: their raises, and their partial results in the inbox.
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const Instance& instance : instances()) {
     for (const auto& [operation, shots] : {std::pair{Operation::gemm_all_reduce, 1},
                                            {Operation::gemm_all_reduce, 2},
                                            {Operation::gemm_reduce_scatter, 1}}) {
-      SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{}, {} by {}", ++seed, instance.tile().rows,
-                               instance.tile().cols, name(operation), shots));
+      ++own_seed;
+      SCOPED_TRACE(fmt::format("tile {}x{}, {} by {}", instance.tile().rows, instance.tile().cols,
+                               name(operation), shots));
       Schedule schedule = schedule_of(instance.tile(), Strategy::store);
       schedule.shots = shots;
       const std::vector<Plan> plans = make_plans(
           {.operation = operation, .m = 60, .n = 264, .k = 40, .ranks = 2, .data_type = DataType::bf16},
           schedule);
       const Plan& plan = plans[1];
-      EmulatedRanks ranks(plans, seed);
+      EmulatedRanks ranks(plans, own_seed);
       std::vector<std::uint32_t>& counters = ranks.counters(1);
       for (std::size_t counter = 0; counter < plan.counters.size(); ++counter)
         counters[counter] = static_cast<std::uint32_t>(plan.counters[counter].target);
@@ -239,13 +249,13 @@ TEST_P(EmulatedKernel, SumsInShotsFollowTheRanksOwnTiles) {
           counters[static_cast<std::size_t>(tile.raise.counter)] -=
               static_cast<std::uint32_t>(schedule.cluster_rows);
       }
-      const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plan, ranks, seed);
+      const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plan, ranks, own_seed);
       run(*gemm);
       EXPECT_EQ(gemm->expired.happened, 0U);
       for (const Tile& tile : plan.tiles) {
         testing::Difference difference;
         if (!tile.only_adds) compare_tile(plan, tile, ranks, ranks.results(), difference);
-        EXPECT_LT(difference.relative(), 5e-3);
+        testing::expect_rounded_once(difference.deviation(), plan.problem.data_type);
         if (tile.only_adds) expect_sum(plan, tile, ranks);
         if (HasFailure()) return;
       }
@@ -256,18 +266,20 @@ TEST_P(EmulatedKernel, SumsInShotsFollowTheRanksOwnTiles) {
 }
 
 TEST_P(EmulatedKernel, ACounterIsRaisedWhenItsTileIsVisible) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const Instance& instance : instances()) {
-    SCOPED_TRACE(
-        fmt::format("FLASHOVERLAP_SEED={} tile {}x{}", ++seed, instance.tile().rows, instance.tile().cols));
+    ++own_seed;
+    SCOPED_TRACE(fmt::format("tile {}x{}", instance.tile().rows, instance.tile().cols));
     std::vector<Plan> plans =
         single_rank_plan({520, 600}, 72, DataType::bf16, instance.tile(), k_major, k_major);
     Plan& plan = plans[0];
     plan.counters.resize(plan.tiles.size());
     for (std::size_t tile = 0; tile < plan.tiles.size(); ++tile)
       plan.tiles[tile].raise = {0, static_cast<std::int32_t>(tile)};
-    EmulatedRanks ranks(plans, seed);
-    const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plan, ranks, seed);
+    EmulatedRanks ranks(plans, own_seed);
+    const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plan, ranks, own_seed);
     std::size_t raised = 0;
     gemm->launch.on_raise = [&](const std::uint32_t* counter) {
       ++raised;
@@ -276,12 +288,13 @@ TEST_P(EmulatedKernel, ACounterIsRaisedWhenItsTileIsVisible) {
       const Tile& tile = plan.tiles.at(static_cast<std::size_t>(counter - ranks.counters(0).data()));
       testing::Difference difference;  // not a number where anything is missing
       compare_tile(plan, tile, ranks, ranks.results(), difference);
-      EXPECT_LT(difference.relative(), 5e-3) << "tile at " << tile.row << ", " << tile.col;
+      SCOPED_TRACE(fmt::format("tile at {}, {}", tile.row, tile.col));
+      testing::expect_rounded_once(difference.deviation(), plan.problem.data_type);
     };
     run(*gemm);
     EXPECT_EQ(raised, plan.tiles.size() * static_cast<std::size_t>(instance.tile().cluster_rows));
     expect_raises(plan, ranks, 0);
-    run(*instance.gemm(plan, ranks, seed, {.counts = false}));
+    run(*instance.gemm(plan, ranks, own_seed, {.counts = false}));
     expect_raises(plan, ranks, 0);
   }
 }
@@ -365,9 +378,12 @@ void expect_waits(const std::vector<Plan>& plans, std::int32_t rank, BufferRole 
 }
 
 TEST_P(EmulatedKernel, TilesWaitForTheirOperands) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const KernelTile& tile : tiles()) {
-    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{}", ++seed, tile.rows, tile.cols));
+    ++own_seed;
+    SCOPED_TRACE(fmt::format("tile {}x{}", tile.rows, tile.cols));
     const std::vector<Plan> plans =
         make_plans({.operation = Operation::all_gather_gemm, .m = 3 * 264, .n = 264, .k = 136, .ranks = 3},
                    schedule_of(tile, Strategy::copy));
@@ -380,18 +396,20 @@ TEST_P(EmulatedKernel, TilesWaitForTheirOperands) {
       }
       return rows;
     };
-    expect_waits(plans, 1, BufferRole::gathered, any_instance(tile, seed), rows_of, seed);
+    expect_waits(plans, 1, BufferRole::gathered, any_instance(tile, own_seed), rows_of, own_seed);
   }
 }
 
 TEST_P(EmulatedKernel, TilesTakeThePartsOfKAsTheyArriveAndTheirOwnFromTheirOperand) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const Operand gathered : {Operand::a, Operand::b}) {
     for (const OperandLayout other : {k_major, row_major}) {
       for (const std::int64_t part : {64, 320}) {  // less and more than the stages hold
-        const KernelTile tile = any_tile(++seed);
-        SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} gathered {} other layout {} part {}", seed,
-                                 tile.rows, tile.cols, name(gathered), name(other), part));
+        const KernelTile tile = any_tile(++own_seed);
+        SCOPED_TRACE(fmt::format("tile {}x{} gathered {} other layout {} part {}", tile.rows, tile.cols,
+                                 name(gathered), name(other), part));
         const std::vector<Plan> plans = make_plans({.operation = Operation::all_gather_gemm,
                                                     .m = 144,
                                                     .n = 392,
@@ -410,17 +428,19 @@ TEST_P(EmulatedKernel, TilesTakeThePartsOfKAsTheyArriveAndTheirOwnFromTheirOpera
             rows.insert((plan.rank + 1 + counter - first) % 3 * part + row);
           return rows;
         };
-        expect_waits(plans, 1, BufferRole::gathered, any_instance(tile, seed), rows_of, seed);
+        expect_waits(plans, 1, BufferRole::gathered, any_instance(tile, own_seed), rows_of, own_seed);
       }
     }
   }
 }
 
 TEST_P(EmulatedKernel, TilesWaitForPartialResults) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const std::int64_t n : {264, 257}) {  // whose rows are multiples of 16 bytes, and are not
-    const KernelTile tile = any_tile(++seed);
-    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} n {}", seed, tile.rows, tile.cols, n));
+    const KernelTile tile = any_tile(++own_seed);
+    SCOPED_TRACE(fmt::format("tile {}x{} n {}", tile.rows, tile.cols, n));
     const std::vector<Plan> plans =
         make_plans({.operation = Operation::gemm_reduce_scatter, .m = 3 * 136, .n = n, .k = 72, .ranks = 3},
                    schedule_of(tile, Strategy::copy));
@@ -435,7 +455,7 @@ TEST_P(EmulatedKernel, TilesWaitForPartialResults) {
       }
       return rows;
     };
-    expect_waits(plans, 1, BufferRole::inbox, any_instance(tile, seed), rows_of, seed);
+    expect_waits(plans, 1, BufferRole::inbox, any_instance(tile, own_seed), rows_of, own_seed);
   }
 }
 
@@ -444,6 +464,7 @@ TEST_P(EmulatedKernel, AWaitThatExpiresIsReportedAndTheKernelEnds) {
       make_plans({.operation = Operation::all_gather_gemm, .m = 512, .n = 512, .k = 64, .ranks = 2},
                  schedule_of(any_tile(0), Strategy::copy));
   const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
   EmulatedRanks ranks(plans, seed);
   const std::unique_ptr<EmulatedGemm> gemm =
       any_instance(any_tile(0), seed).gemm(plans[0], ranks, seed, {.wait_limit_ns = 100'000});

@@ -18,6 +18,7 @@
 #include "gemm/observer.hpp"
 #include "support/gpu_ranks.hpp"
 #include "support/random_problems.hpp"
+#include "support/tile_reference.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -127,15 +128,18 @@ const KernelTile& any_tile(std::mt19937_64& engine) {
   return tiles[engine() % tiles.size()];
 }
 
-/// Runs `launch_gemm` with `before` and `after` it, over memory that is filled with two patterns in turn.
+/// Runs `launch_gemm` with `before` and `after` it, over memory that is filled with two patterns in turn, and
+/// that of the copy with a third.
 template <typename Launch, typename Before, typename After>
-void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const Streams& streams, int runs,
-                             Launch&& launch_gemm, Before&& before, After&& after) {
+void expect_copies_are_final(const Plan& plan, GpuRanks& ranks, WatchedGemm& watched, const Streams& streams,
+                             int runs, Launch&& launch_gemm, Before&& before, After&& after) {
   launch_gemm();  // kernels are loaded when first launched, which may wait for what runs
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(*streams.gemm));
   for (int run = 0; run < runs; ++run) {
     FLASHOVERLAP_CUDA(cudaMemsetAsync(watched.out, run % 2 == 0 ? 0xFF : 0x77,
                                       watched.copy.size() * sizeof(Element), streams.copy));
+    FLASHOVERLAP_CUDA(
+        cudaMemsetAsync(watched.copy.data(), 0x55, watched.copy.size() * sizeof(Element), streams.copy));
     for (const std::int32_t rank : {0, watched.rank}) ranks.set_counters(rank, 0);
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(streams.copy));
     before();
@@ -147,6 +151,10 @@ void expect_copies_are_final(GpuRanks& ranks, WatchedGemm& watched, const Stream
                 ranks.result(watched.rank, BufferRole::out))
         << "run " << run;
   }
+  const std::vector<double> expected =
+      testing::product(plan.problem, ranks.input(0, BufferRole::a), ranks.input(0, BufferRole::b));
+  testing::expect_rounded_once(deviation(ranks.result(watched.rank, BufferRole::out), expected),
+                               DataType::bf16);
 }
 
 constexpr int runs_per_plan = 50;
@@ -156,7 +164,7 @@ TEST(Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
   const std::uint64_t seed = testing::base_seed();
   std::mt19937_64 engine(seed);
   const Streams streams;
-  for (int run = 0; run < runs_wanted() && !HasFatalFailure(); run += runs_per_plan) {
+  for (int run = 0; run < runs_wanted() && !HasFailure(); run += runs_per_plan) {
     const std::vector<Plan> plans{plan_of(engine, any_tile(engine), 2000, 2000, 16)};
     SCOPED_TRACE(described(seed, plans[0]));
     GpuRanks ranks(plans, engine());
@@ -173,7 +181,8 @@ TEST(Ordering, GroupsCopiedByAStreamWhenTheirCounterIsReachedAreBitwiseFinal) {
     };
     const auto gemm = make_gemm_kernel(plans[0], ranks.memory());
     expect_copies_are_final(
-        ranks, watched, streams, runs_per_plan, [&] { gemm->launch(*streams.gemm); }, [] {}, copy_groups);
+        plans[0], ranks, watched, streams, runs_per_plan, [&] { gemm->launch(*streams.gemm); }, [] {},
+        copy_groups);
   }
 }
 
@@ -186,7 +195,7 @@ void expect_watched_tiles_are_final(int gemms_gpu) {
   const std::uint64_t seed = testing::base_seed();
   std::mt19937_64 engine(seed);
   const Streams streams(gemms_gpu);
-  for (int run = 0; run < runs_wanted() && !::testing::Test::HasFatalFailure(); run += runs_per_plan) {
+  for (int run = 0; run < runs_wanted() && !::testing::Test::HasFailure(); run += runs_per_plan) {
     // Tiles as wide as C, at most one for each multiprocessor: all are stored at the same time, when stores
     // take longest.
     const KernelTile& tile = any_tile(engine);
@@ -208,7 +217,7 @@ void expect_watched_tiles_are_final(int gemms_gpu) {
       const OnDevice on(gemms_gpu);
       gemm->launch(*streams.gemm);
     };
-    expect_copies_are_final(ranks, watched, streams, runs_per_plan, launch, copy_tiles, [] {});
+    expect_copies_are_final(plans[0], ranks, watched, streams, runs_per_plan, launch, copy_tiles, [] {});
   }
 }
 

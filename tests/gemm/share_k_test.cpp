@@ -36,15 +36,16 @@ SharedTiles shared_tiles(const Plan& plan) {
 }
 
 TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
-  std::mt19937_64 random(testing::base_seed());
+  const std::uint64_t seed = testing::base_seed();
+  std::mt19937_64 random(seed);
   const auto between = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   for (int turn = 0; turn < 400; ++turn) {
     const Problem problem{.m = between(1, 400), .n = between(1, 3000), .k = between(1, 4000)};
     const auto workers = static_cast<int>(between(1, 140));
-    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} turn {}: m {} n {} k {}, {} workers", testing::base_seed(),
-                             turn, problem.m, problem.n, problem.k, workers));
+    SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} turn {}: m {} n {} k {}, {} workers", seed, turn,
+                             problem.m, problem.n, problem.k, workers));
     const Plan plan = make_plan(problem, sharing({128, 64, 1}, Strategy::sequential, workers), 0);
     const SharedTiles shared = shared_tiles(plan);
     ASSERT_LE(shared.entries.size(), most_entries(plan));
@@ -120,21 +121,25 @@ INSTANTIATE_TEST_SUITE_P(Families, SharedK, ::testing::Values(testing::emulated_
                          [](const auto& family) { return std::string(family.param().kernels->name); });
 
 TEST_P(SharedK, TilesAreRightRunAfterRun) {
-  std::uint64_t seed = testing::base_seed();
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  std::uint64_t own_seed = seed;
   for (const Instance& instance : instances()) {
     if (!shares_k(*family_.kernels, instance.tile())) continue;
     for (const auto& [shape, workers] :
          {std::pair{Shape{20, 200}, 7}, {Shape{150, 520}, 4}, {Shape{130, 70}, 3}}) {
       const std::int64_t k = 64 * 11 + 24;
-      SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} tile {}x{} m {} n {}, {} workers", ++seed,
-                               instance.tile().rows, instance.tile().cols, shape.rows, shape.cols, workers));
+      ++own_seed;
+      SCOPED_TRACE(fmt::format("tile {}x{} m {} n {}, {} workers", instance.tile().rows, instance.tile().cols,
+                               shape.rows, shape.cols, workers));
       const std::vector<Plan> plans =
           make_plans({.m = shape.rows, .n = shape.cols, .k = k, .data_type = DataType::bf16},
                      sharing(instance.tile(), Strategy::sequential, workers));
-      EmulatedRanks ranks(plans, seed);
-      const std::unique_ptr<EmulatedGemm> gemm = instance.gemm(plans[0], ranks, seed, {.record_tiles = true});
+      EmulatedRanks ranks(plans, own_seed);
+      const std::unique_ptr<EmulatedGemm> gemm =
+          instance.gemm(plans[0], ranks, own_seed, {.record_tiles = true});
       for (int launch = 0; launch < 3; ++launch) {
-        ranks.redraw(0, BufferRole::a, seed * 10 + static_cast<std::uint64_t>(launch));
+        ranks.redraw(0, BufferRole::a, own_seed * 10 + static_cast<std::uint64_t>(launch));
         ranks.result(0, BufferRole::out).poison();
         std::ranges::fill(ranks.counters(0), 0u);
         std::ranges::fill(gemm->tile_times, 0);

@@ -2,6 +2,7 @@
 // on another.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -54,8 +55,8 @@ class GpuRanks {
         inputs.push_back(with_pitch(random_matrix(plan.problem.data_type, buffer.rows, buffer.cols, ++seed),
                                     pitch_with(padding, buffer.cols)));
         if (written) inputs.back().poison();
-        arrays.push_back(upload(inputs.back()));
-        memory_.buffers.back()[role] = {arrays.back().data(), buffer.rows, buffer.cols,
+        arrays.push_back(upload_with_guards(inputs.back()));
+        memory_.buffers.back()[role] = {arrays.back().data() + guard(inputs.back()), buffer.rows, buffer.cols,
                                         inputs.back().pitch()};
       }
       counters_.emplace_back(plan.counters.size() + 1);
@@ -71,8 +72,25 @@ class GpuRanks {
   Matrix result(std::int32_t rank, BufferRole role) const {
     const Plan& plan = plans_[index(rank)];
     return flashoverlap::download(plan.problem.data_type, plan.buffer(role).rows, plan.buffer(role).cols,
-                                  arrays_[index(rank)][static_cast<std::size_t>(role)].data(),
+                                  memory_.buffers[index(rank)][static_cast<std::size_t>(role)].base,
                                   input(rank, role).pitch());
+  }
+  /// Whether nothing was written next to a buffer, which lies between rows that are not numbers.
+  bool guards_are_untouched() const {
+    for (std::size_t rank = 0; rank < arrays_.size(); ++rank) {
+      for (std::size_t role = 0; role < buffer_count; ++role) {
+        const DeviceArray<Element>& array = arrays_[rank][role];
+        const std::size_t count = guard(inputs_[rank][role]);
+        std::vector<Element> guards(2 * count);
+        for (const std::size_t side : {0, 1}) {
+          FLASHOVERLAP_CUDA(cudaMemcpy(guards.data() + side * count,
+                                       array.data() + side * (array.size() - count), count * sizeof(Element),
+                                       cudaMemcpyDeviceToHost));
+        }
+        if (std::ranges::any_of(guards, [](Element element) { return element != 0xffff; })) return false;
+      }
+    }
+    return true;
   }
   std::uint32_t* counter(std::int32_t rank, std::int32_t counter) const {
     return memory_.counters[index(rank)] + counter;
@@ -91,6 +109,17 @@ class GpuRanks {
 
  private:
   static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+
+  /// Elements before and after a matrix: a row, and such that it begins at a multiple of 256 bytes.
+  static std::size_t guard(const Matrix& matrix) {
+    return matrix.rows() == 0 ? 0 : (static_cast<std::size_t>(matrix.pitch()) + 127) / 128 * 128;
+  }
+  static DeviceArray<Element> upload_with_guards(const Matrix& matrix) {
+    const std::span<const Element> elements = elements_of(matrix);
+    std::vector<Element> all(elements.size() + 2 * guard(matrix), 0xffff);
+    std::ranges::copy(elements, all.begin() + static_cast<std::ptrdiff_t>(guard(matrix)));
+    return DeviceArray<Element>(all);
+  }
 
   const std::vector<Plan>& plans_;
   std::vector<std::vector<Matrix>> inputs_;                // [rank][role]

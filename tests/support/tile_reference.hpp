@@ -2,15 +2,19 @@
 // others with the same words.
 #pragma once
 
+#include <cblas.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "flashoverlap/kernels.hpp"
 #include "flashoverlap/matrix.hpp"
 #include "flashoverlap/plan.hpp"
+#include "measure/host_comparison.hpp"
+#include "support/padding.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap::testing {
@@ -26,6 +30,26 @@ inline std::vector<float> operand_row(const Matrix& matrix, OperandLayout layout
       matrix.read(first + depth, row, std::span(values).subspan(static_cast<std::size_t>(depth), 1));
   }
   return values;
+}
+
+/// All of a GEMM's C.
+inline std::vector<double> product(const Problem& problem, const Matrix& a, const Matrix& b) {
+  const auto operand = [&](const Matrix& matrix, OperandLayout layout, std::int64_t rows) {
+    std::vector<double> values;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::vector<float> elements = operand_row(matrix, layout, row, problem.k);
+      values.insert(values.end(), elements.begin(), elements.end());
+    }
+    return values;
+  };
+  const std::vector<double> a_values = operand(a, problem.a_layout, problem.m);
+  const std::vector<double> b_values = operand(b, problem.b_layout, problem.n);
+  std::vector<double> c(static_cast<std::size_t>(problem.m * problem.n));
+  const auto extent = [](std::int64_t value) { return static_cast<blasint>(value); };
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, extent(problem.m), extent(problem.n),
+              extent(problem.k), 1, a_values.data(), extent(problem.k), b_values.data(), extent(problem.k), 0,
+              c.data(), extent(problem.n));
+  return c;
 }
 
 /// As the plan says and nothing else: operands where they are read, partial results added.
@@ -79,8 +103,21 @@ std::vector<double> expected_tile(const Plan& plan, const Tile& tile, const Rank
 struct Difference {
   double squared = 0;
   double reference = 0;
-  double relative() const { return reference == 0 ? std::sqrt(squared) : std::sqrt(squared / reference); }
+  double largest = 0;
+  double elements = 0;
+
+  Deviation deviation() const {
+    if (reference == 0) return {std::sqrt(squared), largest};
+    return {std::sqrt(squared / reference), largest / std::sqrt(reference / elements)};
+  }
 };
+
+/// Of fp32 sums. Hardly an element is six times as large as usual, which one rounding changes by a 40th.
+inline void expect_rounded_once(const Deviation& found, DataType data_type) {
+  const double limit = data_type == DataType::fp16 ? 1e-3 : 5e-3;
+  EXPECT_LT(found.relative, limit);
+  EXPECT_LT(found.element, 10 * limit);
+}
 
 /// `stored`: [rank][role], what was stored.
 template <typename Ranks>
@@ -100,7 +137,42 @@ void compare_tile(const Plan& plan, const Tile& tile, const Ranks& ranks,
         const double error = static_cast<double>(row_values[static_cast<std::size_t>(col)]) - reference;
         difference.squared += error * error;
         difference.reference += reference * reference;
+        difference.largest = std::max(difference.largest, std::abs(error));
+        ++difference.elements;
       }
+    }
+  }
+}
+
+/// Every tile against the reference, and that nothing else of results was written.
+template <typename Ranks>
+void expect_stored(const Plan& plan, const Ranks& ranks, const std::vector<std::vector<Matrix>>& stored) {
+  Difference difference;
+  std::vector<std::vector<Matrix>> untouched = stored;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Tile& tile : plan.tiles) {
+    compare_tile(plan, tile, ranks, stored, difference);
+    const std::vector<float> nans(static_cast<std::size_t>(tile.cols), nan);
+    for (std::int32_t row = 0; row < tile.rows; ++row) {
+      const RowTarget target = stored_at(plan, tile, row);
+      for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+        if (target.rank != rank && target.rank != every_rank) continue;
+        untouched[static_cast<std::size_t>(rank)][static_cast<std::size_t>(tile.buffer)].write(
+            target.row, tile.store_col, nans);
+      }
+    }
+  }
+  expect_rounded_once(difference.deviation(), plan.problem.data_type);
+  for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
+    for (const BufferRole role : {BufferRole::out, BufferRole::staging}) {
+      const Matrix& left = untouched[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
+      std::vector<float> row(static_cast<std::size_t>(left.cols()));
+      for (std::int64_t index = 0; index < left.rows(); ++index) {
+        left.read(index, 0, row);
+        ASSERT_TRUE(std::ranges::all_of(row, [](float value) { return std::isnan(value); }))
+            << name(role) << " of rank " << rank << " row " << index << " was written though no tile says so";
+      }
+      EXPECT_TRUE(padding_is_untouched(left)) << name(role) << " of rank " << rank;
     }
   }
 }

@@ -25,6 +25,8 @@ using ::testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
+constexpr auto patience = std::chrono::minutes(2);  // with loops that end by what they have seen
+
 class CacheProcesses : public CacheFolder {
  protected:
   /// Calls `work` in a process of its own, whose status is 0 if it throws nothing.
@@ -113,7 +115,9 @@ TEST_F(CacheProcesses, KilledWritersLeaveWholeEntries) {
   int stored = 0;
   int killed = 0;
   double next = 1;
+  const auto start_of_test = std::chrono::steady_clock::now();
   while (stored < least_stores || killed < least_kills) {
+    ASSERT_LT(std::chrono::steady_clock::now() - start_of_test, patience) << stored << " stores";
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
     const bool unnamed_files = killed % 2 == 0;
@@ -163,7 +167,6 @@ TEST_F(CacheProcesses, KilledReadersLoseNoEntry) {
   std::mt19937_64 random(seed);
   constexpr int least_kills = 50;
   constexpr int least_set_aside = 10;
-  constexpr auto patience = std::chrono::minutes(1);
   const TunedPlan plan = small_plan(0);
   cache().store(plan);
   const fs::path damaged = file(plan).string() + ".damaged";

@@ -278,6 +278,18 @@ TEST_F(SetAside, NeverWhatWasStoredMeanwhile) {
   EXPECT_EQ(text_of(file(small_plan(0)).string() + ".damaged"), "{");
 }
 
+TEST_F(PlanCacheTest, ListsAreByOperationAndThenByNumber) {
+  TunedPlan other = small_plan(0);
+  other.problem.operation = Operation::all_gather_gemm;  // comes last, and first by its name
+  const TunedPlan large = small_plan(1000 - 64);         // its m comes before 64 by name
+  TunedPlan wide = small_plan(0);
+  wide.problem.n = 1000;
+  TunedPlan deep = small_plan(0);
+  deep.problem.k = 1000;
+  for (const TunedPlan& plan : {other, large, wide, deep, small_plan(0)}) cache().store(plan);
+  EXPECT_THAT(cache().entries(), ElementsAre(small_plan(0), deep, wide, large, other));
+}
+
 TEST_F(PlanCacheTest, WhatIsNoFileIsNoEntry) {
   const TunedPlan plan = small_plan(0);
   fs::create_directories(file(plan));

@@ -9,6 +9,7 @@
 #include "cuda/handles.hpp"
 #include "exec/cuda/operator_runs.hpp"
 #include "flashoverlap/search.hpp"
+#include "measure/trials.hpp"
 #include "support/cache_folder.hpp"
 #include "tune/current_site.hpp"
 
@@ -70,7 +71,9 @@ TEST_F(TunerTest, KeepsWhatItHasMeasuredAndMeasuresItOnce) {
   EXPECT_EQ(kept[0].site, site);
   EXPECT_EQ(kept[0].plan.schedule, first[0]);
   EXPECT_GT(kept[0].plan.sequential_us, 0);
-  EXPECT_LE(kept[0].plan.tuned_us, kept[0].plan.sequential_us);
+  const double sequential_us = kept[0].plan.sequential_us;
+  const double most_us = sequential_us > least_us_in_rows ? 1.02 * sequential_us : sequential_us + 1;
+  EXPECT_LE(kept[0].plan.tuned_us, most_us) << "what overlaps is kept where it takes so little longer";
 }
 
 TEST_F(TunerTest, AllRanksTakeWhatTheFirstOneKnows) {
@@ -175,7 +178,7 @@ TEST_F(TunerTest, AnOperatorOfAProblemIsRightWithinItsOptions) {
       operands.run(op, stream);
       op.wait();
       const auto plans = make_plans(problem(), op.plan().schedule);
-      EXPECT_LT(error_of(plans, communicator.rank(), operands.out(), 5), 1e-2);
+      EXPECT_EQ(what_is_wrong(plans, communicator.rank(), operands.out(), 5), "");
     });
     EXPECT_THAT(errors, Each(IsEmpty()));
   }

@@ -88,10 +88,9 @@ void CudaMessages::begin(cudaStream_t stream) {
   pending_.clear();
   if (notes_done_) note_done(0);
   if (!is_captured(stream)) {
-    memory_.workspace().run_ahead().await(stream, messages_.size(),
-                                          after_the_watch(alone_.options().wait_limit),
-                                          [this] { alone_.throw_if_failed(); });
-    return runs_.begin(stream);
+    RunAhead& ahead = memory_.workspace().run_ahead();
+    ahead.await(after_the_watch(alone_.options().wait_limit), [this] { alone_.throw_if_failed(); });
+    return ahead.add(runs_.begin(stream), messages_.size());
   }
   if (graph_marks_ != nullptr) graph_marks_->begin(stream);
   if (!writes_runs()) return;

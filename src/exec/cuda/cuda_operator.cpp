@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "comm/background.hpp"
 #include "comm/process_environment.hpp"
+#include "cuda/on_device.hpp"
 #include "cuda/properties.hpp"
 #include "exec/cuda/gpu_support.hpp"
 #include "exec/cuda/operator_state.hpp"
@@ -52,6 +53,7 @@ Operator::Operator(const std::vector<Plan>& plans, const Communicator& communica
   validate(plans);
   refuse_blocking_launches(plans);
   require_routes(plans, options);
+  require_current(communicator.device());
   require(static_cast<int>(plans.size()) == communicator.ranks(), "plans", plans.size(),
           fmt::format("must be as many as the communicator has ranks, {}", communicator.ranks()));
   require_gpu_support(plans, current_compute_capability(), current_attribute(cudaDevAttrMultiProcessorCount),
@@ -78,7 +80,7 @@ void Operator::GiveBack::operator()(State* state) const noexcept {
       }
       delete state;
     });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // Without a thread to wait for that, the memory stays.
   }
 }
@@ -98,13 +100,18 @@ const void* Operator::gathered() const noexcept {
 }
 
 void Operator::run(const void* a, const void* b, void* out, Stream stream) {
+  require_current(state_->communicator.device());
   state_->watch->throw_if_failed();
   state_->run(a, b, out, stream);
 }
 
-void Operator::route(std::span<const std::int32_t> expert_rows) { state_->route(expert_rows); }
+void Operator::route(std::span<const std::int32_t> expert_rows) {
+  require_current(state_->communicator.device());
+  state_->route(expert_rows);
+}
 
 void Operator::route_all(std::vector<std::vector<std::int32_t>> expert_rows) {
+  require_current(state_->communicator.device());
   state_->route_all(std::move(expert_rows));
 }
 
@@ -114,6 +121,7 @@ void Operator::throw_if_failed() const {
 }
 
 void Operator::wait() const {
+  require_current(state_->communicator.device());
   state_->require_ended();
   state_->check_results();
 }

@@ -5,33 +5,35 @@
 
 namespace flashoverlap {
 
-void EnqueuedRuns::begin(cudaStream_t stream) {
-  Run run = [&] {
+std::shared_ptr<const EnqueuedRun> EnqueuedRuns::begin(cudaStream_t stream) {
+  std::shared_ptr<EnqueuedRun> run = [&] {
     const std::scoped_lock held(mutex_);
-    if (spare_.empty()) return Run{};
-    Run spare = std::move(spare_.back());
+    // Whoever else looks at one that was enqueued before must not find this run there.
+    if (spare_.empty() || spare_.back().use_count() > 1) return std::make_shared<EnqueuedRun>();
+    std::shared_ptr<EnqueuedRun> spare = std::move(spare_.back());
     spare_.pop_back();
     return spare;
   }();
-  FLASHOVERLAP_CUDA(cudaEventRecord(run.begun, stream));
+  FLASHOVERLAP_CUDA(cudaEventRecord(run->begun, stream));
   if (++count_ == 0) count_ = 1;
-  run.number = count_;
-  run.is_enqueued = false;
+  run->number = count_;
+  run->is_enqueued = false;
   const std::scoped_lock held(mutex_);
-  runs_.push_back(std::move(run));
+  runs_.push_back(run);
+  return run;
 }
 
 void EnqueuedRuns::end(cudaStream_t stream) {
-  Run& run = runs_.back();  // others are taken from the front, and not this one yet
+  EnqueuedRun& run = *runs_.back();  // others are taken from the front, and not this one yet
   FLASHOVERLAP_CUDA(cudaEventRecord(run.ended, stream));
   const std::scoped_lock held(mutex_);
   run.is_enqueued = true;
 }
 
 bool EnqueuedRuns::break_off(cudaStream_t stream) noexcept {
-  Run* const run = [this]() -> Run* {
+  EnqueuedRun* const run = [this]() -> EnqueuedRun* {
     const std::scoped_lock held(mutex_);
-    return runs_.empty() || runs_.back().is_enqueued ? nullptr : &runs_.back();
+    return runs_.empty() || runs_.back()->is_enqueued ? nullptr : runs_.back().get();
   }();
   if (run == nullptr) return false;
   const bool is_recorded = cudaEventRecord(run->ended, stream) == cudaSuccess;
@@ -44,19 +46,19 @@ bool EnqueuedRuns::break_off(cudaStream_t stream) noexcept {
 std::uint32_t EnqueuedRuns::running() {
   const std::scoped_lock held(mutex_);
   put_ended_aside();
-  if (runs_.empty() || cudaEventQuery(runs_.front().begun) == cudaErrorNotReady) return 0;
-  return runs_.front().number;
+  if (runs_.empty() || !runs_.front()->has_begun()) return 0;
+  return runs_.front()->number;
 }
 
 cudaError_t EnqueuedRuns::query() {
   const std::scoped_lock held(mutex_);
   put_ended_aside();
-  return runs_.empty() ? cudaSuccess : cudaEventQuery(runs_.back().ended);
+  return runs_.empty() ? cudaSuccess : cudaEventQuery(runs_.back()->ended);
 }
 
 void EnqueuedRuns::put_ended_aside() {
-  const auto has_ended = [](const Run& run) {
-    return run.is_enqueued && cudaEventQuery(run.ended) == cudaSuccess;
+  const auto has_ended = [](const std::shared_ptr<EnqueuedRun>& run) {
+    return run->is_enqueued && cudaEventQuery(run->ended) == cudaSuccess;
   };
   for (auto left = std::ranges::partition_point(runs_, has_ended) - runs_.begin(); left > 0; --left) {
     spare_.push_back(std::move(runs_.front()));

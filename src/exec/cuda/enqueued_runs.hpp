@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -9,13 +11,25 @@
 
 namespace flashoverlap {
 
-/// Runs of an operator that were enqueued one by one, each between two events: recording these costs the GPU
-/// nothing, where a stream that writes down how far it is needs 2 µs for each write. Runs in captured graphs
-/// are none of them. A run begins after the one before has ended.
+/// A run that was enqueued by itself, between two events: recording these costs the GPU nothing, where a
+/// stream that writes down how far it is needs 2 µs for each write.
+struct EnqueuedRun {
+  CudaEvent begun{};
+  CudaEvent ended{};
+  std::uint32_t number = 0;
+  std::atomic<bool> is_enqueued = false;  ///< to its end
+
+  /// On the GPU; both also where that has failed.
+  bool has_begun() const { return cudaEventQuery(begun) != cudaErrorNotReady; }
+  bool is_over() const { return is_enqueued && cudaEventQuery(ended) != cudaErrorNotReady; }
+};
+
+/// Those of an operator that are not over. Runs in captured graphs are none of them. A run begins after the
+/// one before has ended.
 class EnqueuedRuns {
  public:
   /// Before and after what a run enqueues. By one thread; the other functions by any.
-  void begin(cudaStream_t stream);
+  std::shared_ptr<const EnqueuedRun> begin(cudaStream_t stream);
   void end(cudaStream_t stream);
   /// In place of `end` where the run cannot be enqueued to its end: what is there of it is watched as any run
   /// is. False: none has begun.
@@ -27,18 +41,11 @@ class EnqueuedRuns {
   cudaError_t query();
 
  private:
-  struct Run {
-    CudaEvent begun{};
-    CudaEvent ended{};
-    std::uint32_t number = 0;
-    bool is_enqueued = false;  ///< to its end
-  };
-
   void put_ended_aside();
 
   std::mutex mutex_;  // not held where CUDA may wait for the GPU, as recording may
-  std::deque<Run> runs_;
-  std::vector<Run> spare_;
+  std::deque<std::shared_ptr<EnqueuedRun>> runs_;
+  std::vector<std::shared_ptr<EnqueuedRun>> spare_;
   std::uint32_t count_ = 0;
 };
 

@@ -12,6 +12,15 @@
 namespace flashoverlap {
 namespace {
 
+/// Tiles that wait for those of other blocks, here or on a peer, hold their multiprocessors meanwhile, so all
+/// blocks must run at the same time.
+void require_all_at_once(const Plan& plan, bool overlaps, int multiprocessors) {
+  if (!plan.schedule.share_k && !(overlaps && tiles_wait(plan))) return;
+  require(plan.schedule.multiprocessors <= multiprocessors, "multiprocessors", plan.schedule.multiprocessors,
+          fmt::format("must be at most the GPU's {}, as tiles of {} by {} wait for each other",
+                      multiprocessors, name(plan.problem.operation), name(plan.schedule.strategy)));
+}
+
 /// Tiles that wait for what messages bring occupy their multiprocessors meanwhile, so the messages must find
 /// others.
 void require_room(std::span<const Plan> plans, const Plan& plan, int multiprocessors, StreamMeans means) {
@@ -45,7 +54,10 @@ void require_gpu_support(std::span<const Plan> plans, int compute_capability, in
   for (const Plan& plan : plans) {
     if (!runs_on_gpus(plan.problem.data_type)) refuse_on_gpus(plan.problem.data_type);
     const auto order = in_order(plan);
-    if (!order || !order->gemm) require_kernel(plan, family);
+    if (!order || !order->gemm) {
+      require_kernel(plan, family);
+      require_all_at_once(plan, overlaps(order), multiprocessors);
+    }
     if (overlaps(order)) require_room(plans, plan, multiprocessors, means);
     require_aligned_stores(plan);
   }

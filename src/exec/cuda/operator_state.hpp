@@ -120,7 +120,7 @@ struct Operator::State {
   /// Of runs that have ended.
   void check_results() const {
     find_error();
-    if (kernel && tiles_wait(plan)) kernel->check_waits();
+    if (kernel && (tiles_wait(plan) || by_kernel != KernelMessages{})) kernel->check_waits();
   }
 
   /// What the run that is under way waits for. Peers are told before that is looked for, which takes time.

@@ -1,34 +1,32 @@
 #include "exec/cuda/run_ahead.hpp"
 
+#include <utility>
+
 #include "comm/bounded_wait.hpp"
-#include "cuda/error.hpp"
 
 namespace flashoverlap {
-namespace {
 
-constexpr std::size_t between_marks = 8;
+void RunAhead::await(std::chrono::milliseconds limit, const std::function<void()>& throw_if_failed) {
+  holds_within(limit, [&] {
+    drop_those_that_are_over();
+    // Before the first of them has begun the program itself holds up the stream, and may do so until all are
+    // enqueued.
+    if (!is_too_far() || !runs_.front().run->has_begun()) return true;
+    throw_if_failed();
+    return false;
+  });
+}
 
-bool is_passed(const CudaEvent& mark) { return is_over(cudaEventQuery(mark), "cudaEventQuery"); }
+void RunAhead::add(std::shared_ptr<const EnqueuedRun> run, std::size_t messages) {
+  runs_.push_back({std::move(run), 1 + messages});
+  launches_ += runs_.back().launches;
+}
 
-}  // namespace
-
-void RunAhead::await(cudaStream_t stream, std::size_t messages, std::chrono::milliseconds limit,
-                     const std::function<void()>& throw_if_failed) {
-  since_mark_ += 1 + messages;
-  if (since_mark_ < between_marks) return;
-  since_mark_ = 0;
-  const CudaEvent& oldest = marks_[marked_ % marks_.size()];
-  const CudaEvent& next = marks_[(marked_ + 1) % marks_.size()];
-  // Before the oldest the program itself holds up the stream, and may do so until all runs are enqueued.
-  if (marked_ >= marks_.size() && is_passed(oldest)) {
-    holds_within(limit, [&] {
-      const bool passed = is_passed(next);
-      if (!passed) throw_if_failed();
-      return passed;
-    });
+void RunAhead::drop_those_that_are_over() {
+  while (!runs_.empty() && runs_.front().run->is_over()) {
+    launches_ -= runs_.front().launches;
+    runs_.pop_front();
   }
-  FLASHOVERLAP_CUDA(cudaEventRecord(oldest, stream));
-  ++marked_;
 }
 
 }  // namespace flashoverlap

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/give_up.hpp"
+#include "cuda/on_device.hpp"
 #include "exec/cuda/workspace_layout.hpp"
 #include "flashoverlap/workspace.hpp"
 
@@ -100,6 +101,7 @@ Workspace::Workspace(const WorkspaceBytes& bytes, const Communicator& communicat
   for (const std::int64_t each :
        {bytes.peer_written, bytes.collective, bytes.device, bytes.shares, bytes.counters})
     require(each >= 0 && each % 256 == 0, "workspace bytes", each, "must come from WorkspaceBytes::add");
+  require_current(communicator.device());
   {
     const auto making = watch_construction(communicator, "a workspace");
     memory_ = std::make_shared<WorkspaceMemory>(bytes, communicator);

@@ -27,7 +27,6 @@ class WorkspaceMemory {
   WorkspaceMemory(const WorkspaceBytes& bytes, const Communicator& communicator);
 
   const WorkspaceBytes& bytes() const noexcept { return bytes_; }
-  const Communicator& communicator() const noexcept { return communicator_; }
 
   /// A rank's, as this GPU addresses them; null where it cannot.
   std::byte* counters(int rank) const;

@@ -73,18 +73,12 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
   const Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(preference_handle);
   set(cublasLtMatmulPreferenceSetAttribute, preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       cublas_workspace_bytes, "MAX_WORKSPACE_BYTES");
-  const auto row_length = [k](std::int64_t rows, OperandLayout layout) {
-    return layout == OperandLayout::row_contiguous ? rows : k;
-  };
-  const bool sliced = pitches.a > row_length(c.rows, a_layout) || pitches.b > row_length(c.cols, b_layout) ||
-                      pitches.c > c.cols;
-  if (sliced) {  // slices begin where they like, whole matrices where CUDA allocates them
-    for (const auto attribute :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      set(cublasLtMatmulPreferenceSetAttribute, preference.get(), attribute, std::uint32_t{16},
-          "MIN_ALIGNMENT");
-    }
+  // Callers' matrices may begin at any multiple of 16 bytes. All algorithms that cuBLASLt names allow it.
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(cublasLtMatmulPreferenceSetAttribute, preference.get(), attribute, std::uint32_t{16},
+        "MIN_ALIGNMENT");
   }
   candidates_.resize(8);
   int found = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/properties.hpp"
 #include "flashoverlap/error.hpp"
 #include "gemm/device/resolve_tiles.hpp"
 #include "gemm/exchange/kernels.hpp"
@@ -14,7 +15,9 @@ namespace {
 int blocks_for(const Plan& plan, const void* kernel) {
   int on_each = 0;
   FLASHOVERLAP_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&on_each, kernel, exchange::threads, 0));
-  return std::min(on_each * plan.schedule.multiprocessors, static_cast<int>(plan.tiles.size()));
+  const int multiprocessors =
+      std::min(plan.schedule.multiprocessors, current_attribute(cudaDevAttrMultiProcessorCount));
+  return std::min(on_each * multiprocessors, static_cast<int>(plan.tiles.size()));
 }
 
 }  // namespace

@@ -18,7 +18,6 @@ namespace flashoverlap::sm90 {
 template <typename Shape>
 __global__ void __launch_bounds__(Shape::threads, 1)
     gemm_kernel(const __grid_constant__ GemmArguments arguments) {
-  if (arguments.lets_next_begin != 0) let_next_kernel_begin();
   extern __shared__ unsigned char memory[];
   const Shared<Shape> shared(memory);
   const BlockTiles<Shape> tiles(arguments);
@@ -40,6 +39,8 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   } else {
     await_kernels_before();
   }
+  // Only now, as the next kernel loads a constant B at once: what is over then is all but this kernel.
+  if (arguments.lets_next_begin != 0) let_next_kernel_begin();
   if (warp < loading_warp) {
     take_registers<216>();
     Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();

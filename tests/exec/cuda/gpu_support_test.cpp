@@ -37,6 +37,20 @@ TEST(GpuSupport, CublasComputesWhateverTheTile) {
   EXPECT_EQ(obstacle(all_reduce, odd), std::nullopt);
 }
 
+TEST(GpuSupport, BlocksThatWaitForEachOtherAreNoMoreThanTheGpuHas) {
+  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
+    EXPECT_THAT(obstacle(problem, {.strategy = strategy, .multiprocessors = 133}),
+                Optional(HasSubstr("multiprocessors = 133: must be at most the GPU's 132")));
+    EXPECT_EQ(obstacle(problem, {.strategy = strategy, .multiprocessors = 132}), std::nullopt);
+  }
+  const Schedule sharing{.tile_cols = 128, .multiprocessors = 133, .share_k = true};
+  EXPECT_THAT(obstacle(problem, sharing), Optional(HasSubstr("multiprocessors = 133: must be at most")));
+}
+
+TEST(GpuSupport, NobodyWaitsForABlockThatComesLater) {
+  EXPECT_EQ(obstacle(problem, {.strategy = Strategy::signal, .multiprocessors = 133}), std::nullopt);
+}
+
 TEST(GpuSupport, Fp32IsForTheHostByAnyStrategy) {
   Problem fp32 = problem;
   fp32.data_type = DataType::fp32;

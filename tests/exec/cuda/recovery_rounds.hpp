@@ -45,8 +45,8 @@ class RecoveryRounds {
   void require_right(std::size_t each, const Matrix& out) {
     std::optional<Matrix>& right = right_[each];
     if (!right) {
-      const double error = error_of(plans_[each], operators_[each].plan().rank, out, 1);
-      if (!(error < 1e-2)) throw std::runtime_error(fmt::format("error {}", error));
+      const std::string wrong = what_is_wrong(plans_[each], operators_[each].plan().rank, out, 1);
+      if (!wrong.empty()) throw std::runtime_error(wrong);
       right = out;
     }
     if (!std::ranges::equal(elements_of(out), elements_of(*right)))

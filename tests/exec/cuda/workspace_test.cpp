@@ -22,7 +22,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Each;
 using testing::Element;
-using testing::error_of;
 using testing::gpu_count;
 using ::testing::HasSubstr;
 using testing::Meeting;
@@ -32,6 +31,7 @@ using testing::plans_of;
 using testing::rank_count;
 using testing::run_right;
 using testing::Setting;
+using testing::what_is_wrong;
 
 std::int64_t used_bytes() {
   std::size_t free = 0;
@@ -141,8 +141,8 @@ struct Layer {
     alone.wait();
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
     expected = given.out();
-    const double error = error_of(plans, communicator.rank(), expected, seed);
-    if (!(error < 1e-2)) throw Error(fmt::format("{}: error {}", testing::describe(setting), error));
+    const std::string wrong = what_is_wrong(plans, communicator.rank(), expected, seed);
+    if (!wrong.empty()) throw Error(fmt::format("{}: {}", testing::describe(setting), wrong));
   }
 
   Matrix expected;
@@ -173,7 +173,7 @@ TEST(Workspace, DifferentOperatorsInTurnAreRightBitByBitWithLateRanks) {
     for (int each = 0; each < of_each; ++each) bytes.add(plans.back(), setting.own_result);
   }
   const std::uint64_t seed = testing::base_seed();
-  SCOPED_TRACE(seed);
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
   Meeting meeting(ranks);
   const auto errors = on_ranks(ranks, 30s, [&](const Communicator& communicator) {
     Meeting::Member member(meeting);

@@ -8,6 +8,7 @@
 #include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/host_result.hpp"
 #include "flashoverlap/validate.hpp"
+#include "measure/host_comparison.hpp"
 #include "support/padding.hpp"
 #include "support/random_problems.hpp"
 
@@ -59,12 +60,13 @@ void expect_right_results(RandomCases& cases, const std::vector<Plan>& plans, Ho
   const std::vector<Matrix> a = random_operands(cases, problem, a_shape, seed);
   const std::vector<Matrix> b = random_operands(cases, problem, b_shape, seed + 1000);
   const std::vector<Matrix> out = executor.run(a, b);
-  const double limit = problem.data_type == DataType::fp32 ? 1e-5 : 1e-2;
   for (const Plan& plan : plans) {
     const Matrix result = natural_result(plan.output, out[static_cast<std::size_t>(plan.rank)]);
     const std::vector<double> reference = reference_result(problem, plan.output, a, b, plan.rank);
-    EXPECT_LT(relative_error(result, reference) * part_that_remains(problem, reference), limit)
-        << "rank " << plan.rank;
+    const Deviation found = deviation(result, reference);
+    const double part = part_that_remains(problem, reference);
+    EXPECT_LT(found.relative * part, error_limit(problem.data_type)) << "rank " << plan.rank;
+    EXPECT_LT(found.element * part, element_limit(problem.data_type)) << "rank " << plan.rank;
     EXPECT_TRUE(padding_is_untouched(out[static_cast<std::size_t>(plan.rank)]));
   }
 }

@@ -290,6 +290,18 @@ TEST(Planner, RefusesSchedulesThatDoNotFitTheProblem) {
               HasSubstr("groups = 1: strategy sequential"));
   EXPECT_THAT(refusal(problem, {.strategy = Strategy::signal, .groups = {5}}),
               HasSubstr("must add up to 1 waves, those of the whole GEMM, not 5"));
+  const Problem routed{.operation = Operation::gemm_all_to_all,
+                       .m = 8,
+                       .n = 8,
+                       .k = 8,
+                       .ranks = 2,
+                       .expert_rows = {{4, 4}, {4, 4}},
+                       .capacity = 16};
+  for (const Strategy strategy : {Strategy::copy, Strategy::store, Strategy::p2p}) {
+    EXPECT_THAT(refusal(routed, {.strategy = strategy, .groups = {1}}),
+                HasSubstr("groups = 1: must be empty where routes may change"));
+  }
+  EXPECT_EQ(refusal(routed, {.strategy = Strategy::signal, .groups = {1}}), "accepted");
   EXPECT_THAT(refusal(problem, {.cluster_rows = 2, .multiprocessors = 1}), HasSubstr("multiprocessors = 1"));
   EXPECT_THAT(refusal(problem, {.tile_rows = 0}), HasSubstr("tile_rows = 0"));
   EXPECT_THAT(refusal(problem, {.step_depth = 0}), HasSubstr("step_depth = 0: must be between 1 and 4096"));

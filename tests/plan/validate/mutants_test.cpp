@@ -142,6 +142,12 @@ TEST(Mutants, AreRejectedOrRunRight) {
     ADD_FAILURE() << "the validator accepts " << file << ", but " << *failure;
   }
   for (const auto& [verdict, count] : verdicts) std::printf("%7d %s\n", count, std::string(verdict).c_str());
+  if (mutants < 1000) return;  // of few plans
+  EXPECT_GE(10 * verdicts["accepted"], mutants) << "little was run";
+  for (const Violation violation : {Violation::structure, Violation::coverage, Violation::counter,
+                                    Violation::deadlock, Violation::race}) {
+    EXPECT_GT(verdicts[name(violation)], 0) << name(violation);
+  }
 }
 
 }  // namespace

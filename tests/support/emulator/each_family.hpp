@@ -7,7 +7,6 @@
 
 #include "plan/message_rules.hpp"
 #include "support/emulator/emulated_gemm.hpp"
-#include "support/padding.hpp"
 #include "support/tile_reference.hpp"
 
 namespace flashoverlap::testing {
@@ -55,36 +54,8 @@ inline void run(EmulatedGemm& gemm) {
   EXPECT_EQ(gemm.launch.counts.conflicts, 0u);
 }
 
-/// Every tile against the reference, and that nothing else was written.
 inline void expect_stored(const Plan& plan, const EmulatedRanks& ranks) {
-  Difference difference;
-  std::vector<std::vector<Matrix>> untouched = ranks.results();
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const Tile& tile : plan.tiles) {
-    compare_tile(plan, tile, ranks, ranks.results(), difference);
-    const std::vector<float> nans(static_cast<std::size_t>(tile.cols), nan);
-    for (std::int32_t row = 0; row < tile.rows; ++row) {
-      const RowTarget target = stored_at(plan, tile, row);
-      for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
-        if (target.rank != rank && target.rank != every_rank) continue;
-        untouched[static_cast<std::size_t>(rank)][static_cast<std::size_t>(tile.buffer)].write(
-            target.row, tile.store_col, nans);
-      }
-    }
-  }
-  EXPECT_LT(difference.relative(), plan.problem.data_type == DataType::fp16 ? 1e-3 : 5e-3);
-  for (std::int32_t rank = 0; rank < plan.problem.ranks; ++rank) {
-    for (const BufferRole role : {BufferRole::out, BufferRole::staging}) {
-      const Matrix& left = untouched[static_cast<std::size_t>(rank)][static_cast<std::size_t>(role)];
-      std::vector<float> row(static_cast<std::size_t>(left.cols()));
-      for (std::int64_t index = 0; index < left.rows(); ++index) {
-        left.read(index, 0, row);
-        ASSERT_TRUE(std::ranges::all_of(row, [](float value) { return std::isnan(value); }))
-            << name(role) << " of rank " << rank << " row " << index << " was written though no tile says so";
-      }
-      EXPECT_TRUE(padding_is_untouched(left)) << name(role) << " of rank " << rank;
-    }
-  }
+  expect_stored(plan, ranks, ranks.results());
 }
 
 }  // namespace flashoverlap::testing
