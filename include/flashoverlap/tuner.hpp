@@ -55,9 +55,10 @@ class Tuner {
   /// every rank.
   Schedule schedule(const Problem& problem, Reader reader = Reader::caller);
 
-  /// Measures the likeliest schedules, some of each strategy, and `sequential`, and keeps the fastest. Of
-  /// those that take as long within 1 % it is one that is a single kernel; if there is none `sequential`,
-  /// unless another one is faster by more than 0.5 %. For Reader::norm with an RMSNorm of result and
+  /// Measures the likeliest schedules, some of each strategy, and `sequential`, and keeps the fastest; one
+  /// that is a single kernel where it takes at most 1 µs longer; else `sequential`, unless another one is
+  /// faster by more than 0.5 %. Of those of more than 5 ms it is one that overlaps where that takes at most
+  /// 2 % longer than `sequential`. For Reader::norm with an RMSNorm of result and
   /// residual, and in all layouts that it reads. Takes half a second to some seconds, and GPU memory for
   /// several sets of operands and four operators: throws `Error` where it is short. Otherwise throws as
   /// `Operator`.

@@ -179,7 +179,8 @@ class CacheCommand {
 
   int add() const {
     const Collection collection = from_file("--import", operand_, collection_from_json);
-    for (const std::string& line : collection.refused) warn(line);
+    for (const std::string& line : collection.refused)
+      warn(fmt::format("--import {}: {}", shown(operand_), line));
     const Merged merged = merge(directory(), collection.entries, warn);
     fmt::print("imported {}: {} new, {} replaced, {} unchanged; {} refused\n",
                counted(collection.entries.size(), "tuned plan"), merged.added, merged.replaced,

@@ -4,7 +4,9 @@
 #include <map>
 
 #include "flashoverlap/planner.hpp"
+#include "flashoverlap/search.hpp"
 #include "model/gemm_time.hpp"
+#include "plan/strategies.hpp"
 #include "search/bound.hpp"
 
 namespace flashoverlap {
@@ -49,17 +51,16 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
       std::max(machine.multiprocessors - schedule.comm_multiprocessors, schedule.cluster_rows);
 }
 
+/// The fastest of libraries alone.
+Schedule sequential_schedule(const Problem& problem, const Machine& machine) {
+  const std::vector<Candidate> candidates = search_schedules(
+      problem, machine, {.strategies = {Strategy::sequential}, .layouts = {Layout::natural}});
+  return std::ranges::find_if(candidates, is_by_libraries, &Candidate::schedule)->schedule;
+}
+
 Prediction predict(std::span<const Plan> plans, const Machine& machine) {
   const Problem& problem = plans.front().problem;
-  Schedule schedule = plans.front().schedule;
-  schedule.strategy = Strategy::sequential;
-  schedule.layout = Layout::natural;
-  schedule.groups.clear();
-  schedule.rounds = 1;
-  schedule.shots = 0;
-  schedule.first_multiprocessors = 0;
-  share_multiprocessors(schedule, problem, machine);
-  const Simulation sequential = simulate(make_plans(problem, schedule), machine);
+  const Simulation sequential = simulate(make_plans(problem, sequential_schedule(problem, machine)), machine);
   return {simulate(plans, machine),
           {.gemm_us = longest_us(sequential, Lane::gemm),
            .communication_us = longest_us(sequential, Lane::communication),

@@ -22,10 +22,13 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
 
 struct Prediction {
   Simulation simulation;
-  SequentialRun sequential;  ///< on all multiprocessors
+  SequentialRun sequential;  ///< on all multiprocessors, by the tiles that suit it
   double bound_us = 0;       ///< `lower_bound_microseconds`
 
-  double speed_up() const { return sequential.total_us / simulation.latency_us; }
+  /// 1 where there is nothing to do.
+  double speed_up() const {
+    return simulation.latency_us > 0 ? sequential.total_us / simulation.latency_us : 1;
+  }
 };
 
 Prediction predict(std::span<const Plan> plans, const Machine& machine);

@@ -133,9 +133,13 @@ class Search {
     std::vector<Schedule> all = schedules;
     if (is_by_cublas(problem_, schedules.front())) all.resize(1);
     if (problem_.ranks == 1 || !machine_.peer_access || communicates_first(problem_.operation)) return all;
+    // Whatever it takes itself, as it only cuts what cuBLASLt computes into tiles.
+    constexpr double any = std::numeric_limits<double>::infinity();
+    const std::vector<Schedule> kernels = kernel_schedules(machine_, problem_, Strategy::sequential,
+                                                           Layout::natural, machine_.multiprocessors, 0, any);
     const auto one = std::ranges::find_if(
-        schedules, [](const Schedule& schedule) { return schedule.cluster_rows == 1 && !schedule.share_k; });
-    if (one == schedules.end()) return all;
+        kernels, [](const Schedule& schedule) { return schedule.cluster_rows == 1 && !schedule.share_k; });
+    if (one == kernels.end()) return all;
     Schedule schedule = *one;
     for (schedule.shots = 1; schedule.shots <= most_shots_of(problem_); ++schedule.shots)
       all.push_back(schedule);

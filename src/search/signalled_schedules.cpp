@@ -1,6 +1,7 @@
 #include "search/signalled_schedules.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -49,6 +50,7 @@ void add_best_groupings(std::vector<Candidate>& candidates, const Problem& probl
     const std::vector<int> pair{first, costs.waves - first};
     keep_better(best_pair, schedule, {pair, predict_latency(costs, pair)});
   }
+  if (std::isinf(best.predicted_us)) return;  // no rows
   candidates.push_back(best);
   if (best.schedule.groups.size() != 2 && !best_pair.schedule.groups.empty()) candidates.push_back(best_pair);
 }

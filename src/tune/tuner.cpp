@@ -131,13 +131,16 @@ struct Tuner::State {
     return !gpu_obstacle(plans, machine);
   }
 
+  /// Plans no more of them than it must.
+  std::optional<Schedule> first_allowed(const Problem& problem, const std::vector<Candidate>& found) const {
+    const auto first = std::ranges::find_if(
+        found, [&](const Schedule& schedule) { return allows(problem, schedule); }, &Candidate::schedule);
+    return first == found.end() ? std::nullopt : std::optional(first->schedule);
+  }
+
   std::vector<Candidate> allowed(const Problem& problem, std::vector<Candidate> found) const {
     std::erase_if(found, [&](const Candidate& each) { return !allows(problem, each.schedule); });
     return found;
-  }
-
-  std::vector<Candidate> candidates(const Problem& problem, const SearchSpace& space) const {
-    return allowed(problem, search_schedules(problem, machine, space));
   }
 
   /// On rank 0: what is kept for this task or for one of nearly as many rows.
@@ -159,18 +162,20 @@ struct Tuner::State {
   std::optional<Schedule> likeliest_like(const Task& task, const Schedule& wanted) const {
     std::vector<Candidate> likely;
     try {
-      likely = candidates(
-          task.problem, {.strategies = {wanted.strategy}, .layouts = {wanted.layout}, .reader = task.reader});
+      likely = search_schedules(
+          task.problem, machine,
+          {.strategies = {wanted.strategy}, .layouts = {wanted.layout}, .reader = task.reader});
     } catch (const InvalidArgument&) {
       return std::nullopt;  // nothing by this strategy for these rows
     }
     std::erase_if(likely, [&](const Candidate& each) { return each.schedule.shots != wanted.shots; });
-    const auto alike = std::ranges::find_if(likely, [&](const Candidate& each) {
-      return kernel_tile(each.schedule) == kernel_tile(wanted) && each.schedule.rounds == wanted.rounds &&
+    const auto is_alike = [&](const Candidate& each) {
+      return kernel_tile(each.schedule) == kernel_tile(wanted) && each.schedule.share_k == wanted.share_k &&
+             each.schedule.rounds == wanted.rounds &&
              each.schedule.comm_multiprocessors == wanted.comm_multiprocessors;
-    });
-    if (alike != likely.end()) return alike->schedule;
-    return likely.empty() ? std::nullopt : std::optional(likely.front().schedule);
+    };
+    std::ranges::stable_partition(likely, is_alike);
+    return first_allowed(task.problem, likely);
   }
 
   /// Collective, as all that follow.
@@ -198,7 +203,11 @@ struct Tuner::State {
   }
 
   Schedule predicted(const Task& task) const {
-    const auto find = [&] { return shortlist(candidates(task.problem, {.reader = task.reader}), 1); };
+    const auto find = [&]() -> std::vector<Candidate> {
+      const auto found = search_schedules(task.problem, machine, {.reader = task.reader});
+      if (const auto first = first_allowed(task.problem, found)) return {{*first, 0}};
+      return {};
+    };
     return found_by_first(task, find).front().schedule;
   }
 

@@ -121,8 +121,9 @@ TEST_F(Tune, WhatIsWrongIsNotImported) {
   const Outcome outcome = run("tune --import some.json --cache some");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.out, "imported 1 tuned plan: 1 new, 0 replaced, 0 unchanged; 2 refused\n");
-  EXPECT_THAT(outcome.err, MatchesRegex("flashoverlap: entries\\[0\\].schedule.tile_rows = 0: .*\n"
-                                        "flashoverlap: entries\\[1\\].site.gpu = .*\n"));
+  EXPECT_THAT(outcome.err,
+              MatchesRegex("flashoverlap: --import some.json: entries\\[0\\].schedule.tile_rows = 0: .*\n"
+                           "flashoverlap: --import some.json: entries\\[1\\].site.gpu = .*\n"));
   EXPECT_THAT(cached_plans(path("some")), SizeIs(1));
 
   const auto refused = [&](const std::string& text, const std::string& start) {
