@@ -12,4 +12,4 @@ if ! "$folder/bin/pip" download --quiet --no-deps --dest "$folder/reached" nanob
   exit 77
 fi
 "$folder/bin/pip" install --quiet --config-settings=cmake.define.FLASHOVERLAP_CUDA=OFF ".[$extras]"
-"$folder/bin/python" -m pytest --quiet -p no:cacheprovider
+"$folder/bin/python" -m pytest --quiet -rs -p no:cacheprovider

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstring>
+#include <string>
 
 #include "flashoverlap/error.hpp"
 
@@ -60,6 +61,19 @@ DataType data_type_of(const nb::dlpack::dtype& type) {
           .c_str());
 }
 
+/// On which the object's framework works now; null, the default stream, where that is not known.
+void* current_stream(nb::handle object, int device) {
+  const auto number = [](const nb::object& of_stream) {
+    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(of_stream));
+  };
+  if (nb::hasattr(object, "is_cuda"))  // PyTorch's, before it had the exchange API
+    return number(nb::module_::import_("torch.cuda").attr("current_stream")(device).attr("cuda_stream"));
+  const auto module = nb::cast<std::string>(nb::handle(object.type()).attr("__module__"));
+  if (module.starts_with("cupy"))
+    return number(nb::module_::import_("cupy.cuda").attr("get_current_stream")().attr("ptr"));
+  return nullptr;
+}
+
 Tensor tensor_of(const nb::dlpack::dltensor& source) {
   if (source.ndim != 2)
     throw nb::value_error(fmt::format("a matrix must have 2 dimensions, not {}", source.ndim).c_str());
@@ -109,6 +123,7 @@ Tensor tensor_of(nb::handle object) {
   source.device = {array.device_type(), array.device_id()};
   Tensor tensor = tensor_of(source);
   tensor.is_read_only = is_read_only;
+  if (tensor.on_gpu) tensor.stream = current_stream(object, tensor.device);
   return tensor;
 }
 

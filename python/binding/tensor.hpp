@@ -23,7 +23,7 @@ struct Tensor {
   bool on_gpu = false;
   bool is_read_only = false;
   int device = 0;
-  void* stream = nullptr;  ///< on which its framework works now, where that can be asked for without a copy
+  void* stream = nullptr;  ///< on which its framework works now, where that is known
 };
 
 /// How the memory of a matrix is read: along which dimension it is contiguous, and how far the others lie

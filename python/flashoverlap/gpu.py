@@ -130,12 +130,12 @@ class Communicator(NamedCommunicator):
     def _bind(self, communicator: _gpu.Communicator) -> None:
         self._communicator: Any = communicator
         # As numbers of Python, which torch.compile can follow.
-        self._rank, self._ranks = communicator.rank, communicator.ranks
+        self._rank, self._ranks, self._device = communicator.rank, communicator.ranks, communicator.device
         self._workspace: Any = _gpu.SharedWorkspace()
         self._tuner: Any = None
         self._bound: list[_BoundOperator] = []
         self._open.add(self)
-        self._register("gpu")
+        self._register(f"gpu-{self._ranks}_ranks")
 
     @property
     def rank(self) -> int:
@@ -148,7 +148,7 @@ class Communicator(NamedCommunicator):
     @property
     def device(self) -> int:
         """CUDA's number of the GPU."""
-        return self._communicator.device
+        return self._device
 
     @property
     def machine(self) -> Machine:
@@ -167,11 +167,13 @@ class Communicator(NamedCommunicator):
 
     def split(self, color: int) -> "Communicator":
         """Ranks that pass the same color (≥ 0) form a group of their own, in the same order. Collective."""
+        self._require_open()
         return self._of(self._communicator.split(color))
 
     def abort(self, reason: str) -> None:
         """Ends everything that is enqueued. Afterwards every call raises CommunicationError with the reason."""
-        self._communicator.abort(reason)
+        if not self.is_closed:
+            self._communicator.abort(reason)
 
     def bind(
         self,
@@ -227,7 +229,8 @@ class Communicator(NamedCommunicator):
         return self._tuner
 
     def __repr__(self) -> str:
-        return f"<Communicator {self.rank} of {self.ranks} on GPU {self.device}>"
+        closed = ", closed" if self.is_closed else ""
+        return f"<Communicator {self.rank} of {self.ranks} on GPU {self.device}{closed}>"
 
 
 @atexit.register

@@ -126,6 +126,7 @@ class _HostOperator:
     def run_and_gather(self, a: Matrix, b: Matrix, out: Matrix | None, keep: bool) -> Matrix:
         self.run(a, b, out)
         problem = self.problem
+        a = a.detach() if hasattr(a, "detach") else a  # PyTorch's, whose gradients would tie the ranks together
         if problem.operation == "all_gather_gemm":
             return self._meeting.meet(self._rank, "gathered", a, concatenate)
 
@@ -157,7 +158,7 @@ class HostCommunicator(NamedCommunicator):
     def __init__(self, rank: int, meeting: _Meeting) -> None:
         self._rank = rank
         self._meeting = meeting
-        self._register("host")
+        self._register(f"host-{self.ranks}_ranks")
 
     @property
     def rank(self) -> int:

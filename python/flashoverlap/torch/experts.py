@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from flashoverlap._core import Problem
 from flashoverlap.operations import AnyCommunicator, Operator
-from flashoverlap.torch.groups import Group, communicator
+from flashoverlap.torch.groups import Group, communicator, named
 from flashoverlap.torch.once import differentiable_once, of_a_product
 from flashoverlap.torch.operations import autocast
-from flashoverlap.torch.parts import GroupedModule, draw
+from flashoverlap.torch.parts import GroupedModule, MarkedModule, draw, mark
 
 _names_of_types = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
@@ -297,7 +297,7 @@ def weighted_sum(results: Tensor, scores: Tensor) -> Tensor:
     return mixed
 
 
-class ExpertParallelMoE(GroupedModule):
+class ExpertParallelMoE(MarkedModule, GroupedModule):
     """A mixture of experts, of which each rank has some: x[..., features] -> the same shape.
 
     Each expert is a gated feed-forward, (silu(x · Wgᵀ) ⊙ (x · Wuᵀ)) · Wdᵀ. Each rank has tokens of its own. For each of
@@ -346,11 +346,17 @@ class ExpertParallelMoE(GroupedModule):
         self.router = nn.Linear(features, experts, bias=False, device=device, dtype=dtype)
         self.gate_up_weight = nn.Parameter(torch.empty(own, 2 * hidden_features, features, device=device, dtype=dtype))
         self.down_weight = nn.Parameter(torch.empty(own, features, hidden_features, device=device, dtype=dtype))
-        self._draw()
+        self._mark()
+        self.reset_parameters()
 
-    def _draw(self) -> None:
-        """Of all experts, so that ranks with equal seeds have different ones and go on from equal states."""
-        if self.router.weight.is_meta:
+    def _mark(self) -> None:
+        if self.group.ranks > 1:  # Megatron then adds up no gradients of different experts
+            mark(self._parameters.get("gate_up_weight"), allreduce=False)
+            mark(self._parameters.get("down_weight"), allreduce=False)
+
+    def reset_parameters(self) -> None:
+        """Draws those of all experts, so that ranks with equal seeds have different ones and go on from equal states."""
+        if self.gate_up_weight.is_meta:
             return
         own, first = len(self.gate_up_weight), self.group.rank * len(self.gate_up_weight)
         for weights in (self.gate_up_weight, self.down_weight):
@@ -388,7 +394,7 @@ class ExpertParallelMoE(GroupedModule):
         capacity = None if self.capacity_factor is None else math.ceil(self.capacity_factor * most_rows)
         rows = _Reorder.apply(tokens, order, inverse, self.top_k)
         gate_up, routes = dispatch_matmul(
-            rows, self.gate_up_weight, expert_rows, self.group, most_rows=most_rows, capacity=capacity
+            rows, self.gate_up_weight, expert_rows, named(self.group_name), most_rows=most_rows, capacity=capacity
         )
         results = matmul_combine(self.activate(gate_up), self.down_weight, routes)
         results = _Reorder.apply(results, inverse, order, 1).unflatten(0, chosen.shape)

@@ -17,10 +17,13 @@ _of_process_groups: "dict[str, tuple[torch.distributed.ProcessGroup, Communicato
 
 
 def name_of(group: Group | str) -> str:
-    """The name that `named` finds the group's communicator by."""
+    """The name that `named` finds the group's communicator by. It says how many ranks there are, as shapes depend on
+    that: a compiled graph is kept on disk under the names that are in it."""
     if isinstance(group, str):
         return group
-    return group.group_name if isinstance(group, torch.distributed.ProcessGroup) else communicator(group).name
+    if isinstance(group, torch.distributed.ProcessGroup):
+        return f"{group.group_name}@{group.size()}"
+    return communicator(group).name
 
 
 def communicator(group: Group, *, wait_limit: float = 30) -> AnyCommunicator:
@@ -42,6 +45,7 @@ def named(name: str, wait_limit: float = 30) -> AnyCommunicator:
     found = communicators.get(name)
     if found is not None:
         return found
+    name = name.split("@")[0]
     try:
         group = resolve(name)  # type: ignore[arg-type]  # newer versions have a type for names
     except RuntimeError:

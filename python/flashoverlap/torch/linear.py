@@ -46,9 +46,14 @@ class _ParallelLinear(MarkedModule, GroupedModule):
         self.sequence_parallel = sequence_parallel
         self.skip_bias_add = skip_bias_add
         self.weight = nn.Parameter(torch.empty(rows, cols, device=device, dtype=dtype))
-        self.bias = nn.Parameter(torch.zeros(rows, device=device, dtype=dtype)) if bias else None
+        self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype)) if bias else None
         self._mark()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
         draw_part(self.weight, 0 if self._divides_outputs else 1, self.group, blocks=self._blocks)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def _divided_size(self, features: int) -> str:
         """As error messages name it."""

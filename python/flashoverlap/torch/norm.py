@@ -184,13 +184,18 @@ class ReorderedResult:
     def rms_norm(
         self, weight: Tensor, residual: Tensor | None = None, *, epsilon: float = 1e-6
     ) -> tuple[Tensor, Tensor]:
-        """RMSNorm of sum = result + residual, and sum."""
+        """RMSNorm of sum = result + residual, and sum. Raises ValueError for a residual of another shape."""
+        rows = self._rows
+        of_first = self.x.shape[0] // (self.layer.group.ranks if self.layer.sequence_parallel else 1)
+        shape = [of_first, *self.x.shape[1:-1], self.layer.weight.shape[0]]
+        if residual is not None and list(residual.shape) != shape:
+            raise ValueError(f"shape of residual = {list(residual.shape)}: must be {shape}, as of the result")
         multiply = (
             matmul_reduce_scatter_rms_norm if self.layer.sequence_parallel else matmul_all_reduce_rms_norm
         )
         added = None if residual is None else residual.reshape(-1, residual.shape[-1])
         normalized, sum = multiply(
-            self._rows, self.layer.weight, weight, self.layer.group_name, added, epsilon=epsilon
+            rows, self.layer.weight, weight, self.layer.group_name, added, epsilon=epsilon
         )
         return self._shaped(normalized), self._shaped(sum)
 
@@ -255,8 +260,12 @@ class ReorderRMSNorm(MarkedModule):
         super().__init__()
         self.epsilon = epsilon
         self.sequence_parallel = sequence_parallel
-        self.weight = nn.Parameter(torch.ones(features, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
         self._mark()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight)
 
     def _mark(self) -> None:
         mark(self._parameters.get("weight"), sequence_parallel=self.sequence_parallel)

@@ -295,7 +295,16 @@ _define(
     flashoverlap.all_to_all_gemm,
     lambda x, weight, ranks: (x.shape[0] // ranks, weight.shape[0]),
 )
-_define("copy_matmul", lambda x, weight, group: x @ weight.t(), lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
+
+
+def _copy_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> Tensor:
+    for operand in (x, weight):
+        if operand.dim() != 2:
+            raise ValueError(f"a matrix must have 2 dimensions, not {operand.dim()}")
+    return x @ weight.t()
+
+
+_define("copy_matmul", _copy_gemm, lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
 
 
 library.define("mean_of_ranks(Tensor sum, str group) -> Tensor")  # a compiled graph may serve any number of ranks

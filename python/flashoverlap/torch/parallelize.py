@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["column", "row"]
 
 def parallelize(
     module: nn.Module,
-    group: Group,
+    group: Group | torch.distributed.device_mesh.DeviceMesh,
     plan: Mapping[str, Kind],
     *,
     sequence_parallel: bool = True,

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from flashoverlap.torch.groups import named
-from flashoverlap.torch.operations import _operations, library, require_no_tangents
+from flashoverlap.torch.operations import _operations, autocast, library, require_no_tangents
 
 
 def _as_matrix(x: Tensor, first: int) -> tuple[Tensor, torch.Size]:
@@ -24,6 +24,7 @@ def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_d
     if reduce_op not in ("sum", "avg"):
         raise ValueError(f'reduce_op = "{reduce_op}": must be "sum" or "avg"')
     require_no_tangents(A, B)
+    A, B = autocast(A, B)
     matrix, sizes = _as_matrix(A, scatter_dim)
     if 1 not in matrix.stride():
         matrix = matrix.contiguous()
@@ -36,7 +37,10 @@ def _fused_matmul_reduce_scatter(A: Tensor, B: Tensor, reduce_op: str, scatter_d
 def _fused_all_gather_matmul(
     A: Tensor, Bs: list[Tensor], gather_dim: int, group_name: str, *, return_A: bool = True
 ) -> tuple[Tensor | None, list[Tensor]]:
+    if not Bs:
+        raise ValueError("Bs = []: must hold one matrix or more")
     require_no_tangents(A, *Bs)
+    A, *Bs = autocast(A, *Bs)
     matrix, sizes = _as_matrix(A, gather_dim)
     matrix = matrix.contiguous()  # rows are gathered
     differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in (A, *Bs))

@@ -70,6 +70,9 @@ class UlyssesAttention(GroupedModule):
         qkv_rows = (heads + 2 * key_heads) * head_features
         self.qkv_weight = nn.Parameter(torch.empty(qkv_rows, features, device=device, dtype=dtype))
         self.out_weight = nn.Parameter(torch.empty(features, heads * head_features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
         for weight in (self.qkv_weight, self.out_weight):
             draw(weight)
 
@@ -143,7 +146,8 @@ class UlyssesAttention(GroupedModule):
 
 def _earlier(queries: int, keys: int, device: torch.device) -> Tensor:
     """The mask of the last positions, which attend to no later ones."""
-    if torch.compiler.is_compiling():  # which cannot trace the one that kernels know
+    # Neither a compiler nor a mode that sees operations, such as FlopCounterMode, takes the one that kernels know.
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
         return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
     return causal_lower_right(queries, keys)
 
