@@ -58,16 +58,15 @@ bench() {
   done
 }
 
-# Whether the Python package and PyTorch are installed; then the package must be one with GPUs.
 has_python() {
   python3 -c "from importlib.util import find_spec as find; exit(not (find('torch') and find('flashoverlap')))" ||
     { echo "no PyTorch, or no flashoverlap for Python (pip install .): left out"; return 1; }
-  run python3 -c "import torch, flashoverlap.gpu"
 }
 
 # Next to other libraries, those that are installed
 bench_peers() {
   has_python || return 0
+  run python3 -c "import torch, flashoverlap.gpu"
   for operation in gemm_reduce_scatter gemm_all_reduce all_gather_gemm; do
     run $ranks "$gpus" bench/peers/shapes.py $operation --out out/bench-$operation-$gpus-peers.json
   done
@@ -78,6 +77,7 @@ bench_peers() {
 # The Python package, where it is installed next to PyTorch
 check_python() {
   has_python || return 0
+  run python3 -c "import torch, flashoverlap.gpu"
   run env FLASHOVERLAP_TUNING=off $ranks "$gpus" python3 -m pytest --quiet tests/python/gpu
   case "$gpus" in
     2 | 4 | 8) run env FLASHOVERLAP_TUNING=off $ranks "$gpus" python3 examples/python/decode.py --m 1 16 256 ;;

@@ -34,7 +34,7 @@ set(expected bin/flashoverlap include/flashoverlap/plan\\.hpp include/flashoverl
     share/doc/flashoverlap/CHANGELOG\\.md share/doc/flashoverlap/examples/quickstart\\.cpp
     "[a-z0-9_/-]*/pkgconfig/flashoverlap\\.pc")
 set(expected_with_cuda "[a-z0-9_/-]*/flashoverlap/flashoverlap_gpu\\.so" "[a-z0-9_/-]*/pkgconfig/flashoverlap-cuda\\.pc")
-foreach(header communicator operator result_reader stream tuner)
+foreach(header communicator operator result_reader stream tuner workspace)
   list(APPEND expected_with_cuda include/flashoverlap/${header}\\.hpp)
 endforeach()
 foreach(file ${expected} ${expected_with_cuda})
