@@ -228,18 +228,17 @@ double collective_slowdown(const Machine& machine, const Schedule& schedule, Mes
   return slowdown == measured->second.end() ? 1 : slowdown->second;
 }
 
-double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
-                                      const Machine& machine, MessageKind kind, double bytes,
-                                      bool during_gemm) {
+double capped_collective_microseconds(int ranks, const Schedule& schedule, const Machine& machine,
+                                      MessageKind kind, double bytes, bool during_gemm) {
   if (const int cap = schedule.comm_multiprocessors; cap > 0) {
     std::optional<double> us;
-    if (!during_gemm) us = least_microseconds(machine.capped, kind, problem.ranks, bytes, cap);
-    if (!us) us = least_microseconds(machine.during_gemm, kind, problem.ranks, bytes, cap);
+    if (!during_gemm) us = least_microseconds(machine.capped, kind, ranks, bytes, cap);
+    if (!us) us = least_microseconds(machine.during_gemm, kind, ranks, bytes, cap);
     if (us) return *us;
   }
   const double slower =
       static_cast<double>(machine.comm_multiprocessors) / collective_multiprocessors(schedule, machine);
-  return slower * machine.collective_microseconds(kind, problem.ranks, bytes);
+  return slower * machine.collective_microseconds(kind, ranks, bytes);
 }
 
 double bytes_of(const Plan& plan, const Region& region) {
@@ -311,8 +310,8 @@ TransferTime transfer_time(const Plan& plan, const Message& message, const Machi
   const auto collective_time = [&](double of_matrix) {
     if (!is_capped) return same_time(machine.collective_microseconds(message.kind, ranks, of_matrix));
     const auto us = [&](bool during_gemm) {
-      return capped_collective_microseconds(plan.problem, plan.schedule, machine, message.kind, of_matrix,
-                                            during_gemm);
+      return capped_collective_microseconds(plan.problem.ranks, plan.schedule, machine, message.kind,
+                                            of_matrix, during_gemm);
     };
     return TransferTime{us(false), us(true)};
   };

@@ -67,9 +67,8 @@ double store_delay_microseconds(const Machine& machine, const Problem& problem, 
 
 /// The time of a collective under the schedule's cap, without its launch; for one without a cap see
 /// `Machine::collective_microseconds`. `during_gemm`: all other multiprocessors compute tiles meanwhile.
-double capped_collective_microseconds(const Problem& problem, const Schedule& schedule,
-                                      const Machine& machine, MessageKind kind, double bytes,
-                                      bool during_gemm);
+double capped_collective_microseconds(int ranks, const Schedule& schedule, const Machine& machine,
+                                      MessageKind kind, double bytes, bool during_gemm);
 
 /// Bytes of rows of one of the plan's buffers.
 double bytes_of(const Plan& plan, const Region& region);

@@ -83,7 +83,7 @@ double expected_message_us(const Machine& machine, const Problem& problem, const
   const double bytes = matrix_bytes(kind, problem.ranks, sent_bytes);
   return launch_us + (schedule.strategy == Strategy::sequential
                           ? machine.collective_microseconds(kind, problem.ranks, bytes)
-                          : capped_collective_microseconds(problem, schedule, machine, kind, bytes,
+                          : capped_collective_microseconds(problem.ranks, schedule, machine, kind, bytes,
                                                            /*during_gemm=*/true));
 }
 

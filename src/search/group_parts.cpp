@@ -12,7 +12,10 @@
 namespace flashoverlap {
 namespace {
 
-/// Rows that the rank with the most sends to others, or receives from them.
+bool exchanges_rows(const Problem& problem) {
+  return problem.operation == Operation::gemm_all_to_all && problem.exchange == Exchange::rows;
+}
+
 std::int64_t most_exchanged_rows(const Problem& problem) {
   const std::vector<std::vector<std::int64_t>> counts = count_rows_between(problem);
   std::int64_t most = 0;
@@ -31,17 +34,22 @@ std::int64_t most_exchanged_rows(const Problem& problem) {
 
 }  // namespace
 
-GroupParts::GroupParts(const Problem& problem, const Schedule& schedule)
-    : schedule_(schedule), signalled_(signalled_entries(problem, schedule)) {
-  schedule.layout == Layout::natural ? cut_rows(problem) : cut_tiles(problem);
+ExchangedRows count_exchanged_rows(const Problem& problem) {
+  if (!exchanges_rows(problem)) return {};
+  return {RowRoutes(problem).sorted(), most_exchanged_rows(problem)};
 }
 
-void GroupParts::cut_rows(const Problem& problem) {
+GroupParts::GroupParts(const Problem& problem, const Schedule& schedule, const ExchangedRows& exchanged)
+    : schedule_(schedule), signalled_(signalled_entries(problem, schedule)) {
+  schedule.layout == Layout::natural ? cut_rows(problem, exchanged) : cut_tiles(problem);
+}
+
+void GroupParts::cut_rows(const Problem& problem, const ExchangedRows& exchanged) {
   const bool exchanges = problem.operation == Operation::gemm_all_to_all;
-  const bool by_heads = exchanges && problem.exchange == Exchange::heads;
-  const bool routed = exchanges && !by_heads;
-  const bool by_owner = exchanges ? by_heads || RowRoutes(problem).sorted()
-                                  : problem.operation == Operation::gemm_reduce_scatter;
+  const bool routed = exchanges_rows(problem);
+  const bool by_heads = exchanges && !routed;
+  const bool by_owner =
+      exchanges ? by_heads || exchanged.are_sorted : problem.operation == Operation::gemm_reduce_scatter;
   std::int64_t rows = 0;
   for (int rank = 0; rank < problem.ranks; ++rank) rows = std::max(rows, gemm_shape(problem, rank).rows);
   areas_ = by_owner ? problem.ranks : 1;
@@ -50,9 +58,8 @@ void GroupParts::cut_rows(const Problem& problem) {
   area_col_blocks_ = divide_up(by_heads ? problem.n / areas_ : problem.n, schedule_.tile_cols);
   entries_ = areas_ * divide_up(area_rows_, entry_rows(schedule_)) * area_col_blocks_;
   const double ranks = problem.ranks;
-  const double matrix_rows = routed && ranks > 1
-                                 ? static_cast<double>(most_exchanged_rows(problem)) * ranks / (ranks - 1)
-                                 : static_cast<double>(rows);
+  const double matrix_rows = routed && ranks > 1 ? static_cast<double>(exchanged.most) * ranks / (ranks - 1)
+                                                 : static_cast<double>(rows);
   row_bytes_ = area_rows_ == 0 ? 0
                                : matrix_rows * static_cast<double>(problem.n * size_of(problem.data_type)) /
                                      static_cast<double>(area_rows_);

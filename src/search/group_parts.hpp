@@ -9,11 +9,20 @@
 
 namespace flashoverlap {
 
+/// What ranks send each other, where they do that by rows. The same for all schedules of a problem, and long
+/// to count where each row has a destination.
+struct ExchangedRows {
+  bool are_sorted = false;  ///< by the rank that they go to
+  std::int64_t most = 0;    ///< that a rank sends to others, or receives from them
+};
+
+ExchangedRows count_exchanged_rows(const Problem& problem);
+
 /// As the planners cut them, without making plans. Where ranks differ, of the one with the most to do.
 class GroupParts {
  public:
   /// Groups of the schedule are ignored, except for the first one if it has other multiprocessors.
-  GroupParts(const Problem& problem, const Schedule& schedule);
+  GroupParts(const Problem& problem, const Schedule& schedule, const ExchangedRows& exchanged);
 
   /// Tile entries of the GEMM.
   std::int64_t entries() const { return entries_; }
@@ -25,7 +34,7 @@ class GroupParts {
   double bytes(int first, int count) const;
 
  private:
-  void cut_rows(const Problem& problem);
+  void cut_rows(const Problem& problem, const ExchangedRows& exchanged);
   void cut_tiles(const Problem& problem);
   void add_exchanged_tiles(const Problem& problem, double row_bytes);
 

@@ -1,3 +1,5 @@
+#include "search/grouping_costs.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -5,21 +7,19 @@
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
-#include "flashoverlap/search.hpp"
 #include "model/costs.hpp"
 #include "plan/grouping.hpp"
-#include "search/group_parts.hpp"
+#include "plan/planners/planners.hpp"
 #include "search/traffic.hpp"
 
 namespace flashoverlap {
-GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  require(!communicates_first(problem.operation), "operation", name(problem.operation),
-          "must communicate after the GEMM to be predicted");
+
+GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, const Machine& machine,
+                             const ExchangedRows& exchanged) {
   const MessageKind kind = collective_of(problem.operation);
-  Schedule signalled = schedule;
-  signalled.strategy = Strategy::signal;
-  const int waves = grouped_waves(problem, signalled);
-  const auto parts = std::make_shared<const GroupParts>(problem, signalled);
+  const int ranks = problem.ranks;
+  const auto parts = std::make_shared<const GroupParts>(problem, signalled, exchanged);
+  const int waves = wave_count(signalled, signalled_entries(problem, signalled));
   const int all_waves = wave_count(signalled, parts->entries());
   const double wave_us = tile_entry_microseconds(problem, /*rank=*/0, signalled, machine, all_waves);
   const double gemm_us = machine.gemm_launch_microseconds + all_waves * wave_us;
@@ -37,13 +37,22 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, c
       // The cap does not hold for the last group, whose collective comes after the GEMM.
       return machine.launch_microseconds +
              (first + count < waves
-                  ? capped_collective_microseconds(problem, signalled, machine, kind, bytes, during_gemm)
-                  : machine.collective_microseconds(kind, problem.ranks, bytes));
+                  ? capped_collective_microseconds(ranks, signalled, machine, kind, bytes, during_gemm)
+                  : machine.collective_microseconds(kind, ranks, bytes));
     };
   };
   costs.communication_us = communication_us(true);
   if (!machine.capped.empty()) costs.after_gemm_us = communication_us(false);
   return costs;
+}
+
+GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  require(!communicates_first(problem.operation), "operation", name(problem.operation),
+          "must communicate after the GEMM to be predicted");
+  Schedule signalled = schedule;
+  signalled.strategy = Strategy::signal;
+  grouped_waves(problem, signalled);  // throws for what cannot be planned
+  return grouping_costs(problem, signalled, machine, count_exchanged_rows(problem));
 }
 
 PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule, const Machine& machine) {

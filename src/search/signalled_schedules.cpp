@@ -8,6 +8,8 @@
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "plan/grouping.hpp"
+#include "plan/planners/planners.hpp"
+#include "search/grouping_costs.hpp"
 #include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
@@ -35,14 +37,14 @@ std::vector<int> first_sizes(int waves) {
 
 /// The best grouping by the predictor, and the best into two groups.
 void add_best_groupings(std::vector<Candidate>& candidates, const Problem& problem, const Machine& machine,
-                        Schedule schedule) {
+                        const ExchangedRows& exchanged, Schedule schedule) {
   constexpr int most_ends = 24;
   Candidate best{.predicted_us = std::numeric_limits<double>::infinity()};
   Candidate best_pair = best;
   schedule.groups = {1 << 20};
-  for (const int first : first_sizes(grouped_waves(problem, schedule))) {
+  for (const int first : first_sizes(wave_count(schedule, signalled_entries(problem, schedule)))) {
     schedule.groups = {first};
-    const GroupingCosts costs = grouping_costs(problem, schedule, machine);
+    const GroupingCosts costs = grouping_costs(problem, schedule, machine, exchanged);
     if (first > costs.waves) continue;
     keep_better(best, schedule,
                 best_grouping(costs, first, static_cast<int>(divide_up(costs.waves, most_ends))));
@@ -59,12 +61,14 @@ void add_best_groupings(std::vector<Candidate>& candidates, const Problem& probl
 
 std::vector<Candidate> signalled_schedules(const Problem& problem, const Machine& machine, Layout layout,
                                            const std::vector<int>& comm_multiprocessors) {
+  const ExchangedRows exchanged = count_exchanged_rows(problem);
   std::vector<Candidate> candidates;
   for (const int count : comm_multiprocessors) {
     std::vector<Candidate> of_count;
     for (const Schedule& schedule : kernel_schedules(machine, problem, Strategy::signal, layout,
                                                      machine.multiprocessors - count, count, near_kernels)) {
-      if (divides_tiles(problem, schedule)) add_best_groupings(of_count, problem, machine, schedule);
+      if (divides_tiles(problem, schedule))
+        add_best_groupings(of_count, problem, machine, exchanged, schedule);
     }
     std::ranges::sort(of_count, {}, &Candidate::predicted_us);
     constexpr std::size_t kept = 3;

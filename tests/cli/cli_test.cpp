@@ -89,7 +89,9 @@ TEST_F(Cli, SearchIsNeverSlowerThanEveryWaveByItself) {
   const json searched = json::parse(run(problem + " --search").out);
   const json equal = json::parse(run(problem).out);
   EXPECT_FALSE(searched["schedule"]["groups"].empty());
-  const auto latency_us = [](const json& plan) { return plan.at("prediction").at("latency_us").get<double>(); };
+  const auto latency_us = [](const json& plan) {
+    return plan.at("prediction").at("latency_us").get<double>();
+  };
   EXPECT_LE(latency_us(searched), latency_us(equal) * 1.02);
 
   const json first = json::parse(run(problem + " --search --first-multiprocessors 132").out);
@@ -119,7 +121,8 @@ TEST_F(Cli, TheBestStrategyIsTheFirstOfTheRankedTable) {
   ASSERT_GE(candidates.size(), 5u);
   EXPECT_EQ(candidates[0]["schedule"], best["schedule"]);
   EXPECT_EQ(candidates[0]["predicted_us"], best["prediction"]["latency_us"]);
-  EXPECT_GE(best["prediction"].at("latency_us").get<double>(), best["prediction"].at("bound_us").get<double>());
+  EXPECT_GE(best["prediction"].at("latency_us").get<double>(),
+            best["prediction"].at("bound_us").get<double>());
   std::set<std::string> strategies;
   double before_us = 0;
   for (const json& candidate : candidates) {

@@ -85,7 +85,8 @@ TEST(CostsTest, ACollectiveTakesTheLeastOfWhatWasMeasuredUpToItsCap) {
   };
   machine.during_gemm = {{2, measured(300)}, {4, measured(100)}, {8, measured(70)}, {16, measured(110)}};
   const auto us = [&](int cap) {
-    return capped_collective_microseconds(problem, {.comm_multiprocessors = cap}, machine, kind, 1000, true);
+    return capped_collective_microseconds(problem.ranks, {.comm_multiprocessors = cap}, machine, kind, 1000,
+                                          true);
   };
   EXPECT_DOUBLE_EQ(us(1), 600) << "in proportion to the smallest";
   EXPECT_DOUBLE_EQ(us(3), 300);
@@ -99,7 +100,7 @@ TEST(CostsTest, ACappedCollectiveAloneTakesAsLongAsDuringAGemmWhereNothingElseWa
   constexpr MessageKind kind = MessageKind::all_reduce;
   Machine machine = testing::round_machine();
   const auto us = [&](bool during_gemm) {
-    return capped_collective_microseconds(problem, {.comm_multiprocessors = 4}, machine, kind, 1000,
+    return capped_collective_microseconds(problem.ranks, {.comm_multiprocessors = 4}, machine, kind, 1000,
                                           during_gemm);
   };
   machine.during_gemm[4][kind][2] = {{{1000, 100}}};

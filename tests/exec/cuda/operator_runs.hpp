@@ -145,8 +145,8 @@ inline std::string what_is_wrong(const std::vector<Plan>& plans, int rank, const
     b.push_back(Operands::b(plan, seed));
   }
   const Plan& own = plans[static_cast<std::size_t>(rank)];
-  const Deviation found = deviation(natural_result(own.output, out),
-                                    reference_result(own.problem, own.output, a, b, rank));
+  const Deviation found =
+      deviation(natural_result(own.output, out), reference_result(own.problem, own.output, a, b, rank));
   const double limit = own.problem.data_type == DataType::fp16 ? 2e-3 : 1e-2;
   if (found.relative < limit && found.element < 10 * limit) return "";
   return fmt::format("error {}, of one element {}", found.relative, found.element);
