@@ -10,7 +10,7 @@ multi_node=build/release/examples/multi_node
 
 [ -x $command ] || { echo "$command is missing: make build" >&2; exit 1; }
 case "$($command check --gpus "$gpus" gemm_all_reduce --m 128 --n 64 --k 64 2>&1)" in
-  *"was built without"*) echo "built without NCCL: what needs several GPUs is skipped"; exit 0 ;;
+  *"was built without"*) echo "built without CUDA or NCCL: nothing here can run" >&2; exit 1 ;;
 esac
 
 several() {

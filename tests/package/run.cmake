@@ -29,13 +29,21 @@ run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 
 # Files.
 file(GLOB_RECURSE installed RELATIVE ${prefix} ${prefix}/*)
-set(expected bin/flashoverlap include/flashoverlap/plan\\.hpp include/flashoverlap/version\\.hpp
-    share/man/man1/flashoverlap\\.1 share/bash-completion/completions/flashoverlap share/doc/flashoverlap/LICENSE
+set(expected bin/flashoverlap include/flashoverlap/version\\.hpp share/man/man1/flashoverlap\\.1
+    share/bash-completion/completions/flashoverlap share/doc/flashoverlap/LICENSE
     share/doc/flashoverlap/CHANGELOG\\.md share/doc/flashoverlap/examples/quickstart\\.cpp
     "[a-z0-9_/-]*/pkgconfig/flashoverlap\\.pc")
 set(expected_with_cuda "[a-z0-9_/-]*/flashoverlap/flashoverlap_gpu\\.so" "[a-z0-9_/-]*/pkgconfig/flashoverlap-cuda\\.pc")
-foreach(header communicator operator result_reader stream tuner workspace)
-  list(APPEND expected_with_cuda include/flashoverlap/${header}\\.hpp)
+set(headers ${SOURCE_DIR}/../../include/flashoverlap)
+file(GLOB names RELATIVE ${headers} ${headers}/*.hpp)
+foreach(name ${names})
+  file(STRINGS ${headers}/${name} of_gpus REGEX "^#include \"flashoverlap/(communicator|stream)\\.hpp\"")
+  string(REPLACE "." "\\." pattern include/flashoverlap/${name})
+  if(of_gpus OR name STREQUAL "stream.hpp")
+    list(APPEND expected_with_cuda ${pattern})
+  else()
+    list(APPEND expected ${pattern})
+  endif()
 endforeach()
 foreach(file ${expected} ${expected_with_cuda})
   set(found ${installed})

@@ -8,8 +8,13 @@ import pytest
 
 
 @pytest.fixture
-def generator() -> np.random.Generator:
-    """New numbers for every run; FLASHOVERLAP_SEED repeats one."""
+def seed() -> int:
+    """New for every run; FLASHOVERLAP_SEED repeats one."""
     seed = int(os.environ.get("FLASHOVERLAP_SEED", random.randrange(2**32)))
     print(f"FLASHOVERLAP_SEED={seed}")
+    return seed
+
+
+@pytest.fixture
+def generator(seed) -> np.random.Generator:
     return np.random.default_rng(seed)

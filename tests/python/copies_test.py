@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 
 import flashoverlap  # noqa: E402
 import flashoverlap.torch as parallel  # noqa: E402
-from torch_ranks import draw, run  # noqa: E402, F401
+from torch_ranks import draw, drawn_again, run  # noqa: E402, F401
 
 M, N, K = 64, 96, 48
 
@@ -20,7 +20,7 @@ M, N, K = 64, 96, 48
 def test_a_layer_can_be_copied(draw):
     def on_rank(rank, group):
         x = draw(M // 2, K)
-        layer = parallel.GatedFeedForward(K, N, group=group)
+        layer = drawn_again(parallel.GatedFeedForward(K, N, group=group), draw)
         copied = copy.deepcopy(layer)
         assert copied.down.weight is not layer.down.weight
         assert torch.equal(copied(x), layer(x))
@@ -39,7 +39,7 @@ LAYERS_WITH_GROUPS = {
 def test_a_layer_that_was_pickled_belongs_to_its_group_again(kind, draw):
     def on_rank(rank, group):
         x = draw(1, M // 2, K) if kind == "ulysses" else draw(M // 2, K)
-        layer = LAYERS_WITH_GROUPS[kind](group)
+        layer = drawn_again(LAYERS_WITH_GROUPS[kind](group), draw)
         read = pickle.loads(pickle.dumps(layer))
         assert torch.equal(read(x), layer(x))
 

@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 import flashoverlap  # noqa: E402
 import flashoverlap.torch as parallel  # noqa: E402
 import torch_ranks  # noqa: E402
-from torch_ranks import draw, run  # noqa: E402, F401
+from torch_ranks import draw, drawn_again, run  # noqa: E402, F401
 
 expect_equal = partial(torch_ranks.expect_equal, atol=1e-3)
 RANKS = [1, 2, 4]
@@ -121,7 +121,7 @@ def test_a_result_is_read_without_a_norm(comm_op, draw):
     xs = [draw(6, 2, K) for _ in range(2)]
 
     def on_rank(rank, group):
-        layer = parallel.OverlapRowParallelLayer(2 * K, N, group=group, comm_op=comm_op)
+        layer = drawn_again(parallel.OverlapRowParallelLayer(2 * K, N, group=group, comm_op=comm_op), draw)
         return layer(xs[rank]).natural().detach(), layer.weight.detach()
 
     results, weights = zip(*run(2, on_rank))

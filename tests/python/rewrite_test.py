@@ -48,14 +48,16 @@ def waits(graph):
     return len(graph.graph.find_nodes(op="call_function", target=collectives.wait_tensor.default))
 
 
+def inputs_of_ranks(generator, shapes):
+    return [[torch.from_numpy(generator.uniform(-1, 1, shape)).float() for shape in shapes] for _ in range(RANKS)]
+
+
 @pytest.fixture
 def run(generator):
     """The results of `function(group, *inputs)` on each rank, rewritten, and how many collectives were replaced."""
 
     def run(function, shapes, replaced):
-        inputs = [
-            [torch.from_numpy(generator.uniform(-1, 1, shape)).float() for shape in shapes] for _ in range(RANKS)
-        ]
+        inputs = inputs_of_ranks(generator, shapes)
 
         # Traced here for each rank, as PyTorch traces in one thread.
         communicators = flashoverlap.run_ranks(RANKS, lambda communicator: communicator)
@@ -165,9 +167,9 @@ def test_operands_that_lie_in_any_way(run, shape, view):
     expect_close(results, [torch.cat([view(x) for x, _ in inputs]) @ w.t() for _, w in inputs])
 
 
-def test_a_number_of_rows_that_is_a_symbol():
+def test_a_number_of_rows_that_is_a_symbol(generator):
     communicators = flashoverlap.run_ranks(RANKS, lambda communicator: communicator)
-    inputs = [[torch.rand(S, B, K), torch.rand(N, K)] for _ in range(RANKS)]
+    inputs = inputs_of_ranks(generator, [(S, B, K), (N, K)])
     graphs = []
     for communicator in communicators:
         group = parallel.groups.name_of(communicator)

@@ -6,9 +6,13 @@
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/plan.hpp"
+#include "flashoverlap/plan_cache.hpp"
+#include "flashoverlap/result_reader.hpp"
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
+#include "flashoverlap/tuner.hpp"
 #include "flashoverlap/validate.hpp"
+#include "flashoverlap/workspace_bytes.hpp"
 
 namespace flashoverlap::users {
 
@@ -38,6 +42,8 @@ KernelTile kernel_tile{.rows = 64};
 KernelFamily kernel_family{.step_depth = 64};
 Interval interval{.rank = 1};
 Simulation simulation{.latency_us = 1};
+SequentialRun sequential_run{.gemm_us = 1};
+TimelineCaption timeline_caption{.title = "one"};
 GroupingCosts grouping_costs{.waves = 1};
 SearchSpace search_space{.layouts = {}};
 Candidate candidate{.predicted_us = 1};
@@ -46,8 +52,16 @@ HostOptions host_options{.delay_seed = 1};
 CommunicatorOptions communicator_options{.wait_limit = std::chrono::seconds(1)};
 CollectiveMemory collective_memory{.is_shared = true};
 Communicator::Part communicator_part{.peer = 1};
+WorkspaceBytes workspace_bytes{.device = 1};
+Pitches pitches{.a = 8};
 OperatorOptions operator_options{.own_result = true};
+OperatorMemory operator_memory{.own = 1};
 MessageTimes message_times{.done_us = 1};
 RunTimes run_times{.done_us = 1};
+RmsNorm rms_norm{.eps = 1e-5F};
+TuningSite tuning_site{.ranks = 2};
+TunedPlan tuned_plan{.tuned_us = 1};
+CachedPlan cached_plan{.site = {}};
+TunerOptions tuner_options{.measure = false};
 
 }  // namespace flashoverlap::users

@@ -35,14 +35,16 @@ def own(tensor, dim=0):
 
 
 def expect_close(result, reference):
-    """Of the norm, and each element within ten times that limit in root mean squares, as `flashoverlap check`."""
+    """Of the norm, and of each element, so that a few wrong ones show."""
     assert result.shape == reference.shape
-    limit = 1e-2
     differences = result.float() - reference
     error = differences.norm() / reference.norm()
-    assert error < limit, error
-    largest = differences.abs().max() / reference.square().mean().sqrt()
-    assert largest < 10 * limit, largest
+    assert error < 1e-2, error
+    # Each rounding to bf16 changes a value by up to 2^-9 of itself, and gradients of experts that few tokens choose
+    # have elements of 20 root mean squares. Right results of layers that ran on the host in bf16 came to 0.053.
+    scale = reference.square().mean().sqrt() + reference.abs()
+    largest = (differences.abs() / scale).max()
+    assert largest < 0.1, largest
 
 
 def total(a, b):
