@@ -174,7 +174,7 @@ struct Tuner::State {
              each.schedule.rounds == wanted.rounds &&
              each.schedule.comm_multiprocessors == wanted.comm_multiprocessors;
     };
-    std::ranges::stable_partition(likely, is_alike);
+    std::stable_partition(likely.begin(), likely.end(), is_alike);
     return first_allowed(task.problem, likely);
   }
 
