@@ -4,10 +4,9 @@
 #include <map>
 
 #include "flashoverlap/planner.hpp"
-#include "flashoverlap/search.hpp"
 #include "model/gemm_time.hpp"
-#include "plan/strategies.hpp"
 #include "search/bound.hpp"
+#include "search/kernel_choice.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -51,16 +50,11 @@ void share_multiprocessors(Schedule& schedule, const Problem& problem, const Mac
       std::max(machine.multiprocessors - schedule.comm_multiprocessors, schedule.cluster_rows);
 }
 
-/// The fastest of libraries alone.
-Schedule sequential_schedule(const Problem& problem, const Machine& machine) {
-  const std::vector<Candidate> candidates = search_schedules(
-      problem, machine, {.strategies = {Strategy::sequential}, .layouts = {Layout::natural}});
-  return std::ranges::find_if(candidates, is_by_libraries, &Candidate::schedule)->schedule;
-}
-
 Prediction predict(std::span<const Plan> plans, const Machine& machine) {
   const Problem& problem = plans.front().problem;
-  const Simulation sequential = simulate(make_plans(problem, sequential_schedule(problem, machine)), machine);
+  const Schedule one_after_the_other =
+      kernel_schedule(machine, problem, Strategy::sequential, Layout::natural, machine.multiprocessors, 0);
+  const Simulation sequential = simulate(make_plans(problem, one_after_the_other), machine);
   return {simulate(plans, machine),
           {.gemm_us = longest_us(sequential, Lane::gemm),
            .communication_us = longest_us(sequential, Lane::communication),
