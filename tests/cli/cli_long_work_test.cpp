@@ -28,7 +28,7 @@ bool eventually(const Holds& holds) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double most_seconds = 200;
 #else
-constexpr double most_seconds = 10;
+constexpr double most_seconds = 15;
 #endif
 
 /// Of one core, used by all commands that have ended; a busy machine does not count.
