@@ -13,6 +13,18 @@
 #include "search/traffic.hpp"
 
 namespace flashoverlap {
+namespace {
+
+/// By `signal`. Throws for what cannot be predicted.
+Schedule signalled(const Problem& problem, Schedule schedule) {
+  require(!communicates_first(problem.operation), "operation", name(problem.operation),
+          "must communicate after the GEMM to be predicted");
+  schedule.strategy = Strategy::signal;
+  grouped_waves(problem, schedule);
+  return schedule;
+}
+
+}  // namespace
 
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, const Machine& machine,
                              const ExchangedRows& exchanged) {
@@ -47,29 +59,25 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
 }
 
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  require(!communicates_first(problem.operation), "operation", name(problem.operation),
-          "must communicate after the GEMM to be predicted");
-  Schedule signalled = schedule;
-  signalled.strategy = Strategy::signal;
-  grouped_waves(problem, signalled);  // throws for what cannot be planned
-  return grouping_costs(problem, signalled, machine, count_exchanged_rows(problem));
+  return grouping_costs(problem, signalled(problem, schedule), machine, count_exchanged_rows(problem));
 }
 
 PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   validate(machine);
   constexpr int most_waves = 2048;
-  const auto search = [&](const Schedule& tried, int first_group) {
-    const GroupingCosts costs = grouping_costs(problem, tried, machine);
+  Schedule tried = signalled(problem, schedule);
+  const ExchangedRows exchanged = count_exchanged_rows(problem);
+  const auto search = [&](int first_group) {
+    const GroupingCosts costs = grouping_costs(problem, tried, machine, exchanged);
     require(costs.waves <= most_waves, "waves", costs.waves,
             fmt::format("the groups of at most {} can be searched", most_waves));
     return best_grouping(costs, first_group);
   };
-  if (schedule.first_multiprocessors == 0) return search(schedule, 0);
+  if (schedule.first_multiprocessors == 0) return search(0);
   PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};
-  Schedule tried = schedule;
   for (const int first : first_groups(problem, schedule)) {
     tried.groups = {first};
-    PredictedGrouping found = search(tried, first);
+    PredictedGrouping found = search(first);
     if (found.latency_us < best.latency_us) best = std::move(found);
   }
   return best;

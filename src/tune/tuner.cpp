@@ -51,6 +51,11 @@ std::string described(const Task& task) {
                      problem.k, problem.ranks, task.reader == Reader::norm ? " with a norm" : "");
 }
 
+/// As `decided_by_first` tells ranks of it.
+std::vector<Candidate> as_candidates(const std::optional<Schedule>& schedule) {
+  return schedule ? std::vector<Candidate>{{*schedule, 0}} : std::vector<Candidate>{};
+}
+
 /// Whether one differs from the other in m only, and little.
 bool is_near(const Problem& one, Problem other) {
   if (row_bucket(one.m) != row_bucket(other.m) || !one.destinations.empty() || !one.expert_rows.empty())
@@ -180,10 +185,7 @@ struct Tuner::State {
 
   /// Collective, as all that follow.
   std::optional<Schedule> known_to_first(const Task& task) const {
-    const std::vector<Candidate> decided = decided_by_first(gpu, [&]() -> std::vector<Candidate> {
-      if (const auto schedule = known(task)) return {{*schedule, 0}};
-      return {};
-    });
+    const std::vector<Candidate> decided = decided_by_first(gpu, [&] { return as_candidates(known(task)); });
     return decided.empty() ? std::nullopt : std::optional(decided.front().schedule);
   }
 
@@ -203,10 +205,9 @@ struct Tuner::State {
   }
 
   Schedule predicted(const Task& task) const {
-    const auto find = [&]() -> std::vector<Candidate> {
+    const auto find = [&] {
       const auto found = search_schedules(task.problem, machine, {.reader = task.reader});
-      if (const auto first = first_allowed(task.problem, found)) return {{*first, 0}};
-      return {};
+      return as_candidates(first_allowed(task.problem, found));
     };
     return found_by_first(task, find).front().schedule;
   }
