@@ -12,10 +12,10 @@ if(FLASHOVERLAP_NCCL)
   install(EXPORT flashoverlapCudaTargets NAMESPACE flashoverlap:: DESTINATION ${package_dir})
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake DESTINATION ${package_dir})
 else()
-  foreach(example gpu_threads.cpp llama_mlp.cpp multi_node.cpp swiglu.*)
+  foreach(example gpu_threads.cpp llama_mlp.cpp multi_node.cpp)
     list(APPEND without_gpu_examples PATTERN ${example} EXCLUDE)
   endforeach()
-  foreach(header communicator operator result_reader stream tuner workspace)
+  foreach(header communicator operator result_reader stream swiglu tuner workspace)
     list(APPEND without_gpu_headers PATTERN ${header}.hpp EXCLUDE)
   endforeach()
 endif()
@@ -33,7 +33,7 @@ install(
   RENAME flashoverlap)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN *.cpp PATTERN *.hpp PATTERN *.cu PATTERN python EXCLUDE ${without_gpu_examples})
+        FILES_MATCHING PATTERN *.cpp PATTERN *.hpp PATTERN python EXCLUDE ${without_gpu_examples})
 
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/flashoverlapConfig.cmake.in ${PROJECT_BINARY_DIR}/flashoverlapConfig.cmake

@@ -17,8 +17,8 @@
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/result_reader.hpp"
+#include "flashoverlap/swiglu.hpp"
 #include "flashoverlap/tuner.hpp"
-#include "swiglu.hpp"
 
 using namespace flashoverlap;
 
@@ -222,7 +222,7 @@ double run_rank(const Layer& layer, const Expected& expected, const std::string&
   projection.run(attention.data(), projection_weight.data(), nullptr, stream);
   projected.rms_norm(projection.result(), norm(mlp_norm), normalized.data(), stream);
   gate_up.run(normalized.data(), gate_up_weight.data(), nullptr, stream);
-  succeed(swiglu(gate_up.result(), activation.data(), tokens, own_ffn, stream));
+  swiglu(gate_up.result(), activation.data(), {tokens, own_ffn}, bf16, stream);
   down.run(activation.data(), down_weight.data(), nullptr, stream);
   lowered.rms_norm(down.result(), norm(next_norm), normalized.data(), stream);
   for (const Operator* each : {&projection, &gate_up, &down}) each->wait();  // throws if anything went wrong

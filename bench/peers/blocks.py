@@ -5,7 +5,9 @@ what would be possible without communication, in one process, taking turns in ra
     torchrun --nproc-per-node 2 bench/peers/blocks.py --model 8b 70b --tokens 4096 8192 --out out/block.json
 
 All compute the same: outputs and gradients are compared with plain PyTorch's before anything is measured. All are
-replayed from CUDA graphs. Peak memory is that of one eager call.
+replayed from CUDA graphs. Peak memory is that of one eager call. Ours is measured twice: `ours` with
+`flashoverlap.torch.swiglu`, as in `GatedFeedForward`, and `ours_products` with PyTorch's activation, so that it differs
+from plain PyTorch in its products alone.
 """
 
 import argparse
@@ -38,7 +40,7 @@ class Model:
 MODELS = {"8b": Model(4096, 14336, 32, 8), "70b": Model(8192, 28672, 64, 8)}
 
 
-# Products that communicate. `column` gathers rows of x before the product, `row` reduces and scatters them after it.
+# Parts that differ. `column` gathers rows of x before the product, `row` reduces and scatters them after it.
 
 
 class Gather(torch.autograd.Function):
@@ -134,23 +136,39 @@ class AsyncRow(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class Products:
+class Parts:
+    """Of a block, as one implementation has them. What is not here is the same in all."""
+
     column: Callable[[Tensor, Tensor], Tensor]
     row: Callable[[Tensor, Tensor], Tensor]
+    activate: Callable[[Tensor], Tensor]
 
 
-def all_products(group: str, ranks: int) -> dict[str, Products]:
+def plain_swiglu(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def all_parts(group: str, ranks: int) -> dict[str, Parts]:
+    """`ours` has the activation of our layers, too; `ours_products` has PyTorch's, as all others have."""
     keeps = ranks > 2  # what was gathered: saves time on 4 GPUs, not on 2, and takes memory
+
+    def column(x: Tensor, weight: Tensor) -> Tensor:
+        return ours.all_gather_matmul(x, weight, group, keep_gathered=keeps)
+
+    def row(x: Tensor, weight: Tensor) -> Tensor:
+        return ours.matmul_reduce_scatter(x, weight, group)
+
     return {
-        "plain": Products(lambda x, w: Gather.apply(x) @ w.t(), lambda x, w: Scatter.apply(x @ w.t())),
-        "possible": Products(
-            lambda x, w: GatherNothing.apply(x) @ w.t(), lambda x, w: ScatterNothing.apply(x @ w.t())
+        "plain": Parts(lambda x, w: Gather.apply(x) @ w.t(), lambda x, w: Scatter.apply(x @ w.t()), plain_swiglu),
+        "possible": Parts(
+            lambda x, w: GatherNothing.apply(x) @ w.t(),
+            lambda x, w: ScatterNothing.apply(x @ w.t()),
+            plain_swiglu,
         ),
-        "async_tp": Products(AsyncColumn.apply, AsyncRow.apply),
-        "ours": Products(
-            lambda x, w: ours.all_gather_matmul(x, w, group, keep_gathered=keeps),
-            lambda x, w: ours.matmul_reduce_scatter(x, w, group),
-        ),
+        "async_tp": Parts(AsyncColumn.apply, AsyncRow.apply, plain_swiglu),
+        "ours_products": Parts(column, row, plain_swiglu),
+        "ours": Parts(column, row, ours.swiglu),
     }
 
 
@@ -187,26 +205,25 @@ def attention(qkv: Tensor, model: Model, ranks: int) -> Tensor:
     return mixed.transpose(1, 2).reshape(qkv.shape[0], heads * HEAD)
 
 
-def block(x: Tensor, weights: Weights, model: Model, ranks: int, products: Products) -> Tensor:
+def block(x: Tensor, weights: Weights, model: Model, ranks: int, parts: Parts) -> Tensor:
     features = (model.features,)
     normed = F.rms_norm(x, features, weights.norms[0])
-    x = x + products.row(attention(products.column(normed, weights.qkv), model, ranks), weights.out)
+    x = x + parts.row(attention(parts.column(normed, weights.qkv), model, ranks), weights.out)
     normed = F.rms_norm(x, features, weights.norms[1])
-    gate, up = products.column(normed, weights.gate_up).chunk(2, dim=-1)
-    return x + products.row(F.silu(gate) * up, weights.down)
+    return x + parts.row(parts.activate(parts.column(normed, weights.gate_up)), weights.down)
 
 
 # Measuring
 
 
-def implementations(model: Model, ranks: int, products: dict[str, Products]) -> tuple[dict[str, Layer], list[Tensor]]:
+def implementations(model: Model, ranks: int, parts: dict[str, Parts]) -> tuple[dict[str, Layer], list[Tensor]]:
     """The block by each, and its weights."""
     weights = Weights(model, ranks)
 
-    def using(each: Products) -> Layer:
+    def using(each: Parts) -> Layer:
         return lambda x: block(x, weights, model, ranks, each)
 
-    return {name: using(each) for name, each in products.items()}, weights.all()
+    return {name: using(each) for name, each in parts.items()}, weights.all()
 
 
 def main() -> None:
@@ -222,18 +239,18 @@ def main() -> None:
         most_features = max(MODELS[name].features for name in arguments.model)
         world.prepare_symmetric_memory(2 * max(arguments.tokens) * most_features)
         torch.manual_seed(arguments.seed + world.rank)
-        products = all_products(world.group_name, world.ranks)
+        parts = all_parts(world.group_name, world.ranks)
         rows = []
         for name in arguments.model:
             for tokens in arguments.tokens:
                 model = MODELS[name]
-                layers, weights = implementations(model, world.ranks, products)
+                layers, weights = implementations(model, world.ranks, parts)
                 x = torch.randn(tokens // world.ranks, model.features, device="cuda", dtype=torch.bfloat16)
                 for which, functions in passes(layers, x, weights):
                     row = {"model": name, "tokens": tokens, "ranks": world.ranks, "pass": which}
                     row |= measure(world, functions, arguments.rounds)
                     rows.append(row)
-                    gains = {k: row["plain_us"] / row[f"{k}_us"] for k in ("possible", "async_tp", "ours")}
+                    gains = {k: row["plain_us"] / row[f"{k}_us"] for k in parts if k != "plain"}
                     shown = "  ".join(f"{k} {v:.2f}x" for k, v in gains.items())
                     world.print(f"{name:4} {tokens:6} {which:9} plain {row['plain_us']:9.1f} us  {shown}")
                     write_results(world, arguments.out, rows)

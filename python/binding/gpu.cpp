@@ -24,6 +24,7 @@
 #include "plan/gathered_rows.hpp"
 #include "plan/route_room.hpp"
 #include "results.hpp"
+#include "swiglu.hpp"
 #include "tensor.hpp"
 
 namespace nb = nanobind;
@@ -455,6 +456,7 @@ NB_MODULE(_gpu, module) {
   module.doc() = "What needs GPUs, CUDA and NCCL.";
   nb::module_::import_("flashoverlap._core");  // its types and errors
   bind_communicator(module);
+  bind_swiglu(module);
   nb::class_<Unlocked<SharedWorkspace>>(module, "SharedWorkspace")
       .def("__init__",
            [](Unlocked<SharedWorkspace>* self) { new (self) Unlocked<SharedWorkspace>(std::in_place); });

@@ -21,6 +21,10 @@ from flashoverlap.operations import Matrix, NamedCommunicator, require_wait_limi
 if TYPE_CHECKING:
     import torch.distributed
 
+# Of matrices on GPUs, into ones that the caller has made: see swiglu.hpp. `flashoverlap.torch.swiglu` makes them.
+swiglu = _gpu.swiglu
+swiglu_gradient = _gpu.swiglu_gradient
+
 
 class _BoundOperator:
     """An operator of the library, in the arrays of the caller."""

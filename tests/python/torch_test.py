@@ -150,6 +150,25 @@ def test_a_gated_feed_forward_is_that_of_its_parts(sequence_parallel, draw):
     expect_equal(run(ranks, on_rank), expected.chunk(ranks) if sequence_parallel else [expected] * ranks)
 
 
+@pytest.mark.parametrize("shape", [(6,), (M, 2 * N), (3, 4, 6)])
+def test_swiglu_multiplies_the_second_half_by_silu_of_the_first(shape, draw):
+    gate_up = draw(*shape).requires_grad_()
+    gate, up = gate_up.chunk(2, -1)
+    expected = gate / (1 + torch.exp(-gate)) * up
+    hidden = parallel.swiglu(gate_up)
+    torch.testing.assert_close(hidden, expected)
+    gradient = draw(*hidden.shape)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(each, gate_up, gradient, retain_graph=True)[0] for each in (hidden, expected))
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (4, 7)])
+def test_swiglu_refuses_features_that_it_cannot_halve(shape):
+    with pytest.raises(ValueError, match="must have an even last dimension"):
+        parallel.swiglu(torch.ones(shape))
+
+
 def test_a_layer_returns_its_bias_where_that_is_asked_for(draw):
     def on_rank(rank, group):
         layer = parallel.RowParallelLinear(K, N, group=group, skip_bias_add=True)

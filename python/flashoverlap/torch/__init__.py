@@ -7,6 +7,7 @@ operations with PyTorch's own schema for fused matrix products.
 
 import flashoverlap.torch.flops  # noqa: F401  # counted from now on
 import flashoverlap.torch.symm_mem  # noqa: F401  # known to PyTorch from now on
+from flashoverlap.torch.activation import swiglu
 from flashoverlap.torch.experts import ExpertParallelMoE, ExpertRoutes, dispatch_matmul, matmul_combine
 from flashoverlap.torch.feed_forward import GatedFeedForward, NormedFeedForward
 from flashoverlap.torch.groups import Group, communicator
@@ -57,4 +58,5 @@ __all__ = [
     "matmul_reduce_scatter_rms_norm",
     "parallelize",
     "sharded_weight_matmul",
+    "swiglu",
 ]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from flashoverlap._core import Problem
 from flashoverlap.operations import AnyCommunicator, Operator
+from flashoverlap.torch.activation import swiglu
 from flashoverlap.torch.groups import Group, communicator, named
 from flashoverlap.torch.once import differentiable_once, of_a_product
 from flashoverlap.torch.operations import autocast
@@ -379,8 +380,7 @@ class ExpertParallelMoE(MarkedModule, GroupedModule):
 
     def activate(self, gate_up: Tensor) -> Tensor:
         """From both projections of the rows received to the features between them. To be overridden."""
-        gate, up = gate_up.chunk(2, -1)
-        return torch.nn.functional.silu(gate) * up
+        return swiglu(gate_up)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _mix(self, tokens: Tensor, scores: Tensor, chosen: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """The feed-forward part of a block: silu(x · Wgᵀ) ⊙ (x · Wuᵀ), then · Wdᵀ."""
 
 import torch
-import torch.nn.functional
 from torch import Tensor, nn
 
+from flashoverlap.torch.activation import swiglu
 from flashoverlap.torch.groups import Group
 from flashoverlap.torch.linear import ColumnParallelLinear, RowParallelLinear
 from flashoverlap.torch.norm import ReorderedResult, ReorderRMSNorm
@@ -52,8 +52,7 @@ class GatedFeedForward(nn.Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """This rank's part of the features between the projections."""
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return torch.nn.functional.silu(gate) * up
+        return swiglu(self.gate_up(x))
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down(self.hidden(x))

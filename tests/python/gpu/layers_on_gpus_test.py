@@ -96,6 +96,46 @@ def test_ulysses_attention_is_that_of_one_rank_with_the_whole_sequence(group, ke
         expect_close(sum(of_all(result)), reference.float())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(2 * N,), (M, 2 * N), (7, 3, 2 * 333), (M, 2)])
+def test_swiglu_and_its_gradient_are_pytorchs_rounded_once(shape, dtype):
+    gate_up = draw(*shape, dtype=dtype).requires_grad_()
+    hidden = parallel.swiglu(gate_up)
+    assert type(hidden.grad_fn).__name__ == "_SwiGLUBackward"  # one kernel
+    gradient = draw(*hidden.shape, dtype=dtype)
+    (of_gate_up,) = torch.autograd.grad(hidden, gate_up, gradient)
+    reference = gate_up.detach().float().requires_grad_()
+    gate, up = reference.chunk(2, -1)
+    whole = torch.nn.functional.silu(gate) * up
+    whole.backward(gradient.float())
+    limit = 2**-8 if dtype == torch.bfloat16 else 2**-11
+    torch.testing.assert_close(hidden.float(), whole.detach(), rtol=limit, atol=1e-6)
+    torch.testing.assert_close(of_gate_up.float(), reference.grad, rtol=limit, atol=1e-6)
+    with torch.no_grad():
+        assert torch.equal(parallel.swiglu(gate_up), hidden)
+
+
+def test_swiglu_of_what_one_kernel_does_not_take_is_pytorchs():
+    wide = draw(M, 2 * N)
+    for gate_up in (wide.float(), wide[:, : N // 2 * 2], wide.t(), draw(0, 4)):
+        gate, up = gate_up.chunk(2, -1)
+        assert torch.equal(parallel.swiglu(gate_up), torch.nn.functional.silu(gate) * up)
+    compiled = torch.compile(parallel.swiglu, fullgraph=True)
+    gate, up = wide.float().chunk(2, -1)
+    expect_close(compiled(wide), torch.nn.functional.silu(gate) * up)
+
+
+def test_swiglu_in_a_cuda_graph_reads_what_is_there_when_it_is_replayed():
+    gate_up = draw(M, 2 * N)
+    parallel.swiglu(gate_up)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        hidden = parallel.swiglu(gate_up)
+    gate_up.copy_(draw(M, 2 * N))
+    graph.replay()
+    assert torch.equal(hidden, parallel.swiglu(gate_up))
+
+
 NORMS = {
     "all_reduce": parallel.matmul_all_reduce_rms_norm,
     "reduce_scatter": parallel.matmul_reduce_scatter_rms_norm,
