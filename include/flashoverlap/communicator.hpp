@@ -22,6 +22,11 @@ struct CommunicatorOptions {
   /// run to end once it has begun. Constructing a communicator takes up to twice this time, an operator up to
   /// four times.
   std::chrono::milliseconds wait_limit{30'000};
+  /// Whether other kernels that wait for ranks may run on these GPUs at the same time, on other streams:
+  /// those of NCCL in data parallelism next to tensor parallelism, say. Schedules are then chosen that let
+  /// such a kernel have multiprocessors and do not wait for it (docs/gpus.md). As rank 0 says. A group of
+  /// fewer ranks that `split` makes has it.
+  bool concurrent_collectives = false;
 };
 
 /// GPU memory, freed with the last copy of `data`.

@@ -75,8 +75,9 @@ struct RunTimes {
 /// too; only plans that `search_schedules` leaves out by itself, whose tiles wait for messages that need
 /// multiprocessors, can then take a hundred times as long. Kernels that themselves wait for other ranks, such
 /// as NCCL's, may not run concurrently with a reduction in several rounds (`Schedule::rounds`), unless all
-/// ranks run them in the same order: each could hold the multiprocessors that the other needs. A run that
-/// fails aborts the communicator, with everything split from it and every operator on it.
+/// ranks run them in the same order: each could hold the multiprocessors that the other needs. The tuner
+/// chooses no such reduction where `CommunicatorOptions::concurrent_collectives` says that there are some. A
+/// run that fails aborts the communicator, with everything split from it and every operator on it.
 ///
 /// Strategies `copy` and `store` address the memory of the other ranks, which must be GPUs of one host;
 /// NCCL's collectives may too (`Communicator::allocate`). Every rank destroys its operators in the same order

@@ -26,6 +26,7 @@ struct TuningSite {
   int ranks = 1;         ///< world size
   int hosts = 1;         ///< on which they are
   std::string fabric{};  ///< what the ranks communicate over: "nvlink", "pcie_like", "network_like"
+  bool concurrent_collectives = false;  ///< see `CommunicatorOptions`
   bool operator==(const TuningSite&) const = default;
 };
 
@@ -102,8 +103,9 @@ class PlanCache {
   /// file stays. Returns the number of entries, also of those that could not be used.
   std::size_t clear() const;
 
-  /// What was measured of the site's GPUs; nothing if nothing was. Throws `InvalidArgument` for a file that
-  /// cannot be read, or that another version of the library has written.
+  /// What was measured of the site's GPUs, with concurrent collectives or without; nothing if nothing was.
+  /// Throws `InvalidArgument` for a file that cannot be read, or that another version of the library has
+  /// written.
   std::optional<Machine> machine() const;
 
   /// Keeps it in place of what is kept; makes the folder if there is none. Throws `Error` if it cannot be
@@ -114,6 +116,7 @@ class PlanCache {
   std::string machine_file() const;
 
  private:
+  std::string directory_;
   std::string folder_;
   TuningSite site_;
   Warn warn_;

@@ -67,6 +67,9 @@ struct SearchSpace {
   /// Empty: those that the reader can read; of a ReduceScatter not `tiled`, which gives a rank other rows.
   std::vector<Layout> layouts{};
   Reader reader = Reader::caller;
+  /// See `CommunicatorOptions`. Where GPUs address each other's memory, leaves out reductions in several
+  /// rounds.
+  bool concurrent_collectives = false;
   /// Multiprocessors to leave to communication that needs some. Empty: those that the machine has curves for.
   std::vector<int> comm_multiprocessors{};
 };

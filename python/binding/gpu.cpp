@@ -33,8 +33,9 @@ using namespace nb::literals;
 namespace flashoverlap::python {
 namespace {
 
-CommunicatorOptions options_of(double wait_limit_seconds) {
-  return {.wait_limit = std::chrono::milliseconds(std::llround(wait_limit_seconds * 1e3))};
+CommunicatorOptions options_of(double wait_limit_seconds, bool concurrent_collectives) {
+  return {.wait_limit = std::chrono::milliseconds(std::llround(wait_limit_seconds * 1e3)),
+          .concurrent_collectives = concurrent_collectives};
 }
 
 /// What is destroyed without Python's lock: that may wait for other ranks, which may be threads of this
@@ -413,19 +414,21 @@ void bind_communicator(nb::module_& module) {
   nb::class_<GpuCommunicator>(module, "Communicator", "One rank of a group of ranks on GPUs.")
       .def(
           "__init__",
-          [](GpuCommunicator* self, const nb::bytes& key, int rank, int ranks, double wait_limit) {
+          [](GpuCommunicator* self, const nb::bytes& key, int rank, int ranks, double wait_limit,
+             bool concurrent_collectives) {
             const std::string text(static_cast<const char*>(key.data()), key.size());
             const nb::gil_scoped_release released;
-            new (self) GpuCommunicator(std::in_place, text, rank, ranks, options_of(wait_limit));
+            new (self) GpuCommunicator(std::in_place, text, rank, ranks,
+                                       options_of(wait_limit, concurrent_collectives));
           },
-          "key"_a, "rank"_a, "ranks"_a, "wait_limit"_a)
+          "key"_a, "rank"_a, "ranks"_a, "wait_limit"_a, "concurrent_collectives"_a)
       .def_static(
           "from_environment",
-          [](double wait_limit) {
-            return std::make_unique<GpuCommunicator>(std::in_place,
-                                                     Communicator::from_environment(options_of(wait_limit)));
+          [](double wait_limit, bool concurrent_collectives) {
+            const CommunicatorOptions options = options_of(wait_limit, concurrent_collectives);
+            return std::make_unique<GpuCommunicator>(std::in_place, Communicator::from_environment(options));
           },
-          "wait_limit"_a, Released())
+          "wait_limit"_a, "concurrent_collectives"_a, Released())
       .def_static("make_key",
                   [] {
                     const std::string key = Communicator::make_key();
@@ -443,7 +446,9 @@ void bind_communicator(nb::module_& module) {
           "reason"_a, Released())
       .def_prop_ro("rank", [](const GpuCommunicator& self) { return self->rank(); })
       .def_prop_ro("ranks", [](const GpuCommunicator& self) { return self->ranks(); })
-      .def_prop_ro("device", [](const GpuCommunicator& self) { return self->device(); });
+      .def_prop_ro("device", [](const GpuCommunicator& self) { return self->device(); })
+      .def_prop_ro("concurrent_collectives",
+                   [](const GpuCommunicator& self) { return self->options().concurrent_collectives; });
 }
 
 }  // namespace

@@ -81,27 +81,39 @@ class Communicator(NamedCommunicator):
 
     It belongs to the GPU that is current when it is made. Its operators share their memory, and so run on one stream,
     or ordered by the caller. `close` gives the memory back; all ranks call it at about the same time.
+
+    concurrent_collectives: whether other kernels that wait for ranks may run on these GPUs at the same time, on other
+    streams, as NCCL's of data parallelism do next to tensor parallelism. Schedules are then chosen that they cannot
+    stop. It is so for a process group that has not all ranks, and for a group of fewer ranks that `split` makes.
     """
 
     _open: "WeakSet[Communicator]" = WeakSet()
 
-    def __init__(self, key: bytes, rank: int, ranks: int, *, wait_limit: float = 30) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        rank: int,
+        ranks: int,
+        *,
+        wait_limit: float = 30,
+        concurrent_collectives: bool = False,
+    ) -> None:
         """Rank `rank` of `ranks`, which all pass the same `key` of `make_key`. Collective.
 
         wait_limit: seconds that a run may take, and that a rank waits for the others, at most a day.
         """
         require_wait_limit(wait_limit)
-        self._bind(_gpu.Communicator(key, rank, ranks, wait_limit))
+        self._bind(_gpu.Communicator(key, rank, ranks, wait_limit, concurrent_collectives))
 
     @staticmethod
     def make_key() -> bytes:
         return _gpu.Communicator.make_key()
 
     @classmethod
-    def from_environment(cls, *, wait_limit: float = 30) -> "Communicator":
+    def from_environment(cls, *, wait_limit: float = 30, concurrent_collectives: bool = False) -> "Communicator":
         """One process per GPU, started by torchrun, mpirun or Slurm. Makes the GPU of the local rank current."""
         require_wait_limit(wait_limit)
-        return cls._of(_gpu.Communicator.from_environment(wait_limit))
+        return cls._of(_gpu.Communicator.from_environment(wait_limit, concurrent_collectives))
 
     @classmethod
     def from_process_group(
@@ -109,6 +121,7 @@ class Communicator(NamedCommunicator):
     ) -> "Communicator":
         """The ranks of a process group of `torch.distributed`; None: of all. Collective."""
         require_wait_limit(wait_limit)
+        import torch.distributed
         from torch.distributed import distributed_c10d
 
         of = group or distributed_c10d._get_default_group()
@@ -123,7 +136,13 @@ class Communicator(NamedCommunicator):
             raise CommunicationError(
                 f"rank {of.rank()} of {of.size()}: rank 0 of {of.group_name} has not come within {2 * wait_limit:g} s"
             ) from error
-        return cls(bytes.fromhex(store.get(name).decode()), of.rank(), of.size(), wait_limit=wait_limit)
+        return cls(
+            bytes.fromhex(store.get(name).decode()),
+            of.rank(),
+            of.size(),
+            wait_limit=wait_limit,
+            concurrent_collectives=of.size() < torch.distributed.get_world_size(),
+        )
 
     @classmethod
     def _of(cls, communicator: _gpu.Communicator) -> "Communicator":
@@ -135,6 +154,7 @@ class Communicator(NamedCommunicator):
         self._communicator: Any = communicator
         # As numbers of Python, which torch.compile can follow.
         self._rank, self._ranks, self._device = communicator.rank, communicator.ranks, communicator.device
+        self._concurrent_collectives: bool = communicator.concurrent_collectives
         self._workspace: Any = _gpu.SharedWorkspace()
         self._tuner: Any = None
         self._bound: list[_BoundOperator] = []
@@ -153,6 +173,10 @@ class Communicator(NamedCommunicator):
     def device(self) -> int:
         """CUDA's number of the GPU."""
         return self._device
+
+    @property
+    def concurrent_collectives(self) -> bool:
+        return self._concurrent_collectives
 
     @property
     def machine(self) -> Machine:

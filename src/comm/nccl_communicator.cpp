@@ -219,7 +219,10 @@ Farewell& farewell_of(const Communicator& communicator) { return communicator.st
 Communicator Communicator::split(int color) const {
   require(color >= 0, "color", color, "must be at least 0");
   state_->throw_if_aborted();
-  const auto group = std::make_shared<State>(state_->base->split(color), 0, state_->options);
+  auto base = state_->base->split(color);
+  CommunicatorOptions options = state_->options;
+  if (base->end().ranks < ranks()) options.concurrent_collectives = true;
+  const auto group = std::make_shared<State>(std::move(base), 0, options);
   {
     const std::lock_guard held(state_->family);
     state_->groups.push_back(group);

@@ -36,6 +36,13 @@ inline bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
          problem.experts == 1 && problem.capacity == 0 && !gathers_along_k(problem);
 }
 
+/// Whether tiles wait for what other ranks compute after tiles that wait themselves. All blocks of all ranks
+/// must run for that: if some begin late, as a kernel of another stream has their multiprocessors, the others
+/// stop until it has ended.
+inline bool waits_between_rounds(const Problem& problem, const Schedule& schedule) {
+  return schedule.rounds > 1 && !communicates_first(problem.operation);
+}
+
 /// Whether the schedule is what users compare with: cuBLASLt, and one call of NCCL.
 inline bool is_by_libraries(const Schedule& schedule) {
   return schedule.strategy == Strategy::sequential && schedule.shots == 0;

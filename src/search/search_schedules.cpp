@@ -213,6 +213,8 @@ class Search {
     std::vector<Candidate> simulated;
     for (Candidate& candidate : candidates) {
       const Schedule& schedule = candidate.schedule;
+      if (machine_.peer_access && space_.concurrent_collectives && waits_between_rounds(problem_, schedule))
+        continue;
       // What messages need does not depend on the rest of a schedule.
       std::optional<bool>& left_out =
           left_out_[{schedule.strategy, schedule.shots > 0, schedule.comm_multiprocessors > 0}];

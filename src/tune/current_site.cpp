@@ -41,7 +41,8 @@ TuningSite current_site(const GpuRank& gpu) {
           .library = FLASHOVERLAP_VERSION,
           .ranks = gpu.ranks(),
           .hosts = gpu.hosts(),
-          .fabric = std::string(gpu.fabric())};
+          .fabric = std::string(gpu.fabric()),
+          .concurrent_collectives = gpu.communicator().options().concurrent_collectives};
 }
 
 }  // namespace flashoverlap

@@ -16,6 +16,7 @@ void visit_keys(auto& visit, Maybe<TuningSite> auto& site) {
   visit("ranks", site.ranks);
   visit("hosts", site.hosts);
   visit("fabric", site.fabric);
+  visit.unless_none("concurrent_collectives", site.concurrent_collectives, false);
 }
 
 void visit_keys(auto& visit, Maybe<CachedPlan> auto& entry) {

@@ -45,8 +45,8 @@ std::string form(const Problem& problem) {
 }  // namespace
 
 std::string folder_name(const TuningSite& site) {
-  return fmt::format("{}-{}_ranks-{}-driver_{}-nccl_{}-{}", plain(site.gpu), site.ranks, plain(site.fabric),
-                     plain(site.driver), plain(site.nccl),
+  return fmt::format("{}-{}_ranks-{}{}-driver_{}-nccl_{}-{}", plain(site.gpu), site.ranks, plain(site.fabric),
+                     site.concurrent_collectives ? "-concurrent" : "", plain(site.driver), plain(site.nccl),
                      hash([&](KeyWriter& writer) { visit_keys(writer, site); }));
 }
 

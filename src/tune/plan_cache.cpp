@@ -48,7 +48,8 @@ std::string cache_directory(std::string wanted) {
 }
 
 PlanCache::PlanCache(std::string directory, TuningSite site, Warn warn)
-    : folder_(fs::path(std::move(directory)) / folder_name(site)),
+    : directory_(std::move(directory)),
+      folder_(fs::path(directory_) / folder_name(site)),
       site_(std::move(site)),
       warn_(std::move(warn)) {
   validate(site_);
@@ -91,11 +92,15 @@ std::optional<Machine> PlanCache::machine() const {
 }
 
 void PlanCache::store_machine(const Machine& machine) const {
-  make_folder(folder_);
+  make_folder(fs::path(machine_file()).parent_path());
   write_file("machine", machine_file(), machine_to_json(machine));
 }
 
-std::string PlanCache::machine_file() const { return fs::path(folder_) / "machine.json"; }
+std::string PlanCache::machine_file() const {
+  TuningSite site = site_;
+  site.concurrent_collectives = false;
+  return fs::path(directory_) / folder_name(site) / "machine.json";
+}
 
 std::vector<CachedPlan> cached_plans(const std::string& directory, const PlanCache::Warn& warn) {
   std::vector<CachedPlan> all;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -108,9 +109,14 @@ struct Tuner::State {
 
   /// Without a cache everything is tuned anew, which is no reason to fail.
   void open_cache() {
+    const auto warn = [this](const std::string& line) { say(line); };
     try {
-      cache.emplace(cache_directory(options.cache_directory), site,
-                    [this](const std::string& line) { say(line); });
+      cache.emplace(cache_directory(options.cache_directory), site, warn);
+      if (site.concurrent_collectives) {
+        TuningSite alone = site;
+        alone.concurrent_collectives = false;
+        cache_alone.emplace(cache_directory(options.cache_directory), alone, warn);
+      }
       if (const std::optional<Machine> measured = cache->machine()) machine = *measured;
     } catch (const Error& error) {
       say(fmt::format("the tuning cache cannot be used in full: {}", error.what()));
@@ -131,9 +137,15 @@ struct Tuner::State {
     if (options.allows && !options.allows(problem, schedule)) return false;
     const std::vector<Plan> plans = make_plans(problem, schedule);
     // Not even what an earlier version has kept.
-    const bool overlaps = schedule.strategy != Strategy::sequential;
-    if (machine.peer_access && overlaps && can_be_held_up(plans)) return false;
+    if (machine.peer_access && schedule.strategy != Strategy::sequential) {
+      if (can_be_held_up(plans)) return false;
+      if (site.concurrent_collectives && waits_between_rounds(problem, schedule)) return false;
+    }
     return !gpu_obstacle(plans, machine);
+  }
+
+  SearchSpace space_of(const Task& task) const {
+    return {.reader = task.reader, .concurrent_collectives = site.concurrent_collectives};
   }
 
   /// Plans no more of them than it must.
@@ -151,10 +163,13 @@ struct Tuner::State {
   /// On rank 0: what is kept for this task or for one of nearly as many rows.
   std::optional<Schedule> known(const Task& task) const {
     const Problem& problem = task.problem;
-    if (!cache) return std::nullopt;
-    if (const auto same = cache->find(problem, task.reader); same && allows(problem, same->schedule))
-      return same->schedule;
-    std::vector<TunedPlan> entries = cache->entries();
+    std::vector<TunedPlan> entries;
+    for (const std::optional<PlanCache>& each : {std::cref(cache), std::cref(cache_alone)}) {
+      if (!each) continue;
+      if (const auto same = each->find(problem, task.reader); same && allows(problem, same->schedule))
+        return same->schedule;
+      std::ranges::move(each->entries(), std::back_inserter(entries));
+    }
     std::erase_if(entries, [&](const TunedPlan& entry) {
       return entry.reader != task.reader || !is_near(problem, entry.problem);
     });
@@ -167,9 +182,10 @@ struct Tuner::State {
   std::optional<Schedule> likeliest_like(const Task& task, const Schedule& wanted) const {
     std::vector<Candidate> likely;
     try {
-      likely = search_schedules(
-          task.problem, machine,
-          {.strategies = {wanted.strategy}, .layouts = {wanted.layout}, .reader = task.reader});
+      SearchSpace space = space_of(task);
+      space.strategies = {wanted.strategy};
+      space.layouts = {wanted.layout};
+      likely = search_schedules(task.problem, machine, space);
     } catch (const InvalidArgument&) {
       return std::nullopt;  // nothing by this strategy for these rows
     }
@@ -206,7 +222,7 @@ struct Tuner::State {
 
   Schedule predicted(const Task& task) const {
     const auto find = [&] {
-      const auto found = search_schedules(task.problem, machine, {.reader = task.reader});
+      const auto found = search_schedules(task.problem, machine, space_of(task));
       return as_candidates(first_allowed(task.problem, found));
     };
     return found_by_first(task, find).front().schedule;
@@ -236,7 +252,7 @@ struct Tuner::State {
   Trials find_trials(const Task& task) const {
     Trials trials;
     trials.schedules = found_by_first(task, [&] {
-      std::vector<Candidate> found = search_schedules(task.problem, machine, {.reader = task.reader});
+      std::vector<Candidate> found = search_schedules(task.problem, machine, space_of(task));
       trials.are_for_all = !restricts(task.problem, found);
       found = allowed(task.problem, std::move(found));
       const bool are_long = !found.empty() && found.front().predicted_us > long_us;
@@ -321,6 +337,7 @@ struct Tuner::State {
   TuningSite site;
   Machine machine;
   std::optional<PlanCache> cache;
+  std::optional<PlanCache> cache_alone;  ///< without concurrent collectives, if that is another one
 };
 
 Tuner::Tuner(const Communicator& communicator, TunerOptions options)

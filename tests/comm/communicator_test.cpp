@@ -202,6 +202,9 @@ TEST(Communicator, SplitsIntoGroups) {
     EXPECT_EQ(group.rank(), communicator.rank() / 2);
     EXPECT_EQ(group.ranks(), (ranks + 1 - color) / 2);
     EXPECT_EQ(group.device(), communicator.device());
+    EXPECT_FALSE(communicator.options().concurrent_collectives);
+    EXPECT_EQ(group.options().concurrent_collectives, ranks > 1) << "other groups' run at the same time";
+    EXPECT_FALSE(communicator.split(0).options().concurrent_collectives) << "the same ranks";
 
     const OwnStream stream;
     const Elements data(DataType::fp32, {static_cast<float>(1 << communicator.rank())});

@@ -71,6 +71,28 @@ TEST(DefaultSchedule, CanBeHeldUpByOtherKernelsOnlyWherePeersHaveNoOtherWay) {
   EXPECT_GT(held_up(layer(Operation::all_gather_gemm), preset("h200-pcie")), 0);
 }
 
+TEST(DefaultSchedule, WithConcurrentCollectivesSumsInOneRound) {
+  const Machine machine = preset("h200-nvlink");
+  int in_rounds = 0;
+  for (const Operation operation : {Operation::gemm_reduce_scatter, Operation::gemm_all_reduce}) {
+    for (const std::int64_t m : {1024, 4096, 16384}) {
+      const Problem problem = layer(operation, m);
+      const auto strategies_of = [](const std::vector<Candidate>& candidates) {
+        std::set<Strategy> strategies;
+        for (const Candidate& each : candidates) strategies.insert(each.schedule.strategy);
+        return strategies;
+      };
+      const auto sums_in_rounds = [](const Candidate& each) { return each.schedule.rounds > 1; };
+      const auto all = search_schedules(problem, machine);
+      const auto concurrent = search_schedules(problem, machine, {.concurrent_collectives = true});
+      in_rounds += static_cast<int>(std::ranges::count_if(all, sums_in_rounds));
+      EXPECT_EQ(std::ranges::count_if(concurrent, sums_in_rounds), 0) << name(operation) << ' ' << m;
+      EXPECT_EQ(strategies_of(concurrent), strategies_of(all)) << name(operation) << ' ' << m;
+    }
+  }
+  EXPECT_GT(in_rounds, 0);
+}
+
 TEST(DefaultSchedule, RunsOnTheMachinesGpusAndIsProvenRight) {
   const Machine machine = preset("h200-nvlink");
   for (const Operation operation : enumerators<Operation>) {

@@ -97,6 +97,23 @@ TEST_F(PlanCacheTest, KeepsAPlanForEachReader) {
   EXPECT_EQ(cache().find(plan.problem, Reader::norm), plan);
 }
 
+TEST_F(PlanCacheTest, WithConcurrentCollectivesHasPlansOfItsOwnAndTheSameMachine) {
+  TuningSite site = site_of(2);
+  site.concurrent_collectives = true;
+  const PlanCache concurrent(directory_.string(), site);
+  const TunedPlan plan = small_plan(0);
+  concurrent.store(plan);
+  EXPECT_EQ(concurrent.find(plan.problem), plan);
+  EXPECT_FALSE(cache().find(plan.problem));
+  const std::vector<CachedPlan> all = cached_plans(directory_.string());
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].site, site);
+  const Machine machine = preset("h200-nvlink");
+  concurrent.store_machine(machine);
+  EXPECT_EQ(cache().machine(), machine);
+  EXPECT_EQ(concurrent.machine(), machine);
+}
+
 TEST_F(PlanCacheTest, NamesAreReadableAndDifferInEveryField) {
   const TuningSite site = site_of(2);
   EXPECT_THAT(folder_name(site), StartsWith("NVIDIA_H200-2_ranks-nvlink-driver_580.95.05-nccl_2.28.3-"));
@@ -118,6 +135,7 @@ TEST_F(PlanCacheTest, NamesAreReadableAndDifferInEveryField) {
   add_site([](TuningSite& other) { other.ranks = 3; });
   add_site([](TuningSite& other) { other.hosts = 2; });
   add_site([](TuningSite& other) { other.fabric = "pcie_like"; });
+  add_site([](TuningSite& other) { other.concurrent_collectives = true; });
   for (const std::string& name : folders) EXPECT_EQ(name.find('/'), name.npos) << name;
 
   const Problem problem{.operation = Operation::all_to_all_gemm, .m = 8, .n = 6, .k = 4, .ranks = 2};

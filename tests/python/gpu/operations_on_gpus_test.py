@@ -39,6 +39,12 @@ class TestOperations:
         expect_close(back, (a.float() @ b.float().t()) @ c.float().t())
 
 
+def test_only_groups_of_some_ranks_have_other_collectives_next_to_theirs(group):
+    assert not parallel.communicator(group).concurrent_collectives
+    alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
+    assert parallel.communicator(alone).concurrent_collectives == (dist.get_world_size() > 1)
+
+
 class WithoutExchangeApi(torch.Tensor):
     """As tensors were before PyTorch had DLPack's exchange API, which tells the current stream."""
 
