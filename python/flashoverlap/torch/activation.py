@@ -40,8 +40,9 @@ def _takes_one_kernel(gate_up: Tensor) -> bool:
     )
 
 
-def _rows(matrix: Tensor) -> Tensor:
-    return matrix.detach().view(-1, matrix.shape[-1])
+def _rows(tensor: Tensor) -> Tensor:
+    matrix = tensor.detach()
+    return matrix if matrix.dim() == 2 else matrix.view(-1, matrix.shape[-1])
 
 
 def _compute(gate_up: Tensor) -> Tensor:
