@@ -17,6 +17,7 @@ MODULES = [
     "flashoverlap.gpu",
     "flashoverlap.torch.operations",
     "flashoverlap.torch.linear",
+    "flashoverlap.torch.activation",
     "flashoverlap.torch.feed_forward",
     "flashoverlap.torch.experts",
     "flashoverlap.torch.norm",
