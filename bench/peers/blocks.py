@@ -5,9 +5,9 @@ what would be possible without communication, in one process, taking turns in ra
     torchrun --nproc-per-node 2 bench/peers/blocks.py --model 8b 70b --tokens 4096 8192 --out out/block.json
 
 All compute the same: outputs and gradients are compared with plain PyTorch's before anything is measured. All are
-replayed from CUDA graphs. Peak memory is that of one eager call. Ours is measured twice: `ours` with
-`flashoverlap.torch.swiglu`, as in `GatedFeedForward`, and `ours_products` with PyTorch's activation, so that it differs
-from plain PyTorch in its products alone.
+replayed from CUDA graphs. Peak memory is that of one eager call. Ours is measured twice: `ours` is made of what our
+layers are made of, with their activation and their RMSNorm that adds the residual; `ours_products` differs from plain
+PyTorch in its products alone.
 """
 
 import argparse
@@ -27,6 +27,7 @@ import flashoverlap.torch as ours
 
 HEAD = 128
 SEQUENCE = 4096
+EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
@@ -135,22 +136,30 @@ class AsyncRow(torch.autograd.Function):
         return of_x, whole.t() @ x
 
 
+def plain_swiglu(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
 @dataclass(frozen=True)
 class Parts:
     """Of a block, as one implementation has them. What is not here is the same in all."""
 
     column: Callable[[Tensor, Tensor], Tensor]
     row: Callable[[Tensor, Tensor], Tensor]
-    activate: Callable[[Tensor], Tensor]
+    activate: Callable[[Tensor], Tensor] = plain_swiglu
+    row_norm: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+    """The RMSNorm of `row` and the residual, and their sum, if in one pass."""
 
-
-def plain_swiglu(gate_up: Tensor) -> Tensor:
-    gate, up = gate_up.chunk(2, dim=-1)
-    return F.silu(gate) * up
+    def normed_row(self, x: Tensor, weight: Tensor, norm: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        if self.row_norm is not None:
+            return self.row_norm(x, weight, norm, residual)
+        total = residual + self.row(x, weight)
+        return F.rms_norm(total, norm.shape, norm, EPSILON), total
 
 
 def all_parts(group: str, ranks: int) -> dict[str, Parts]:
-    """`ours` has the activation of our layers, too; `ours_products` has PyTorch's, as all others have."""
+    """`ours` is made of what our layers are; `ours_products` has PyTorch's activation and norms, as all others have."""
     keeps = ranks > 2  # what was gathered: saves time on 4 GPUs, not on 2, and takes memory
 
     def column(x: Tensor, weight: Tensor) -> Tensor:
@@ -159,16 +168,15 @@ def all_parts(group: str, ranks: int) -> dict[str, Parts]:
     def row(x: Tensor, weight: Tensor) -> Tensor:
         return ours.matmul_reduce_scatter(x, weight, group)
 
+    def row_norm(x: Tensor, weight: Tensor, norm: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        return ours.matmul_reduce_scatter_rms_norm(x, weight, norm, group, residual, epsilon=EPSILON)
+
     return {
-        "plain": Parts(lambda x, w: Gather.apply(x) @ w.t(), lambda x, w: Scatter.apply(x @ w.t()), plain_swiglu),
-        "possible": Parts(
-            lambda x, w: GatherNothing.apply(x) @ w.t(),
-            lambda x, w: ScatterNothing.apply(x @ w.t()),
-            plain_swiglu,
-        ),
-        "async_tp": Parts(AsyncColumn.apply, AsyncRow.apply, plain_swiglu),
-        "ours_products": Parts(column, row, plain_swiglu),
-        "ours": Parts(column, row, ours.swiglu),
+        "plain": Parts(lambda x, w: Gather.apply(x) @ w.t(), lambda x, w: Scatter.apply(x @ w.t())),
+        "possible": Parts(lambda x, w: GatherNothing.apply(x) @ w.t(), lambda x, w: ScatterNothing.apply(x @ w.t())),
+        "async_tp": Parts(AsyncColumn.apply, AsyncRow.apply),
+        "ours_products": Parts(column, row),
+        "ours": Parts(column, row, ours.swiglu, row_norm),
     }
 
 
@@ -207,9 +215,9 @@ def attention(qkv: Tensor, model: Model, ranks: int) -> Tensor:
 
 def block(x: Tensor, weights: Weights, model: Model, ranks: int, parts: Parts) -> Tensor:
     features = (model.features,)
-    normed = F.rms_norm(x, features, weights.norms[0])
-    x = x + parts.row(attention(parts.column(normed, weights.qkv), model, ranks), weights.out)
-    normed = F.rms_norm(x, features, weights.norms[1])
+    normed = F.rms_norm(x, features, weights.norms[0], EPSILON)
+    attended = attention(parts.column(normed, weights.qkv), model, ranks)
+    normed, x = parts.normed_row(attended, weights.out, weights.norms[1], x)
     return x + parts.row(parts.activate(parts.column(normed, weights.gate_up)), weights.down)
 
 

@@ -14,6 +14,7 @@
 
 #include "cuda/copy_rows.hpp"
 #include "cuda/handles.hpp"
+#include "epilogue.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
@@ -24,7 +25,6 @@
 #include "plan/gathered_rows.hpp"
 #include "plan/route_room.hpp"
 #include "results.hpp"
-#include "swiglu.hpp"
 #include "tensor.hpp"
 
 namespace nb = nanobind;
@@ -461,7 +461,7 @@ NB_MODULE(_gpu, module) {
   module.doc() = "What needs GPUs, CUDA and NCCL.";
   nb::module_::import_("flashoverlap._core");  // its types and errors
   bind_communicator(module);
-  bind_swiglu(module);
+  bind_epilogue(module);
   nb::class_<Unlocked<SharedWorkspace>>(module, "SharedWorkspace")
       .def("__init__",
            [](Unlocked<SharedWorkspace>* self) { new (self) Unlocked<SharedWorkspace>(std::in_place); });

@@ -58,6 +58,17 @@ class GpuOperator:
 
 def swiglu(gate_up: Any, hidden: Any) -> None: ...
 def swiglu_gradient(of_hidden: Any, gate_up: Any, of_gate_up: Any) -> None: ...
+def norm_gradient_partials(x: Any) -> int: ...
+def rms_norm_gradient(
+    x: Any,
+    weight: Any,
+    epsilon: float,
+    of_y: Any,
+    addend: Any | None,
+    of_x: Any,
+    of_weight: Any,
+    partials: Any,
+) -> None: ...
 
 class GpuTuner:
     def __init__(self, communicator: Communicator) -> None: ...

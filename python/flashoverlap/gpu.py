@@ -21,9 +21,11 @@ from flashoverlap.operations import Matrix, NamedCommunicator, require_wait_limi
 if TYPE_CHECKING:
     import torch.distributed
 
-# Of matrices on GPUs, into ones that the caller has made: see swiglu.hpp. `flashoverlap.torch.swiglu` makes them.
+# Of matrices on GPUs, into ones that the caller has made: see swiglu.hpp and rms_norm_gradient.hpp.
 swiglu = _gpu.swiglu
 swiglu_gradient = _gpu.swiglu_gradient
+norm_gradient_partials = _gpu.norm_gradient_partials
+rms_norm_gradient = _gpu.rms_norm_gradient
 
 
 class _BoundOperator:

@@ -1,5 +1,6 @@
 #include "cuda/elements.cuh"
 #include "cuda/load_kernels.hpp"
+#include "epilogue/block_sum.cuh"
 #include "epilogue/result_kernels.hpp"
 #include "epilogue/row_chunks.cuh"
 
@@ -108,23 +109,6 @@ class Stretch {
   ChunkBits<width> residual_[has_residual ? chunks : 1];
 };
 
-__device__ float warp_sum(float value) {
-#pragma unroll
-  for (int distance = warp_threads / 2; distance > 0; distance /= 2)
-    value += __shfl_xor_sync(0xFFFFFFFF, value, distance);
-  return value;
-}
-
-/// The sum over all threads of the block, for each of them.
-__device__ float block_sum(float value) {
-  __shared__ float sums[most_warps];
-  const int lane = threadIdx.x % warp_threads;
-  value = warp_sum(value);
-  if (lane == 0) sums[threadIdx.x / warp_threads] = value;
-  __syncthreads();
-  return warp_sum(lane < static_cast<int>(blockDim.x) / warp_threads ? sums[lane] : 0.0F);
-}
-
 /// One block for each row.
 template <typename Element, int width, bool has_residual, bool is_partial>
 __global__ void __launch_bounds__(most_threads, is_partial ? 1 : 2) rms_norm(const Operands operands) {
@@ -135,13 +119,14 @@ __global__ void __launch_bounds__(most_threads, is_partial ? 1 : 2) rms_norm(con
   await_kernel_before(operands.layout.rows);
   const std::int32_t stretches = (cols - 1) / stretch_cols<width>() + 1;
   Stretch<Element, width, has_residual, is_partial> x;
-  float squares = 0;
+  float squares[1]{};
   // Backwards: the first stretch, in most rows the only one, stays in registers.
   for (std::int32_t stretch = stretches; stretch-- > 0;) {
     x.load(operands, row, stretch * stretch_cols<width>());
-    squares += x.squares(operands, stretch * stretch_cols<width>());
+    squares[0] += x.squares(operands, stretch * stretch_cols<width>());
   }
-  const float scale = rsqrtf(block_sum(squares) / static_cast<float>(cols) + operands.norm.eps);
+  block_sum(squares);
+  const float scale = rsqrtf(squares[0] / static_cast<float>(cols) + operands.norm.eps);
   x.store(operands, row, 0, scale);
   for (std::int32_t stretch = 1; stretch < stretches; ++stretch) {
     x.load(operands, row, stretch * stretch_cols<width>());

@@ -106,11 +106,36 @@ def _gradients_of_norm(
     """Of sum, and of the norm's weight."""
     if of_normalized is None:
         return of_sum, None
+    if _takes_one_kernel(of_normalized, of_sum, sum, weight):
+        return _gradients_in_one_kernel(of_normalized, of_sum, sum, weight, epsilon)
     with torch.enable_grad():  # of PyTorch's norm of the same sum, which GPUs differentiate in one kernel
         leaves = sum.detach().requires_grad_(), weight.detach().requires_grad_()
         normalized = torch.nn.functional.rms_norm(leaves[0], weight.shape, leaves[1], epsilon)
     gradient, of_weight = torch.autograd.grad(normalized, leaves, of_normalized)
     return gradient if of_sum is None else gradient + of_sum, of_weight
+
+
+def _takes_one_kernel(of_normalized: Tensor, of_sum: Tensor | None, sum: Tensor, weight: Tensor) -> bool:
+    given = [each for each in (of_normalized, of_sum, sum, weight) if each is not None]
+    return (
+        _concerns_only_autograd(sum, weight)
+        and sum.is_cuda
+        and sum.dtype in (torch.bfloat16, torch.float16)
+        and sum.shape[-1] % 8 == 0
+        and sum.shape[-1] <= 16384
+        and all(each.dtype == sum.dtype and each.is_contiguous() and each.data_ptr() % 16 == 0 for each in given)
+    )
+
+
+def _gradients_in_one_kernel(
+    of_normalized: Tensor, of_sum: Tensor | None, sum: Tensor, weight: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    from flashoverlap import gpu
+
+    of_x, of_weight = torch.empty_like(sum), torch.empty_like(weight)
+    partials = sum.new_empty(gpu.norm_gradient_partials(sum), sum.shape[-1], dtype=torch.float32)
+    gpu.rms_norm_gradient(sum, weight[None], epsilon, of_normalized, of_sum, of_x, of_weight[None], partials)
+    return of_x, of_weight
 
 
 def _define(name: str, gemm: str, gradients: Gradients) -> None:

@@ -4,6 +4,7 @@
 
 namespace flashoverlap::python {
 
-void bind_swiglu(nanobind::module_& module);
+/// What follows products, on matrices of the caller.
+void bind_epilogue(nanobind::module_& module);
 
 }  // namespace flashoverlap::python
