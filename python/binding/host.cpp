@@ -22,6 +22,8 @@ using namespace nb::literals;
 namespace flashoverlap::python {
 namespace {
 
+using Arrays = nb::typed<nb::sequence, nb::object>;
+
 /// All ranks of a problem on the host, which computes with real threads and counters.
 class HostWorld {
  public:
@@ -31,7 +33,7 @@ class HostWorld {
   }
 
   /// One matrix for each rank.
-  void run(const nb::sequence& a, const nb::sequence& b, const nb::sequence& out) {
+  void run(const Arrays& a, const Arrays& b, const Arrays& out) {
     const DataType data_type = plans_.front().problem.data_type;
     std::vector<Tensor> outs;
     std::vector<Matrix> as;
