@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cuda/copy_rows.hpp"
+#include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
 #include "epilogue.hpp"
 #include "flashoverlap/communicator.hpp"
@@ -21,6 +22,7 @@
 #include "flashoverlap/result_reader.hpp"
 #include "flashoverlap/tuner.hpp"
 #include "flashoverlap/workspace.hpp"
+#include "measure/gpu_world.hpp"
 #include "names.hpp"
 #include "plan/gathered_rows.hpp"
 #include "plan/route_room.hpp"
@@ -79,6 +81,24 @@ struct SideStream {
   CudaEvent ended;
 };
 
+/// Counters of an operator, as a workspace counts those that it has left.
+class CountersInUse {
+ public:
+  CountersInUse(std::shared_ptr<std::int64_t> left, std::int64_t bytes)
+      : left_(std::move(left)), bytes_(bytes) {
+    *left_ -= bytes_;
+  }
+  CountersInUse(CountersInUse&& other) noexcept = default;
+  CountersInUse& operator=(CountersInUse&&) = delete;
+  ~CountersInUse() {
+    if (left_) *left_ += bytes_;
+  }
+
+ private:
+  std::shared_ptr<std::int64_t> left_;
+  std::int64_t bytes_;
+};
+
 /// Memory of all operators of a communicator, which run one after the other. It is replaced by a larger one
 /// where an operator needs more; those that were made before keep theirs.
 class SharedWorkspace {
@@ -88,7 +108,12 @@ class SharedWorkspace {
     return side_;
   }
 
-  const Workspace& holding(const std::vector<Plan>& plans, const Communicator& communicator) {
+  struct Share {
+    Workspace workspace;
+    CountersInUse counters;
+  };
+
+  Share holding(const std::vector<Plan>& plans, const Communicator& communicator) {
     WorkspaceBytes needed;
     needed.add(plans);
     if (!workspace_ || !holds(needed)) {
@@ -103,10 +128,9 @@ class SharedWorkspace {
       grow(bytes.shares, needed.shares);
       bytes.counters = std::max(least_counter_bytes, 16 * needed.counters);
       workspace_.emplace(bytes, communicator);
-      counters_left_ = bytes.counters;
+      counters_left_ = std::make_shared<std::int64_t>(bytes.counters);
     }
-    counters_left_ -= needed.counters;
-    return *workspace_;
+    return {*workspace_, {counters_left_, needed.counters}};
   }
 
  private:
@@ -117,11 +141,11 @@ class SharedWorkspace {
     const WorkspaceBytes& bytes = workspace_->bytes();
     return needed.peer_written <= bytes.peer_written && needed.collective <= bytes.collective &&
            needed.device <= bytes.device && needed.shares <= bytes.shares &&
-           needed.counters <= counters_left_;
+           needed.counters <= *counters_left_;
   }
 
   std::optional<Workspace> workspace_;
-  std::int64_t counters_left_ = 0;
+  std::shared_ptr<std::int64_t> counters_left_;
   std::shared_ptr<SideStream> side_;
 };
 
@@ -224,6 +248,8 @@ class GpuOperator {
     operator_->wait();
   }
 
+  /// Whether a CUDA graph may have a run.
+  bool is_captured() const { return is_captured_; }
   Schedule schedule() const { return operator_->plan().schedule; }
   Problem problem() const { return operator_->plan().problem; }
 
@@ -284,6 +310,7 @@ class GpuOperator {
   void enqueue(const Tensor& a, const Tensor& b, const Tensor& out) {
     const nb::gil_scoped_release released;
     make_current(*communicator_);
+    is_captured_ = is_captured_ || flashoverlap::is_captured(static_cast<cudaStream_t>(a.stream));
     void* const own = operator_->result();
     operator_->run(a.data, b.data, own == nullptr ? out.data : own, static_cast<Stream>(a.stream));
     if (own == nullptr || stays()) return;
@@ -299,9 +326,10 @@ class GpuOperator {
     std::int64_t pitch = 0;
   };
 
-  static Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
-                       SharedWorkspace& workspace, const std::tuple<std::int64_t, std::int64_t>& pitches,
-                       bool b_is_constant) {
+  /// And takes its counters.
+  Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
+                SharedWorkspace& workspace, const std::tuple<std::int64_t, std::int64_t>& pitches,
+                bool b_is_constant) {
     make_current(communicator);
     const std::vector<Plan> plans = make_plans(problem, schedule);
     OperatorOptions options;
@@ -311,7 +339,9 @@ class GpuOperator {
     };
     options.pitches = {.a = padded(std::get<0>(pitches), a_shape(problem, communicator.rank())),
                        .b = padded(std::get<1>(pitches), b_shape(problem, communicator.rank()))};
-    options.workspace = workspace.holding(plans, communicator);
+    SharedWorkspace::Share share = workspace.holding(plans, communicator);
+    options.workspace = std::move(share.workspace);
+    counters_.emplace(std::move(share.counters));
     return {plans, communicator, options};
   }
 
@@ -371,9 +401,11 @@ class GpuOperator {
   }
 
   const GpuCommunicator communicator_;
+  std::optional<CountersInUse> counters_;
   Unlocked<Operator> operator_;
   std::shared_ptr<SideStream> side_;
   const bool is_read_later_;
+  bool is_captured_ = false;
   std::optional<Unlocked<ResultReader>> reader_;
   mutable std::vector<GatheredRows> gathered_rows_;  // once they are asked for
   OperandMemory a_;
@@ -442,6 +474,13 @@ void bind_communicator(nb::module_& module) {
           },
           "color"_a, Released())
       .def(
+          "meet",
+          [](const GpuCommunicator& self) {
+            make_current(*self);
+            GpuRank(*self).barrier();
+          },
+          Released())
+      .def(
           "abort", [](const GpuCommunicator& self, const std::string& reason) { self->abort(reason); },
           "reason"_a, Released())
       .def_prop_ro("rank", [](const GpuCommunicator& self) { return self->rank(); })
@@ -479,6 +518,7 @@ NB_MODULE(_gpu, module) {
       .def("rms_norm", &GpuOperator::rms_norm, "result"_a, "weight"_a, "epsilon"_a, "residual"_a.none(),
            "normalized"_a, "sum"_a)
       .def("wait", &GpuOperator::wait, Released())
+      .def_prop_ro("is_captured", &GpuOperator::is_captured)
       .def_prop_ro("shape", &GpuOperator::shape)
       .def_prop_ro("schedule", &GpuOperator::schedule)
       .def_prop_ro("problem", &GpuOperator::problem);

@@ -4,7 +4,7 @@ import atexit
 import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from flashoverlap._core import CommunicationError, Machine, Problem, Schedule
 
@@ -31,9 +31,10 @@ rms_norm_gradient = _gpu.rms_norm_gradient
 class _BoundOperator:
     """An operator of the library, in the arrays of the caller."""
 
-    def __init__(self, operator: _gpu.GpuOperator, *, packs: bool = False) -> None:
+    def __init__(self, operator: _gpu.GpuOperator, communicator: "Communicator", *, packs: bool = False) -> None:
         """packs: what the ranks gather or exchange has padding, and is copied without it before each run."""
         self._operator = operator
+        self._communicator = ref(communicator)
         self._packs = packs
         if not packs:
             self.run = operator.run  # type: ignore[method-assign]  # as fast as it gets
@@ -64,6 +65,17 @@ class _BoundOperator:
             return from_dlpack(a, memory)
         problem = self.problem  # of one rank
         return a[: problem.out_shape(0)[0]] if problem.capacity > 0 else a
+
+    @property
+    def is_captured(self) -> bool:
+        return self._operator.is_captured
+
+    def close(self) -> None:
+        communicator = self._communicator()
+        self.wait()
+        self.__dict__.clear()  # the operator, with everything that refers to it
+        if communicator is not None and not communicator.is_closed:
+            communicator.forget(self)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -223,8 +235,13 @@ class Communicator(NamedCommunicator):
         operator = _gpu.GpuOperator(
             problem, chosen, self._communicator, self._workspace, pitches, b_is_constant, is_read_later
         )
-        self._bound.append(_BoundOperator(operator, packs=packs))
+        self._bound.append(_BoundOperator(operator, self, packs=packs))
         return self._bound[-1]
+
+    def forget(self, bound: _BoundOperator) -> None:
+        """Of an operator that was closed. Collective."""
+        self._bound.remove(bound)
+        self._communicator.meet()  # as CUDA may wait for all GPUs of a process to free memory
 
     def _needs_packing(self, problem: Problem, schedule: Schedule, pitches: tuple[int, int]) -> bool:
         """Whether NCCL gathers or exchanges an operand with padding: it moves rows without."""

@@ -143,6 +143,13 @@ class _HostOperator:
     def wait(self) -> None:
         """Runs have ended when they return."""
 
+    @property
+    def is_captured(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is left when the last rank has forgotten it."""
+
 
 def _parts_for_ranks(problem: Problem, source: int, a: Matrix) -> list[Matrix]:
     """The rows that one rank sends to each in an all_to_all_gemm."""

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol, Self, TypeAlias
 from weakref import WeakValueDictionary
 
-from flashoverlap._core import InvalidArgument, Machine, Problem, Schedule, problem_of, signature
+from flashoverlap._core import CommunicationError, InvalidArgument, Machine, Problem, Schedule, problem_of, signature
 from flashoverlap.arrays import begin_writing, empty_like
 
 Matrix: TypeAlias = Any
@@ -66,6 +66,13 @@ class BoundOperator(Protocol):
 
     def wait(self) -> None: ...
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph may run it."""
+
+    def close(self) -> None:
+        """It must not be used any more. Collective."""
+
 
 class AnyCommunicator(Protocol):
     """One rank of a group of ranks, on GPUs (`Communicator`) or on the host (`HostCommunicator`)."""
@@ -82,7 +89,8 @@ class AnyCommunicator(Protocol):
 
     @property
     def operators(self) -> "dict[bytes, Operator]":
-        """Those that the functions of this module have made, by the signature of their arguments."""
+        """Those that the functions of this module have made, by the signature of their arguments; the one that was used
+        last comes last."""
 
     @property
     def machine(self) -> Machine:
@@ -272,8 +280,30 @@ class Operator:
         """Returns when every run has ended. Raises the error that one has ended with."""
         self._bound.wait()
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph may have a run, so that it must not be closed before the graph is destroyed."""
+        return self._bound.is_captured
+
+    def close(self) -> None:
+        """Gives back what it has besides the memory that the communicator's operators share. Collective. It must not be
+        used any more, neither by graphs. The communicator's `close` does it for all."""
+        bound, self._bound = self._bound, _Closed()
+        bound.close()
+
     def __repr__(self) -> str:
-        return f"<Operator {self._problem!r} by {self.schedule.strategy}>"
+        by = "closed" if isinstance(self._bound, _Closed) else f"by {self.schedule.strategy}"
+        return f"<Operator {self._problem!r} {by}>"
+
+
+class _Closed:
+    """What an operator that was closed has in place of its own."""
+
+    def close(self) -> None:
+        """It is."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise CommunicationError(f"{name}: the operator is closed: make another one")
 
 
 def gemm_all_reduce(
@@ -384,8 +414,11 @@ def operator_for(
         key += b"read later"
     if b_is_constant:
         key += b"constant"
-    operator = communicator.operators.get(key)
+    operators = communicator.operators
+    operator = operators.pop(key, None)
     if operator is None:
+        if len(operators) >= most_operators:
+            _close_oldest(operators)
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
         operator = Operator(
             problem,
@@ -394,5 +427,17 @@ def operator_for(
             b_is_constant=b_is_constant,
             is_read_later=is_read_later,
         )
-        communicator.operators[key] = operator
+    operators[key] = operator  # the last one
     return operator
+
+
+most_operators = 512
+"""That functions make for a communicator. Then those go that have not run for the longest time, as where the number of
+rows changes from call to call."""
+
+
+def _close_oldest(operators: dict[bytes, Operator]) -> None:
+    """But none that a CUDA graph may run. The same on all ranks, as these run the same."""
+    oldest = next((key for key, operator in operators.items() if not operator.is_captured), None)
+    if oldest is not None:
+        operators.pop(oldest).close()

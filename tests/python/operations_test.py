@@ -150,6 +150,40 @@ def test_an_operator_takes_a_schedule(generator):
     expect_close(flashoverlap.run_ranks(2, on_rank), parts(sum(map(product, a, b)), 2))
 
 
+def test_operators_that_have_not_run_for_the_longest_time_are_closed(generator, monkeypatch):
+    monkeypatch.setattr(flashoverlap.operations, "most_operators", 3)
+    ranks, sizes = 2, [8, 16, 24, 8, 32, 8, 40, 16]
+    a = {m: matrices(generator, ranks, m, K) for m in set(sizes)}
+    b = matrices(generator, ranks, N, K)
+
+    def on_rank(communicator):
+        rank, results = communicator.rank, []
+        for m in sizes:
+            results.append(flashoverlap.gemm_all_reduce(a[m][rank], b[rank], communicator))
+            assert len(communicator.operators) <= 3
+        return results, [operator.problem.m for operator in communicator.operators.values()]
+
+    for results, kept in flashoverlap.run_ranks(ranks, on_rank):
+        assert kept == [8, 40, 16]
+        expect_close(results, [sum(product(*each) for each in zip(a[m], b)) for m in sizes])
+
+
+def test_an_operator_that_was_closed_says_so(generator):
+    problem = flashoverlap.Problem("gemm_all_reduce", m=8, n=N, k=K, ranks=2, data_type="fp32")
+    a, b = matrices(generator, 2, 8, K), matrices(generator, 2, N, K)
+
+    def on_rank(communicator):
+        operator = flashoverlap.Operator(problem, communicator)
+        operator.run(a[communicator.rank], b[communicator.rank])
+        operator.close()
+        operator.close()
+        assert repr(operator).endswith("closed>")
+        with pytest.raises(flashoverlap.CommunicationError, match="run: the operator is closed"):
+            operator.run(a[communicator.rank], b[communicator.rank])
+
+    flashoverlap.run_ranks(2, on_rank)
+
+
 def test_the_promise_that_b_is_constant_has_operators_of_its_own(generator):
     a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
     expect_close(run(flashoverlap.gemm_all_reduce, a, b, b_is_constant=True), [sum(map(product, a, b))] * 2)

@@ -167,6 +167,42 @@ def test_strides_of_a_single_row_make_no_new_operators(group):
     assert len(communicator.operators) == 1
 
 
+def test_operators_that_no_graph_runs_are_closed_for_others(group, monkeypatch):
+    monkeypatch.setattr(flashoverlap.operations, "most_operators", 3)
+    communicator = parallel.communicator(group).split(0)
+    b = draw(N, K)
+    a = {m: draw(m, K) for m in (M, *range(8, 96, 8))}
+    flashoverlap.gemm_all_reduce(a[M], b, communicator)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        captured = flashoverlap.gemm_all_reduce(a[M], b, communicator)
+    free = []
+    for turn in range(4):
+        for m in range(8, 96, 8):
+            expect_close(flashoverlap.gemm_all_reduce(a[m], b, communicator), total(a[m], b))
+            assert len(communicator.operators) <= 3
+        free.append(torch.cuda.mem_get_info()[0])
+        captured.fill_(torch.nan)
+        graph.replay()
+        expect_close(captured, total(a[M], b))
+    assert [operator.problem.m for operator in communicator.operators.values()] == [M, 80, 88]
+    assert free[-1] > free[0] - 2**22, free
+    del graph
+
+
+def test_an_operator_that_was_closed_says_so(group):
+    communicator = parallel.communicator(group)
+    problem = flashoverlap.Problem("gemm_all_reduce", m=M, n=N, k=K, ranks=communicator.ranks)
+    operator = flashoverlap.Operator(problem, communicator)
+    a, b = draw(M, K), draw(N, K)
+    expect_close(operator.run(a, b), total(a, b))
+    operator.close()
+    with pytest.raises(flashoverlap.CommunicationError, match="run: the operator is closed"):
+        operator.run(a, b)
+    expect_close(flashoverlap.gemm_all_reduce(a, b, communicator), total(a, b))
+
+
 def test_sub_groups_of_one_rank(group):
     alone = parallel.communicator(group).split(dist.get_rank())
     a, b = draw(M, K), draw(N, K)
