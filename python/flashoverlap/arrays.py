@@ -42,6 +42,16 @@ def concatenate(arrays: list[Any]) -> Any:
     return _library_of(arrays[0]).concatenate(arrays)
 
 
+def copy_rows(source: Any, to: Any, parts: int = 1) -> None:
+    """The first rows of each of this many equal parts, as many as the smaller one has. `to` is dense, and so is
+    `source` in several parts; of PyTorch's tensors nothing is recorded."""
+    if hasattr(to, "new_empty"):
+        source = source.detach()
+    rows = min(len(source), len(to)) // parts
+    cols = to.shape[1]
+    to.reshape(parts, -1, cols)[:, :rows] = source.reshape(parts, -1, cols)[:, :rows]
+
+
 def packed(array: Any, layout: str) -> Any:
     """The same values without padding between rows, or, in layout "row_contiguous", between columns: a copy where there
     was some."""

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 
 from flashoverlap._core import CommunicationError, InvalidArgument, Machine, Problem, Schedule, problem_of, signature
 from flashoverlap.arrays import begin_writing, empty_like
+from flashoverlap.changing_rows import RoundedOperator, rows_to_take
 
 Matrix: TypeAlias = Any
 """Speaks DLPack and has two dimensions: a NumPy, PyTorch or CuPy array."""
@@ -390,8 +391,12 @@ def _run(
     gathered: Gathered = "a",
     b_is_constant: bool = False,
 ) -> Matrix:
-    operator = operator_for(operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant)
-    return operator.run(a, b, out)
+    if out is not None:
+        operator = operator_for(operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant)
+        return operator.run(a, b, out)
+    return operator_for_rows(
+        operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant
+    ).run(a, b)
 
 
 def operator_for(
@@ -409,11 +414,7 @@ def operator_for(
 
     is_read_later, b_is_constant: see `Operator`.
     """
-    key = signature(operation, a, b, exchange, gathered)
-    if is_read_later:
-        key += b"read later"
-    if b_is_constant:
-        key += b"constant"
+    key = _key(operation, a, b, exchange, gathered, is_read_later, b_is_constant)
     operators = communicator.operators
     operator = operators.pop(key, None)
     if operator is None:
@@ -429,6 +430,56 @@ def operator_for(
         )
     operators[key] = operator  # the last one
     return operator
+
+
+def operator_for_rows(
+    operation: str,
+    a: Matrix,
+    b: Matrix,
+    communicator: AnyCommunicator,
+    exchange: Exchange = "rows",
+    gathered: Gathered = "a",
+    *,
+    is_read_later: bool = False,
+    b_is_constant: bool = False,
+) -> Operator | RoundedOperator:
+    """The same, or for one run one of more rows, where the weight has had many numbers of rows."""
+    key = _key(operation, a, b, exchange, gathered, is_read_later, b_is_constant)
+    operators = communicator.operators
+    operator = operators.pop(key, None)
+    if operator is not None:
+        operators[key] = operator
+        return operator
+    flags = {"is_read_later": is_read_later, "b_is_constant": b_is_constant}
+    problem, *_ = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
+    rows = rows_to_take(problem, communicator, bytes(flags.values()))
+    if rows == problem.m:
+        return operator_for(operation, a, b, communicator, exchange, gathered, **flags)
+    wide = empty_like(a, (rows * len(a) // problem.m, a.shape[1]))
+    return RoundedOperator(
+        operator_for(operation, wide, b, communicator, exchange, gathered, **flags),
+        problem,
+        communicator.rank,
+        wide,
+        is_read_later=is_read_later,
+    )
+
+
+def _key(
+    operation: str,
+    a: Matrix,
+    b: Matrix,
+    exchange: Exchange,
+    gathered: Gathered,
+    is_read_later: bool,
+    b_is_constant: bool,
+) -> bytes:
+    key = signature(operation, a, b, exchange, gathered)
+    if is_read_later:
+        key += b"read later"
+    if b_is_constant:
+        key += b"constant"
+    return key
 
 
 most_operators = 512

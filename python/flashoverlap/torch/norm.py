@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional
 from torch import Tensor, nn
 
-from flashoverlap.operations import operator_for
+from flashoverlap.operations import operator_for_rows
 from flashoverlap.torch.groups import Group, name_of, named
 from flashoverlap.torch.linear import RowParallelLinear
 from flashoverlap.torch.once import differentiable_once
@@ -152,7 +152,7 @@ def _define(name: str, gemm: str, gradients: Gradients) -> None:
         *,
         weight_is_constant: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        operator = operator_for(
+        operator = operator_for_rows(
             gemm, x, weight, named(group), is_read_later=True, b_is_constant=weight_is_constant
         )
         return operator.rms_norm(operator.run(x, weight), norm_weight, residual, epsilon=epsilon)

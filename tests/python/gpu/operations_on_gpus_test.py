@@ -191,6 +191,24 @@ def test_operators_that_no_graph_runs_are_closed_for_others(group, monkeypatch):
     del graph
 
 
+@pytest.mark.parametrize("m", [70, 250, 1000, 1030])
+def test_numbers_of_rows_that_come_late_take_operators_of_more_rows(group, monkeypatch, m):
+    monkeypatch.setattr(flashoverlap.changing_rows, "most_row_counts", 0)
+    communicator, world = parallel.communicator(group).split(0), dist.get_world_size()
+    a, b, norm_weight, residual = draw(m, K), draw(N, K), draw(N), draw(m, N)
+    whole = total(a, b)
+    expect_close(flashoverlap.gemm_all_reduce(a, b, communicator), whole)
+    expect_close(flashoverlap.gemm_reduce_scatter(a, b, communicator), own(whole))
+    shard = a[: m // world]
+    expect_close(flashoverlap.all_gather_gemm(shard, b, communicator), torch.cat(of_all(shard)) @ b.float().t())
+    normalized, summed = parallel.matmul_all_reduce_rms_norm(a, b, norm_weight, communicator, residual)
+    expect_close(summed, whole + residual.float())
+    expect_close(
+        normalized, torch.nn.functional.rms_norm(whole + residual.float(), (N,), norm_weight.float(), 1e-6)
+    )
+    assert all(operator.problem.m > m for operator in communicator.operators.values())
+
+
 def test_an_operator_that_was_closed_says_so(group):
     communicator = parallel.communicator(group)
     problem = flashoverlap.Problem("gemm_all_reduce", m=M, n=N, k=K, ranks=communicator.ranks)
