@@ -1,13 +1,10 @@
 """Weights that meet many numbers of rows, on ranks of the host."""
 
-import flashoverlap
-import flashoverlap.changing_rows
 import numpy as np
 import pytest
-import torch
-from torch_ranks import draw, expect_equal, run  # noqa: F401
 
-import flashoverlap.torch as parallel
+import flashoverlap
+import flashoverlap.changing_rows
 
 N, K = 24, 16
 SIZES = [2, 66, 80, 90, 102, 66, 128, 130, 258, 254, 60, 90, 256]  # those of 64 and less have operators of their own
@@ -63,36 +60,3 @@ def test_slices_of_wider_matrices_and_results_in_given_memory(generator):
         assert 86 in operators_of(communicator), "the memory has no room for more rows"
 
     flashoverlap.run_ranks(1, on_rank)
-
-
-@pytest.mark.parametrize("scatters", [False, True])
-@pytest.mark.parametrize("has_residual", [False, True])
-def test_norms_and_gradients_of_results_with_other_numbers_of_rows(has_residual, scatters, draw):  # noqa: F811
-    multiply = parallel.matmul_reduce_scatter_rms_norm if scatters else parallel.matmul_all_reduce_rms_norm
-    x, weight, norm_weight = {m: draw(m, K) for m in SIZES}, draw(N, K), draw(N)
-    residual = {m: draw(m, N) for m in SIZES}
-
-    def own(tensor, rank):
-        return tensor.chunk(2)[rank] if scatters else tensor
-
-    def on_rank(rank, group):
-        results = []
-        for m in SIZES:
-            leaf = x[m].clone().requires_grad_()
-            added = own(residual[m], rank) if has_residual else None
-            normalized, total = multiply(leaf, weight, norm_weight, group, added)
-            normalized.sum().backward()
-            results.append((normalized.detach(), total.detach(), leaf.grad))
-        assert operators_of(group) >= {66, 80, 96, 160, 384} and 90 not in operators_of(group)
-        return results
-
-    of_ranks = run(2, on_rank)
-    for place, m in enumerate(SIZES):
-        leaf = x[m].clone().requires_grad_()
-        total = 2 * leaf @ weight.t() + (residual[m] if has_residual else 0)
-        normalized = torch.nn.functional.rms_norm(total, (N,), norm_weight, 1e-6)
-        normalized.sum().backward()
-        for rank in range(2):
-            made = of_ranks[rank][place]
-            expect_equal(made[:2], [own(normalized.detach(), rank), own(total.detach(), rank)])
-            expect_equal([made[2]], [leaf.grad / 2], atol=1e-3)

@@ -244,3 +244,39 @@ def test_a_residual_of_another_kind_is_refused(draw):
                     norm(layer(draw(M, K)), residual)
 
     run(2, on_rank)
+
+
+@pytest.mark.parametrize("scatters", [False, True])
+@pytest.mark.parametrize("has_residual", [False, True])
+def test_norms_and_gradients_of_results_with_other_numbers_of_rows(has_residual, scatters, draw, monkeypatch):
+    monkeypatch.setattr(flashoverlap.changing_rows, "most_row_counts", 2)
+    sizes = [2, 66, 80, 90, 102, 66, 128, 130, 258, 254, 90]
+    multiply = parallel.matmul_reduce_scatter_rms_norm if scatters else parallel.matmul_all_reduce_rms_norm
+    x, weight, norm_weight = {m: draw(m, K) for m in sizes}, draw(N, K), draw(N)
+    residual = {m: draw(m, N) for m in sizes}
+
+    def own(tensor, rank):
+        return tensor.chunk(2)[rank] if scatters else tensor
+
+    def on_rank(rank, group):
+        results = []
+        for m in sizes:
+            leaf = x[m].clone().requires_grad_()
+            added = own(residual[m], rank) if has_residual else None
+            normalized, total = multiply(leaf, weight, norm_weight, group, added, epsilon=EPSILON)
+            normalized.sum().backward()
+            results.append((normalized.detach(), total.detach(), leaf.grad))
+        made = {operator.problem.m for operator in group.operators.values()}
+        assert made >= {66, 80, 96, 160, 384} and 90 not in made
+        return results
+
+    of_ranks = run(2, on_rank)
+    for place, m in enumerate(sizes):
+        leaf = x[m].clone().requires_grad_()
+        total = 2 * leaf @ weight.t() + (residual[m] if has_residual else 0)
+        normalized = nn.functional.rms_norm(total, (N,), norm_weight, EPSILON)
+        normalized.sum().backward()
+        for rank in range(2):
+            made = of_ranks[rank][place]
+            expect_equal(made[:2], [own(normalized.detach(), rank), own(total.detach(), rank)])
+            expect_equal([made[2]], [leaf.grad / 2])
