@@ -48,13 +48,16 @@ std::vector<std::vector<double>> measure_in_rows(const std::vector<std::unique_p
   constexpr double settling_us = 40'000;
   constexpr double after_rest = 3;
   constexpr int most_rows = 3;
+  constexpr double sampled_us = 35'000;  // of a row
   const auto rows = std::min<std::int64_t>(most_rows, divide_up(repetitions, trial_repetitions));
   std::vector<std::vector<double>> samples(variants.size());
   variants.front()->settle((after_rest - 1) * settling_us);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::size_t variant = 0; variant < variants.size(); ++variant) {
       if (is_long(variants[variant])) variants[variant]->settle(settling_us);
-      for (int sample = 0; sample < trial_repetitions; ++sample)
+      const double affordable =
+          std::clamp<double>(sampled_us / variants[variant]->once_us(), 2, trial_repetitions);
+      for (int left = static_cast<int>(affordable); left > 0; --left)
         samples[variant].push_back(variants[variant]->measure_us());
     }
   }
@@ -92,10 +95,10 @@ std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& pro
 BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use use, bool record_timeline)
     : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
   gpu_.barrier();
-  operator_ = std::make_unique<Operator>(
-      plans_, gpu.communicator(),
-      OperatorOptions{
-          .record_timeline = record_timeline, .own_result = !use.is_in_model(), .b_is_constant = true});
+  OperatorOptions options{
+      .record_timeline = record_timeline, .own_result = !use.is_in_model(), .b_is_constant = true};
+  if (use.workspace != nullptr) options.workspace = *use.workspace;
+  operator_ = std::make_unique<Operator>(plans_, gpu.communicator(), options);
   if (use.is_in_model() && (use.reader == Reader::caller || operator_->result() == nullptr))
     out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
   if (use.reader == Reader::norm) norm_.emplace(plan(), gpu.stream());

@@ -10,6 +10,7 @@
 
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/reader.hpp"
+#include "flashoverlap/workspace.hpp"
 #include "measure/gpu_baseline.hpp"
 #include "measure/other_kernels.hpp"
 #include "measure/residual_norm.hpp"
@@ -36,6 +37,8 @@ struct Use {
   /// the operator's what peers write. Null: run follows run, and results stay in the operators' memory, which
   /// NCCL shares among GPUs.
   const OtherKernels* before = nullptr;
+  /// That all operators share which are measured, as those of a model do. Null: each has its own.
+  const Workspace* workspace = nullptr;
 
   bool is_in_model() const { return before != nullptr; }
 };

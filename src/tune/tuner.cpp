@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <functional>
 #include <iterator>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "flashoverlap/gpu_support.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
+#include "flashoverlap/workspace.hpp"
 #include "flashoverlap/workspace_bytes.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/machine_measurement.hpp"
@@ -31,9 +31,12 @@
 namespace flashoverlap {
 namespace {
 
-constexpr std::size_t most_trials = 16;
-constexpr std::size_t most_long_trials = 10;  // of what takes more than this
-constexpr double long_us = 2'500;
+/// How many schedules are measured, so that it takes less than 3 s.
+std::size_t most_trials(double predicted_us) {
+  if (predicted_us > 10'000) return 8;
+  return predicted_us > 2'500 ? 10 : 16;
+}
+
 constexpr std::size_t most_finalists = 2;  // besides `sequential`
 
 void print_line(const std::string& line) { std::fputs(("flashoverlap: " + line + '\n').c_str(), stderr); }
@@ -69,24 +72,25 @@ bool is_one_kernel(const Problem& problem, const Schedule& schedule) {
   return schedule.strategy == Strategy::store && gemms_make_messages(make_plans(problem, schedule));
 }
 
-/// Operands in rotation, and of those schedules that are measured together what takes the most, with results
-/// in the caller's memory and what a norm reads and writes.
+/// Of a workspace for all of them.
+WorkspaceBytes workspace_bytes(const Problem& problem, const std::vector<Candidate>& trials) {
+  WorkspaceBytes bytes;
+  for (const Candidate& trial : trials) bytes.add(make_plans(problem, trial.schedule));
+  return bytes;
+}
+
+/// Operands in rotation, the workspace, and of the schedules that are measured together the result in the
+/// caller's memory and what a norm reads and writes.
 std::int64_t measured_bytes(const Task& task, int rank, const std::vector<Candidate>& trials) {
-  constexpr std::size_t together = 4;
+  constexpr std::int64_t together = 4;
   constexpr std::int64_t others = 300'000'000;
   const Problem& problem = task.problem;
   const Shape out = out_shape(problem, rank);
   const std::int64_t matrices =
       task.reader == Reader::norm ? 4 : 1;  // result, two residuals, normalized rows
-  std::vector<std::int64_t> of_trials;
-  for (const Candidate& trial : trials) {
-    WorkspaceBytes workspace;
-    workspace.add(make_plans(problem, trial.schedule));
-    of_trials.push_back(workspace.total() + matrices * out.rows * out.cols * size_of(problem.data_type));
-  }
-  std::ranges::sort(of_trials, std::greater{});
-  of_trials.resize(std::min(together, of_trials.size()));
-  return std::accumulate(of_trials.begin(), of_trials.end(), others + rotated_bytes(problem, rank));
+  const std::int64_t of_trial = matrices * out.rows * out.cols * size_of(problem.data_type);
+  return others + rotated_bytes(problem, rank) + workspace_bytes(problem, trials).total() +
+         together * of_trial;
 }
 
 }  // namespace
@@ -171,7 +175,9 @@ struct Tuner::State {
       std::ranges::move(each->entries(), std::back_inserter(entries));
     }
     std::erase_if(entries, [&](const TunedPlan& entry) {
-      return entry.reader != task.reader || !is_near(problem, entry.problem);
+      const bool may_stop =
+          site.concurrent_collectives && waits_between_rounds(entry.problem, entry.schedule);
+      return entry.reader != task.reader || may_stop || !is_near(problem, entry.problem);
     });
     if (entries.empty()) return std::nullopt;
     const auto distance = [&](const TunedPlan& entry) { return std::abs(entry.problem.m - problem.m); };
@@ -255,8 +261,7 @@ struct Tuner::State {
       std::vector<Candidate> found = search_schedules(task.problem, machine, space_of(task));
       trials.are_for_all = !restricts(task.problem, found);
       found = allowed(task.problem, std::move(found));
-      const bool are_long = !found.empty() && found.front().predicted_us > long_us;
-      return shortlist(found, are_long ? most_long_trials : most_trials);
+      return found.empty() ? found : shortlist(found, most_trials(found.front().predicted_us));
     });
     return trials;
   }
@@ -295,7 +300,8 @@ struct Tuner::State {
   TunedPlan measure(const Task& task, const std::vector<Candidate>& trials) const {
     const auto& [problem, reader] = task;
     const OtherKernels before(gpu.stream());
-    const Use use{.reader = reader, .before = &before};
+    const Workspace workspace(workspace_bytes(problem, trials), gpu.communicator());
+    const Use use{.reader = reader, .before = &before, .workspace = &workspace};
     const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
     std::optional<Candidate> sequential;
     std::vector<Schedule> overlapped;
