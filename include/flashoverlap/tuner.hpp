@@ -60,8 +60,8 @@ class Tuner {
   /// faster by more than 0.5 %. Of those of more than 5 ms it is one that overlaps where that takes at most
   /// 2 % longer than `sequential`. For Reader::norm with an RMSNorm of result and
   /// residual, and in all layouts that it reads. Takes half a second to some seconds, and GPU memory for
-  /// several sets of operands, an operator and four results: throws `Error` where it is short. Otherwise throws as
-  /// `Operator`.
+  /// several sets of operands, an operator and four results: throws `Error` where it is short. Otherwise
+  /// throws as `Operator`.
   TunedPlan tune(const Problem& problem, Reader reader = Reader::caller);
 
  private:
