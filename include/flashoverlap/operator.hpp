@@ -74,7 +74,7 @@ struct RunTimes {
 /// other ranks: each could hold the multiprocessors that the other needs. Other kernels may run concurrently
 /// too; only plans that `search_schedules` leaves out by itself, whose tiles wait for messages that need
 /// multiprocessors, can then take a hundred times as long. Kernels that themselves wait for other ranks, such
-/// as NCCL's, may not run concurrently with a reduction in several rounds (`Schedule::rounds`), unless all
+/// as NCCL's, may not run concurrently with a reduction in many rounds (docs/gpus.md), unless all
 /// ranks run them in the same order: each could hold the multiprocessors that the other needs. The tuner
 /// chooses no such reduction where `CommunicatorOptions::concurrent_collectives` says that there are some. A
 /// run that fails aborts the communicator, with everything split from it and every operator on it.

@@ -68,7 +68,7 @@ struct SearchSpace {
   std::vector<Layout> layouts{};
   Reader reader = Reader::caller;
   /// See `CommunicatorOptions`. Where GPUs address each other's memory, leaves out reductions in several
-  /// rounds.
+  /// rounds, but for those by `copy` in two.
   bool concurrent_collectives = false;
   /// Multiprocessors to leave to communication that needs some. Empty: those that the machine has curves for.
   std::vector<int> comm_multiprocessors{};

@@ -38,9 +38,11 @@ inline bool is_by_cublas(const Problem& problem, const Schedule& schedule) {
 
 /// Whether tiles wait for what other ranks compute after tiles that wait themselves. All blocks of all ranks
 /// must run for that: if some begin late, as a kernel of another stream has their multiprocessors, the others
-/// stop until it has ended.
+/// stop until it has ended. Own tiles of a round come after those of the next one for peers, by `store` among
+/// them.
 inline bool waits_between_rounds(const Problem& problem, const Schedule& schedule) {
-  return schedule.rounds > 1 && !communicates_first(problem.operation);
+  const int least = schedule.strategy == Strategy::store ? 2 : 3;
+  return schedule.rounds >= least && !communicates_first(problem.operation);
 }
 
 /// Whether the schedule is what users compare with: cuBLASLt, and one call of NCCL.

@@ -10,6 +10,7 @@
 #include "exec/cuda/operator_runs.hpp"
 #include "flashoverlap/search.hpp"
 #include "measure/trials.hpp"
+#include "plan/strategies.hpp"
 #include "support/cache_folder.hpp"
 #include "tune/current_site.hpp"
 
@@ -157,30 +158,31 @@ TEST_F(TunerTest, ChoosesOnlyWhatIsAllowed) {
   EXPECT_THAT(cached_plans(directory_.string()), IsEmpty()) << "others may take more";
 }
 
-TEST_F(TunerTest, NextToOtherCollectivesTakesOnlySumsInOneRoundOfWhatWasTunedAlone) {
+TEST_F(TunerTest, NextToOtherCollectivesTakesNoSumsThatTheseCanStop) {
   const std::string key = Communicator::make_key();
   const auto errors = on_ranks(ranks, limit, [&](const Communicator& alone) {
     const GpuRank gpu(alone);
     const Machine machine = Tuner(alone, options()).machine();
-    const auto by_copy = [&](const Problem& of, int rounds) {
-      const auto found = search_schedules(of, machine, {.strategies = {Strategy::copy}});
-      const auto in_rounds = [&](const Schedule& each) { return each.rounds == rounds; };
-      return std::ranges::find_if(found, in_rounds, &Candidate::schedule)->schedule;
+    const auto find = [&](const Problem& of, bool waits) {
+      const auto found = search_schedules(of, machine, {.strategies = {Strategy::copy, Strategy::store}});
+      const auto is_wanted = [&](const Schedule& each) { return waits_between_rounds(of, each) == waits; };
+      return std::ranges::find_if(found, is_wanted, &Candidate::schedule)->schedule;
     };
-    const Schedule in_one_round = by_copy(problem(1536), 1);
+    const Schedule safe = find(problem(1536), false);
+    const Schedule stoppable = find(problem(), true);
     if (gpu.is_first()) {
       const PlanCache cache(directory_.string(), current_site(gpu));
       const auto keep = [&](const Problem& of, const Schedule& schedule) {
         cache.store({.problem = of, .schedule = schedule, .tuned_us = 10, .sequential_us = 12});
       };
-      keep(problem(), by_copy(problem(), 2));
-      keep(problem(1536), in_one_round);
+      keep(problem(), stoppable);
+      keep(problem(1536), safe);
     }
     const Communicator concurrent(key, alone.rank(), ranks, {.concurrent_collectives = true});
     Tuner tuner(concurrent, options());
-    EXPECT_EQ(tuner.schedule(problem(1536)), in_one_round);
-    EXPECT_EQ(tuner.schedule(problem()).rounds, 1);
-    EXPECT_EQ(Tuner(alone, options()).schedule(problem()).rounds, 2);
+    EXPECT_EQ(tuner.schedule(problem(1536)), safe);
+    EXPECT_FALSE(waits_between_rounds(problem(), tuner.schedule(problem())));
+    EXPECT_EQ(Tuner(alone, options()).schedule(problem()), stoppable);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
   EXPECT_THAT(lines_, ElementsAre(HasSubstr("tuned gemm_reduce_scatter 1024 x")));
