@@ -42,6 +42,13 @@ def concatenate(arrays: list[Any]) -> Any:
     return _library_of(arrays[0]).concatenate(arrays)
 
 
+def first_rows(array: Any, rows: int) -> Any:
+    """In the same memory. For PyTorch no view of another tensor, which could not be changed in place where it has
+    gradients."""
+    part = array[:rows]
+    return part.data if hasattr(part, "new_empty") else part
+
+
 def copy_rows(source: Any, to: Any, parts: int = 1) -> None:
     """The first rows of each of this many equal parts, as many as the smaller one has. `to` is dense, and so is
     `source` in several parts; of PyTorch's tensors nothing is recorded."""

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from flashoverlap._core import Problem
-from flashoverlap.arrays import copy_rows, empty_like
+from flashoverlap.arrays import copy_rows, empty_like, first_rows
 
 most_row_counts = 64
 """Numbers of rows of one weight that have operators of their own."""
@@ -59,7 +59,7 @@ class RoundedOperator:
         if self._is_read_later:
             return result
         if operation != "all_gather_gemm":
-            return result[: self._shape[0]]
+            return first_rows(result, self._shape[0])
         out = empty_like(a, self._shape)
         copy_rows(result, out, parts=ranks)
         return out
@@ -72,4 +72,4 @@ class RoundedOperator:
             copy_rows(residual, wide)
             residual = wide
         normalized, sum = self._operator.rms_norm(result, weight, residual, epsilon=epsilon)
-        return normalized[: self._shape[0]], sum[: self._shape[0]]
+        return first_rows(normalized, self._shape[0]), first_rows(sum, self._shape[0])

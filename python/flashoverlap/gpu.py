@@ -72,10 +72,12 @@ class _BoundOperator:
 
     def close(self) -> None:
         communicator = self._communicator()
-        self.wait()
-        self.__dict__.clear()  # the operator, with everything that refers to it
         if communicator is not None and not communicator.is_closed:
             communicator.forget(self)
+
+    def forget(self) -> None:
+        """The operator, with everything that refers to it."""
+        self.__dict__.clear()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -239,8 +241,11 @@ class Communicator(NamedCommunicator):
         return self._bound[-1]
 
     def forget(self, bound: _BoundOperator) -> None:
-        """Of an operator that was closed. Collective."""
+        """An operator that is closed. Collective."""
+        for each in self._bound:
+            each.wait()
         self._bound.remove(bound)
+        bound.forget()
         self._communicator.meet()  # as CUDA may wait for all GPUs of a process to free memory
 
     def _needs_packing(self, problem: Problem, schedule: Schedule, pitches: tuple[int, int]) -> bool:

@@ -288,7 +288,8 @@ class Operator:
 
     def close(self) -> None:
         """Gives back what it has besides the memory that the communicator's operators share. Collective. It must not be
-        used any more, neither by graphs. The communicator's `close` does it for all."""
+        used any more, neither by graphs nor by what `run_and_gather` has returned. The communicator's `close` does it
+        for all."""
         bound, self._bound = self._bound, _Closed()
         bound.close()
 
@@ -299,6 +300,8 @@ class Operator:
 
 class _Closed:
     """What an operator that was closed has in place of its own."""
+
+    is_captured = False
 
     def close(self) -> None:
         """It is."""
@@ -418,8 +421,6 @@ def operator_for(
     operators = communicator.operators
     operator = operators.pop(key, None)
     if operator is None:
-        if len(operators) >= most_operators:
-            _close_oldest(operators)
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
         operator = Operator(
             problem,
@@ -428,6 +429,7 @@ def operator_for(
             b_is_constant=b_is_constant,
             is_read_later=is_read_later,
         )
+        make_room(operators)
     operators[key] = operator  # the last one
     return operator
 
@@ -487,8 +489,11 @@ most_operators = 512
 rows changes from call to call."""
 
 
-def _close_oldest(operators: dict[bytes, Operator]) -> None:
-    """But none that a CUDA graph may run. The same on all ranks, as these run the same."""
+def make_room(operators: dict[bytes, Operator]) -> None:
+    """For one more: closes the one that has not run for the longest time, if there are many, but none that a CUDA graph
+    may run. The same on all ranks, as these run the same. Collective."""
+    if len(operators) < most_operators:
+        return
     oldest = next((key for key, operator in operators.items() if not operator.is_captured), None)
     if oldest is not None:
         operators.pop(oldest).close()

@@ -26,8 +26,7 @@ int norm_gradient_partials(std::int64_t cols) {
 void rms_norm_gradient(const RmsNormGradient& gradient, const Shape& shape, DataType data_type,
                        Stream stream) {
   require(gradient.eps >= 0, "eps", gradient.eps, "must not be negative");
-  require(0 <= shape.rows && shape.rows < std::int64_t{1} << 31, "rows", shape.rows,
-          "must be 0 ... 2147483647");
+  require(0 <= shape.rows && shape.rows <= 1 << 30, "rows", shape.rows, "must be 0 ... 1073741824");
   require_cols(shape.cols);
   if (shape.rows > 0) {
     require_memory(gradient.x, "x");

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cuda/elements.cuh"
+#include "cuda/load_kernels.hpp"
 #include "epilogue/block_sum.cuh"
 #include "epilogue/rms_norm_gradient_kernels.hpp"
 #include "epilogue/row_chunks.cuh"
@@ -124,6 +125,12 @@ cudaError_t launch(const Operands& operands, int blocks, Stream stream) {
 }
 
 }  // namespace
+
+cudaError_t load_rms_norm_gradient(DataType data_type) {
+  return with_element(data_type, []<typename Element>() {
+    return load_kernels(differentiate<Element, false>, differentiate<Element, true>, sum_partials<Element>);
+  });
+}
 
 int norm_gradient_blocks(std::int64_t cols) {
   return most_threads / static_cast<int>(threads_for_row<width>(static_cast<std::int32_t>(cols)));

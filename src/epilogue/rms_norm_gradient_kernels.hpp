@@ -6,6 +6,9 @@
 
 namespace flashoverlap {
 
+/// See `load_kernels`.
+cudaError_t load_rms_norm_gradient(DataType data_type);
+
 /// For each multiprocessor: as many as it has registers for.
 int norm_gradient_blocks(std::int64_t cols);
 

@@ -1,6 +1,7 @@
 #include <initializer_list>
 
 #include "cuda/elements.cuh"
+#include "cuda/load_kernels.hpp"
 #include "epilogue/row_chunks.cuh"
 #include "epilogue/swiglu_kernels.hpp"
 
@@ -95,6 +96,13 @@ cudaLaunchConfig_t config_of(const Shape& shape, Stream stream) {
 }
 
 }  // namespace
+
+cudaError_t load_swiglu(DataType data_type) {
+  return with_element(data_type, []<typename Element>() {
+    return load_kernels(multiply_gated<Element, 1>, multiply_gated<Element, widest_chunk>,
+                        multiply_gated_gradient<Element, 1>, multiply_gated_gradient<Element, widest_chunk>);
+  });
+}
 
 cudaError_t launch_swiglu(const void* gate_up, void* hidden, const Shape& shape, DataType data_type,
                           Stream stream) {

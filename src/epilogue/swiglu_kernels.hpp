@@ -7,6 +7,9 @@
 
 namespace flashoverlap {
 
+/// See `load_kernels`.
+cudaError_t load_swiglu(DataType data_type);
+
 /// Asynchronous; for at least one element. See `swiglu` and `swiglu_gradient`.
 cudaError_t launch_swiglu(const void* gate_up, void* hidden, const Shape& shape, DataType data_type,
                           Stream stream);

@@ -150,6 +150,23 @@ def test_a_gated_feed_forward_is_that_of_its_parts(sequence_parallel, draw):
     expect_equal(run(ranks, on_rank), expected.chunk(ranks) if sequence_parallel else [expected] * ranks)
 
 
+@pytest.mark.parametrize("operation", [parallel.matmul_all_reduce, parallel.matmul_reduce_scatter])
+def test_results_of_rounded_numbers_of_rows_can_be_changed_in_place(operation, draw, monkeypatch):
+    monkeypatch.setattr(flashoverlap.changing_rows, "most_row_counts", 0)
+    x, weight = draw(70, K), draw(N, K)
+
+    def on_rank(rank, group):
+        leaf = x.clone().requires_grad_()
+        out = operation(leaf, weight, group)
+        out += 1
+        out.sum().backward()
+        assert [operator.problem.m for operator in group.operators.values() if operator.problem.n == N] == [96]
+        return leaf.grad
+
+    expected = weight.sum(0).expand(70, -1)
+    expect_equal(run(2, on_rank), [expected, expected])
+
+
 @pytest.mark.parametrize("shape", [(6,), (M, 2 * N), (3, 4, 6)])
 def test_swiglu_multiplies_the_second_half_by_silu_of_the_first(shape, draw):
     gate_up = draw(*shape).requires_grad_()

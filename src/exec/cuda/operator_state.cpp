@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "cuda/graph.hpp"
+#include "epilogue/rms_norm_gradient_kernels.hpp"
+#include "epilogue/swiglu_kernels.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/exchange/tile_exchange.hpp"
 #include "plan/route_room.hpp"
@@ -46,6 +48,9 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
     for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
   }
   if (takes_routes()) routes.emplace(communicator, plan.problem.expert_rows[index(plan.rank)].size());
+  // They follow products, and are launched while ranks wait for each other.
+  FLASHOVERLAP_CUDA(load_swiglu(plan.problem.data_type));
+  FLASHOVERLAP_CUDA(load_rms_norm_gradient(plan.problem.data_type));
   warm_up();
   own_bytes += allocated_bytes();
   // After what the warm-up gave back, which may wait for the GPUs of the whole process.
