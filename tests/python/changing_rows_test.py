@@ -47,7 +47,7 @@ def test_those_after_the_first_ones_take_operators_of_more_rows(operation, ranks
 
 
 def test_slices_of_wider_matrices_and_results_in_given_memory(generator):
-    a, b = generator.uniform(-1, 1, (200, 2 * K)).astype(np.float32), generator.uniform(-1, 1, (N, K)).astype(np.float32)
+    a, b = (generator.uniform(-1, 1, shape).astype(np.float32) for shape in ((200, 2 * K), (N, K)))
 
     def on_rank(communicator):
         for m in (70, 74, 78, 82):
