@@ -418,8 +418,7 @@ def operator_for(
     is_read_later, b_is_constant: see `Operator`.
     """
     key = _key(operation, a, b, exchange, gathered, is_read_later, b_is_constant)
-    operators = communicator.operators
-    operator = operators.pop(key, None)
+    operator = kept(communicator.operators, key)
     if operator is None:
         problem, a_pitch, b_pitch = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
         operator = Operator(
@@ -429,8 +428,7 @@ def operator_for(
             b_is_constant=b_is_constant,
             is_read_later=is_read_later,
         )
-        make_room(operators)
-    operators[key] = operator  # the last one
+        keep(communicator.operators, key, operator)
     return operator
 
 
@@ -447,10 +445,8 @@ def operator_for_rows(
 ) -> Operator | RoundedOperator:
     """The same, or for one run one of more rows, where the weight has had many numbers of rows."""
     key = _key(operation, a, b, exchange, gathered, is_read_later, b_is_constant)
-    operators = communicator.operators
-    operator = operators.pop(key, None)
+    operator = kept(communicator.operators, key)
     if operator is not None:
-        operators[key] = operator
         return operator
     flags = {"is_read_later": is_read_later, "b_is_constant": b_is_constant}
     problem, *_ = problem_of(operation, a, b, communicator.ranks, exchange, gathered)
@@ -489,11 +485,19 @@ most_operators = 512
 rows changes from call to call."""
 
 
-def make_room(operators: dict[bytes, Operator]) -> None:
-    """For one more: closes the one that has not run for the longest time, if there are many, but none that a CUDA graph
-    may run. The same on all ranks, as these run the same. Collective."""
-    if len(operators) < most_operators:
-        return
-    oldest = next((key for key, operator in operators.items() if not operator.is_captured), None)
-    if oldest is not None:
-        operators.pop(oldest).close()
+def kept(operators: dict[bytes, Operator], key: bytes) -> Operator | None:
+    """The operator of this key, if there is one, which is then the one that ran last."""
+    operator = operators.pop(key, None)
+    if operator is not None:
+        operators[key] = operator
+    return operator
+
+
+def keep(operators: dict[bytes, Operator], key: bytes, operator: Operator) -> None:
+    """As the one that ran last. Where there are many, closes the one that has not run for the longest time, but none
+    that a CUDA graph may run. The same on all ranks, as these run the same. Collective."""
+    if len(operators) >= most_operators:
+        oldest = next((of for of, each in operators.items() if not each.is_captured), None)
+        if oldest is not None:
+            operators.pop(oldest).close()
+    operators[key] = operator

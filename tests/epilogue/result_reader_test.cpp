@@ -6,12 +6,12 @@
 
 #include <cmath>
 
-#include "flashoverlap/error.hpp"
 #include "flashoverlap/host_result.hpp"
 #include "flashoverlap/planner.hpp"
 #include "measure/host_comparison.hpp"
 #include "support/gpu_ranks.hpp"
 #include "support/random_problems.hpp"
+#include "support/refused_argument.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -301,27 +301,21 @@ TEST(ResultReader, OfNoRowsDoesNothing) {
   EXPECT_NO_THROW(reader.natural(nullptr, nullptr, nullptr));
 }
 
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.argument();
-  }
-  return "accepted";
-}
-
 TEST(ResultReader, RefusesWhatItCannotRead) {
-  EXPECT_EQ(refusal([] { ResultReader(plans_of({8, 8}, Layout::natural, DataType::fp32)[0]); }), "data_type");
+  EXPECT_EQ(refused_argument([] {
+              ResultReader(plans_of({8, 8}, Layout::natural, DataType::fp32)[0]);
+            }),
+            "data_type");
   Plan plan = plans_of({8, 8}, Layout::tiled)[0];
   const ResultReader reader(plan);
-  EXPECT_EQ(refusal([&] { reader.rms_norm(nullptr, {}, nullptr, nullptr); }), "weight");
-  EXPECT_EQ(refusal([&] { reader.rms_norm(nullptr, {.weight = &plan, .eps = -1}, nullptr, nullptr); }),
-            "eps");
-  EXPECT_EQ(refusal([&] { ResultReader(plan, 1000); }), "out_pitch");
-  EXPECT_EQ(refusal([] { ResultReader(plans_of({8, 8}, Layout::natural)[0], 7); }), "out_pitch");
+  EXPECT_EQ(refused_argument([&] { reader.rms_norm(nullptr, {}, nullptr, nullptr); }), "weight");
+  EXPECT_EQ(
+      refused_argument([&] { reader.rms_norm(nullptr, {.weight = &plan, .eps = -1}, nullptr, nullptr); }),
+      "eps");
+  EXPECT_EQ(refused_argument([&] { ResultReader(plan, 1000); }), "out_pitch");
+  EXPECT_EQ(refused_argument([] { ResultReader(plans_of({8, 8}, Layout::natural)[0], 7); }), "out_pitch");
   plan.output.reorder.first_row[0] = 1;
-  EXPECT_EQ(refusal([&] { ResultReader{plan}; }), "first_row[0]");
+  EXPECT_EQ(refused_argument([&] { ResultReader{plan}; }), "first_row[0]");
 }
 
 }  // namespace

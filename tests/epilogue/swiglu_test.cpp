@@ -6,9 +6,9 @@
 
 #include <cmath>
 
-#include "flashoverlap/error.hpp"
 #include "support/guarded_result.hpp"
 #include "support/random_problems.hpp"
+#include "support/refused_argument.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -93,20 +93,10 @@ TEST(SwiGLU, OfNothingDoesNothing) {
   EXPECT_NO_THROW(swiglu_gradient(some.data(), some.data(), some.data(), {8, 0}, DataType::bf16, nullptr));
 }
 
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.argument();
-  }
-  return "accepted";
-}
-
 TEST(SwiGLU, RefusesWhatItCannotCompute) {
   const DeviceArray<Element> some(16);
   const auto of = [&](const void* gate_up, const Shape& shape, DataType data_type) {
-    return refusal([&] { swiglu(gate_up, some.data(), shape, data_type, nullptr); });
+    return refused_argument([&] { swiglu(gate_up, some.data(), shape, data_type, nullptr); });
   };
   EXPECT_EQ(of(nullptr, {1, 1}, DataType::bf16), "matrix");
   EXPECT_EQ(of(some.data(), {-1, 1}, DataType::bf16), "rows");

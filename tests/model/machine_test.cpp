@@ -8,6 +8,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
+#include "support/refused_argument.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -18,15 +19,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr double mib = 1 << 20;
-
-std::string refused_argument(const auto& action) {
-  try {
-    action();
-  } catch (const InvalidArgument& error) {
-    return error.argument();
-  }
-  return "(accepted)";
-}
 
 // Curves
 

@@ -16,7 +16,7 @@ import torch.nn.functional
 from torch import Tensor, nn
 
 from flashoverlap._core import Problem
-from flashoverlap.operations import AnyCommunicator, Operator, make_room
+from flashoverlap.operations import AnyCommunicator, Operator, keep, kept
 from flashoverlap.torch.activation import swiglu
 from flashoverlap.torch.groups import Group, communicator, named
 from flashoverlap.torch.once import differentiable_once, of_a_product
@@ -119,8 +119,7 @@ class ExpertRoutes:
             n, k = k, n
         sizes = (operation, experts, n, k, self._most_rows, self._capacity, weight.dtype, transposed)
         key = repr(sizes).encode()
-        operators = self._group.operators
-        operator = operators.pop(key, None)
+        operator = kept(self._group.operators, key)
         if operator is None:
             problem = Problem(
                 "all_to_all_gemm",
@@ -137,8 +136,7 @@ class ExpertRoutes:
             if operation == "gemm_all_to_all":
                 problem = problem.returning(n=n, k=k)
             operator = Operator(problem, self._group)
-            make_room(operators)
-        operators[key] = operator
+            keep(self._group.operators, key, operator)
         return operator
 
 
