@@ -12,6 +12,7 @@
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
+#include "measure/contest.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/gpu_baseline.hpp"
 #include "measure/interleave.hpp"
@@ -34,7 +35,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
   std::vector<Schedule> schedules;
   for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
-  return fastest_schedules(gpu, problem, operands, std::move(schedules), use_of(benchmark), 1).front();
+  return Contest(gpu, problem, operands, use_of(benchmark)).fastest(std::move(schedules), 1).front();
 }
 
 int fitting_repetitions(const std::vector<Samples>& trial) {

@@ -5,8 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "flashoverlap/planner.hpp"
-#include "measure/captured_runs.hpp"
 #include "measure/interleave.hpp"
 #include "plan/grouping.hpp"
 
@@ -38,11 +36,11 @@ std::vector<double> measure_eagerly(const GpuRank& gpu, const std::function<void
   return gpu_us;
 }
 
-bool is_long(const std::unique_ptr<CapturedRuns>& runs) { return runs->once_us() > least_us_in_rows; }
+bool is_long(const CapturedRuns* runs) { return runs->once_us() > least_us_in_rows; }
 
 /// By variant: up to three rows of samples, as the clocks of all fall for a moment now and then. What a
 /// variant gains by taking little of the GPU's power shows only when it has run for a while.
-std::vector<std::vector<double>> measure_in_rows(const std::vector<std::unique_ptr<CapturedRuns>>& variants,
+std::vector<std::vector<double>> measure_in_rows(const std::vector<const CapturedRuns*>& variants,
                                                  int repetitions) {
   // Two H200 reach the clocks of long GEMMs in 130 ms after a rest, and most of the way in 50.
   constexpr double settling_us = 40'000;
@@ -137,101 +135,45 @@ double BoundOperator::error(const GpuOperands& operands, GpuBaseline& baseline) 
   return error;
 }
 
+CapturedVariant capture(const GpuRank& gpu, const std::vector<GpuOperands>& operands, const Variant& variant,
+                        std::size_t first) {
+  const auto run = [&](int n) { variant(operands[(first + static_cast<std::size_t>(n)) % operands.size()]); };
+  CapturedVariant captured;
+  const std::vector<double> eager_us = measure_eagerly(gpu, run, captured.host_us);
+  captured.runs = std::make_unique<CapturedRuns>(gpu, median(eager_us), sample_us, run);
+  return captured;
+}
+
+std::vector<std::vector<double>> take_samples(const GpuRank& gpu,
+                                              const std::vector<const CapturedRuns*>& variants,
+                                              int repetitions, Turns turns) {
+  gpu.barrier();
+  const bool in_rows = turns == Turns::in_rows && std::ranges::any_of(variants, is_long);
+  auto samples = in_rows ? measure_in_rows(variants, repetitions)
+                         : interleave(variants.size(), repetitions, [&](std::size_t variant, std::size_t) {
+                             return variants[variant]->measure_us();
+                           });
+  for (std::vector<double>& each : samples) each = gpu.maxima(each);
+  gpu.barrier();
+  return samples;
+}
+
 std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
-                                 const std::vector<Variant>& variants, int repetitions, Turns turns) {
-  std::vector<Samples> all(variants.size());
+                                 const std::vector<Variant>& variants, int repetitions) {
+  std::vector<Samples> all;
   {
-    std::vector<std::unique_ptr<CapturedRuns>> captured;
-    for (std::size_t variant = 0; variant < variants.size(); ++variant) {
-      const auto run = [&](int n) {
-        variants[variant](operands[(variant + static_cast<std::size_t>(n)) % operands.size()]);
-      };
-      const std::vector<double> eager_us = measure_eagerly(gpu, run, all[variant].host_us);
-      captured.push_back(std::make_unique<CapturedRuns>(gpu, median(eager_us), sample_us, run));
+    std::vector<CapturedVariant> captured;
+    std::vector<const CapturedRuns*> runs;
+    for (const Variant& variant : variants) {
+      captured.push_back(capture(gpu, operands, variant, captured.size()));
+      runs.push_back(captured.back().runs.get());
     }
-    gpu.barrier();
-    const bool in_rows = turns == Turns::in_rows && std::ranges::any_of(captured, is_long);
-    const auto samples =
-        in_rows ? measure_in_rows(captured, repetitions)
-                : interleave(variants.size(), repetitions, [&](std::size_t variant, std::size_t) {
-                    return captured[variant]->measure_us();
-                  });
+    const auto samples = take_samples(gpu, runs, repetitions);
     for (std::size_t variant = 0; variant < variants.size(); ++variant)
-      all[variant].gpu_us = gpu.maxima(samples[variant]);
-    gpu.barrier();
+      all.push_back({samples[variant], std::move(captured[variant].host_us)});
   }
   gpu.barrier();
   return all;
-}
-
-std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
-                                      const std::vector<GpuOperands>& operands,
-                                      std::span<const Schedule> schedules, Use use, int repetitions) {
-  const auto run_before = [&] {
-    if (use.is_in_model()) use.before->launch(gpu.stream());
-  };
-  std::vector<std::unique_ptr<BoundOperator>> operators;
-  std::vector<Variant> variants;
-  for (const Schedule& schedule : schedules) {
-    BoundOperator& bound =
-        *operators.emplace_back(std::make_unique<BoundOperator>(gpu, make_plans(problem, schedule), use));
-    variants.emplace_back([&](const GpuOperands& set) {
-      run_before();
-      bound.run(set);
-    });
-  }
-  if (use.is_in_model()) variants.emplace_back([&](const GpuOperands&) { run_before(); });
-  const auto samples = measure_all(gpu, operands, variants, repetitions,
-                                   use.is_in_model() ? Turns::in_rows : Turns::interleaved);
-  gpu.barrier();
-  std::vector<double> medians;
-  for (const Samples& each : samples) medians.push_back(median(each.gpu_us));
-  if (!use.is_in_model()) return medians;
-  const double before_us = medians.back();
-  medians.pop_back();
-  for (double& us : medians) us -= before_us;
-  return medians;
-}
-
-std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& problem,
-                                        const std::vector<GpuOperands>& operands,
-                                        std::vector<Schedule> schedules, Use use, std::size_t most,
-                                        const std::function<bool(const Schedule&)>& also) {
-  if (schedules.size() <= 1) return schedules;
-  constexpr std::size_t at_a_time = 4;
-  struct Trial {
-    double us = 0;
-    Schedule schedule{};
-  };
-  std::vector<Trial> fastest;
-  std::optional<Trial> fastest_also;
-  while (!schedules.empty()) {
-    // Times of rows can be compared with those of earlier ones.
-    const bool in_rows = use.is_in_model() && !fastest.empty() && fastest.front().us > least_us_in_rows;
-    std::vector<Schedule> together;
-    if (!in_rows) {
-      for (Trial& trial : std::exchange(fastest, {})) together.push_back(std::move(trial.schedule));
-    }
-    while (!schedules.empty() && together.size() < at_a_time) {
-      together.push_back(std::move(schedules.back()));
-      schedules.pop_back();
-    }
-    const auto times = measure_schedules(gpu, problem, operands, together, use, trial_repetitions);
-    for (std::size_t place = 0; place < together.size(); ++place) {
-      fastest.push_back({times[place], together[place]});
-      const Trial& trial = fastest.back();
-      if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
-        fastest_also = trial;
-    }
-    std::ranges::stable_sort(fastest, {}, &Trial::us);
-    fastest.resize(std::min(most, fastest.size()));
-    const double limit_us = nearly_fastest * fastest.front().us;
-    std::erase_if(fastest, [&](const Trial& trial) { return trial.us > limit_us; });
-  }
-  std::vector<Schedule> found;
-  for (Trial& trial : fastest) found.push_back(std::move(trial.schedule));
-  if (fastest_also && std::ranges::none_of(found, also)) found.push_back(fastest_also->schedule);
-  return found;
 }
 
 }  // namespace flashoverlap

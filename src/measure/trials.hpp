@@ -5,12 +5,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/reader.hpp"
 #include "flashoverlap/workspace.hpp"
+#include "measure/captured_runs.hpp"
 #include "measure/gpu_baseline.hpp"
 #include "measure/other_kernels.hpp"
 #include "measure/residual_norm.hpp"
@@ -80,27 +80,24 @@ enum class Turns : std::uint8_t {
   in_rows,      ///< every variant for a while: each at the clocks that its own power leaves it
 };
 
-/// Of runs from CUDA graphs (`CapturedRuns`); what the host needs, of eager runs before. Variants that take
-/// less than `least_us_in_rows` are always interleaved.
+/// A variant in a graph.
+struct CapturedVariant {
+  std::unique_ptr<CapturedRuns> runs;
+  std::vector<double> host_us;  ///< what enqueueing it took, of eager runs before
+};
+
+/// `first`: the set of operands that it begins with. Collective.
+CapturedVariant capture(const GpuRank& gpu, const std::vector<GpuOperands>& operands, const Variant& variant,
+                        std::size_t first);
+
+/// By variant and repetition, of the slowest rank. Variants that take less than `least_us_in_rows` are always
+/// interleaved. All ranks have run everything when it returns.
+std::vector<std::vector<double>> take_samples(const GpuRank& gpu,
+                                              const std::vector<const CapturedRuns*>& variants,
+                                              int repetitions, Turns turns = Turns::interleaved);
+
+/// Captures variants and takes samples of them.
 std::vector<Samples> measure_all(const GpuRank& gpu, const std::vector<GpuOperands>& operands,
-                                 const std::vector<Variant>& variants, int repetitions,
-                                 Turns turns = Turns::interleaved);
-
-/// Median times of schedules that are measured together, in a model `in_rows`, without those other kernels.
-std::vector<double> measure_schedules(const GpuRank& gpu, const Problem& problem,
-                                      const std::vector<GpuOperands>& operands,
-                                      std::span<const Schedule> schedules, Use use, int repetitions);
-
-/// A few runs do not tell schedules apart whose times differ by less than this.
-inline constexpr double nearly_fastest = 1.05;
-
-/// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`, less than four. Measures
-/// four at a time, and the fastest of them again with the next, unless they are measured in rows. If `also`
-/// holds for none of these, then the fastest for which it does comes after them. A single schedule is
-/// returned as it is.
-std::vector<Schedule> fastest_schedules(const GpuRank& gpu, const Problem& problem,
-                                        const std::vector<GpuOperands>& operands,
-                                        std::vector<Schedule> schedules, Use use, std::size_t most,
-                                        const std::function<bool(const Schedule&)>& also = {});
+                                 const std::vector<Variant>& variants, int repetitions);
 
 }  // namespace flashoverlap

@@ -291,6 +291,14 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
     return kernels.size() < most_kernels && is_near(each) && kernels.insert(kernel_of(each.schedule)).second;
   });
   list([&](const Candidate& each) { return is_near(each) && forms.insert(form_of(each.schedule)).second; });
+  std::set<std::pair<Way, Kernel>> pairs;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (listed[i]) pairs.emplace(way_of(candidates[i].schedule), kernel_of(candidates[i].schedule));
+  }
+  list([&](const Candidate& each) {
+    const Kernel kernel = kernel_of(each.schedule);
+    return is_near(each) && kernels.contains(kernel) && pairs.emplace(way_of(each.schedule), kernel).second;
+  });
   list([](const Candidate&) { return true; });
   std::vector<Candidate> kept;
   for (std::size_t i = 0; i < candidates.size(); ++i) {

@@ -18,9 +18,9 @@
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/workspace.hpp"
 #include "flashoverlap/workspace_bytes.hpp"
+#include "measure/contest.hpp"
 #include "measure/current_gpu.hpp"
 #include "measure/machine_measurement.hpp"
-#include "measure/trials.hpp"
 #include "plan/kernel_messages.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
@@ -31,13 +31,18 @@
 namespace flashoverlap {
 namespace {
 
-/// How many schedules are measured, so that it takes less than 3 s.
-std::size_t most_trials(double predicted_us) {
-  if (predicted_us > 10'000) return 8;
-  return predicted_us > 2'500 ? 10 : 16;
-}
+/// How many schedules are measured, and how many of them once more, next to `sequential`: so that it takes
+/// less than 3 s.
+struct Effort {
+  std::size_t trials;
+  std::size_t finalists;
+};
 
-constexpr std::size_t most_finalists = 2;  // besides `sequential`
+Effort effort_for(double predicted_us) {
+  if (predicted_us > 10'000) return {8, 2};
+  if (predicted_us > 2'500) return {10, 2};
+  return {24, 4};
+}
 
 void print_line(const std::string& line) { std::fputs(("flashoverlap: " + line + '\n').c_str(), stderr); }
 
@@ -82,7 +87,7 @@ WorkspaceBytes workspace_bytes(const Problem& problem, const std::vector<Candida
 /// Operands in rotation, the workspace, and of the schedules that are measured together the result in the
 /// caller's memory and what a norm reads and writes.
 std::int64_t measured_bytes(const Task& task, int rank, const std::vector<Candidate>& trials) {
-  constexpr std::int64_t together = 4;
+  constexpr std::int64_t together = 8;
   constexpr std::int64_t others = 300'000'000;
   const Problem& problem = task.problem;
   const Shape out = out_shape(problem, rank);
@@ -137,14 +142,18 @@ struct Tuner::State {
             fmt::format("must be {}, those of the communicator", gpu.ranks()));
   }
 
+  /// Next to other collectives.
+  bool may_stop(const Problem& problem, const Schedule& schedule) const {
+    return machine.peer_access && site.concurrent_collectives && waits_between_rounds(problem, schedule);
+  }
+
+  /// Not even all that an earlier version has kept.
   bool allows(const Problem& problem, const Schedule& schedule) const {
     if (options.allows && !options.allows(problem, schedule)) return false;
+    if (may_stop(problem, schedule)) return false;
     const std::vector<Plan> plans = make_plans(problem, schedule);
-    // Not even what an earlier version has kept.
-    if (machine.peer_access && schedule.strategy != Strategy::sequential) {
-      if (can_be_held_up(plans)) return false;
-      if (site.concurrent_collectives && waits_between_rounds(problem, schedule)) return false;
-    }
+    const bool overlaps = schedule.strategy != Strategy::sequential;
+    if (machine.peer_access && overlaps && can_be_held_up(plans)) return false;
     return !gpu_obstacle(plans, machine);
   }
 
@@ -175,9 +184,8 @@ struct Tuner::State {
       std::ranges::move(each->entries(), std::back_inserter(entries));
     }
     std::erase_if(entries, [&](const TunedPlan& entry) {
-      const bool may_stop =
-          site.concurrent_collectives && waits_between_rounds(entry.problem, entry.schedule);
-      return entry.reader != task.reader || may_stop || !is_near(problem, entry.problem);
+      return entry.reader != task.reader || may_stop(entry.problem, entry.schedule) ||
+             !is_near(problem, entry.problem);
     });
     if (entries.empty()) return std::nullopt;
     const auto distance = [&](const TunedPlan& entry) { return std::abs(entry.problem.m - problem.m); };
@@ -261,7 +269,7 @@ struct Tuner::State {
       std::vector<Candidate> found = search_schedules(task.problem, machine, space_of(task));
       trials.are_for_all = !restricts(task.problem, found);
       found = allowed(task.problem, std::move(found));
-      return found.empty() ? found : shortlist(found, most_trials(found.front().predicted_us));
+      return found.empty() ? found : shortlist(found, effort_for(found.front().predicted_us).trials);
     });
     return trials;
   }
@@ -313,13 +321,14 @@ struct Tuner::State {
       }
     }
     const auto is_one = [&task](const Schedule& schedule) { return is_one_kernel(task.problem, schedule); };
+    const double expected_us = trials.front().predicted_us;
+    Contest contest(gpu, problem, operands, use);
     std::vector<Schedule> finalists =
-        fastest_schedules(gpu, problem, operands, std::move(overlapped), use, most_finalists, is_one);
+        contest.fastest(std::move(overlapped), effort_for(expected_us).finalists, is_one);
     if (sequential) finalists.push_back(sequential->schedule);
     constexpr double affordable_us = 200'000;  // of each finalist
-    const double repetitions = std::clamp(affordable_us / trials.front().predicted_us, 9.0, 31.0);
-    const std::vector<double> times =
-        measure_schedules(gpu, problem, operands, finalists, use, static_cast<int>(repetitions));
+    const double repetitions = std::clamp(affordable_us / expected_us, 9.0, 31.0);
+    const std::vector<double> times = contest.measure(finalists, static_cast<int>(repetitions));
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {
       const Schedule& schedule = finalists[place];

@@ -262,6 +262,25 @@ TEST(Shortlist, HasSomeKernelsThatAreNearTheBest) {
   EXPECT_EQ(tile_cols, (std::set<int>{256, 240, 224, 208, 192, 176}));
 }
 
+// Which way suits a kernel best differs by more than the kernels do.
+TEST(Shortlist, HasItsKernelsByEveryStrategyThatIsNearTheBest) {
+  std::vector<Candidate> candidates;
+  for (int groups = 1; groups <= 12; ++groups)
+    candidates.push_back({{.strategy = Strategy::copy, .tile_cols = 256, .waves_per_group = groups}, 100});
+  for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
+    for (const int cols : {224, 176}) candidates.push_back({{.strategy = strategy, .tile_cols = cols}, 110});
+  }
+  candidates.push_back({{.strategy = Strategy::store, .tile_cols = 256}, 120});
+  std::set<std::pair<Strategy, int>> listed;
+  for (const Candidate& each : shortlist(candidates, 7))
+    listed.emplace(each.schedule.strategy, each.schedule.tile_cols);
+  EXPECT_EQ(listed, (std::set<std::pair<Strategy, int>>{{Strategy::copy, 256},
+                                                        {Strategy::copy, 224},
+                                                        {Strategy::copy, 176},
+                                                        {Strategy::store, 224},
+                                                        {Strategy::store, 176}}));
+}
+
 TEST(DefaultSchedule, IsTheSameEachTime) {
   const Machine machine = preset("a800");
   const Problem problem = layer(Operation::gemm_all_reduce, 1024);

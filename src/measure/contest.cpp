@@ -1,0 +1,101 @@
+#include "measure/contest.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "flashoverlap/planner.hpp"
+#include "measure/interleave.hpp"
+
+namespace flashoverlap {
+
+Contest::Contest(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands,
+                 Use use)
+    : gpu_(gpu), problem_(problem), operands_(operands), use_(use) {}
+
+std::vector<double> Contest::measure(std::span<const Schedule> schedules, int repetitions) {
+  keep_only(schedules);
+  std::vector<const CapturedRuns*> runs;
+  for (const Schedule& schedule : schedules) runs.push_back(runs_of(schedule));
+  if (use_.is_in_model()) runs.push_back(runs_before());
+  const auto samples =
+      take_samples(gpu_, runs, repetitions, use_.is_in_model() ? Turns::in_rows : Turns::interleaved);
+  std::vector<double> medians;
+  for (const std::vector<double>& each : samples) medians.push_back(median(each));
+  if (!use_.is_in_model()) return medians;
+  const double before_us = medians.back();
+  medians.pop_back();
+  for (double& us : medians) us -= before_us;
+  return medians;
+}
+
+void Contest::keep_only(std::span<const Schedule> schedules) {
+  gpu_.barrier();
+  std::erase_if(entries_, [&](const Entry& entry) {
+    return std::ranges::find(schedules, entry.schedule) == schedules.end();
+  });
+  gpu_.barrier();
+}
+
+const CapturedRuns* Contest::runs_of(const Schedule& schedule) {
+  const auto known = std::ranges::find(entries_, schedule, &Entry::schedule);
+  if (known != entries_.end()) return known->runs.get();
+  entries_.push_back(
+      {schedule, std::make_unique<BoundOperator>(gpu_, make_plans(problem_, schedule), use_), nullptr});
+  Entry& entry = entries_.back();
+  const auto run = [&](const GpuOperands& set) {
+    if (use_.is_in_model()) use_.before->launch(gpu_.stream());
+    entry.bound->run(set);
+  };
+  entry.runs = capture(gpu_, operands_, run, captured_++).runs;
+  return entry.runs.get();
+}
+
+const CapturedRuns* Contest::runs_before() {
+  if (!before_) {
+    const auto run = [&](const GpuOperands&) { use_.before->launch(gpu_.stream()); };
+    before_ = capture(gpu_, operands_, run, 0).runs;
+  }
+  return before_.get();
+}
+
+std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::size_t most,
+                                       const std::function<bool(const Schedule&)>& also) {
+  if (schedules.size() <= 1) return schedules;
+  const std::size_t at_a_time = std::max<std::size_t>(4, 2 * most);
+  struct Trial {
+    double us = 0;
+    Schedule schedule{};
+  };
+  std::vector<Trial> fastest;
+  std::optional<Trial> fastest_also;
+  while (!schedules.empty()) {
+    // Times of rows can be compared with those of earlier ones.
+    const bool in_rows = use_.is_in_model() && !fastest.empty() && fastest.front().us > least_us_in_rows;
+    std::vector<Schedule> together;
+    if (!in_rows) {
+      for (Trial& trial : std::exchange(fastest, {})) together.push_back(std::move(trial.schedule));
+    }
+    while (!schedules.empty() && together.size() < at_a_time) {
+      together.push_back(std::move(schedules.back()));
+      schedules.pop_back();
+    }
+    const std::vector<double> times = measure(together, trial_repetitions);
+    for (std::size_t place = 0; place < together.size(); ++place) {
+      fastest.push_back({times[place], together[place]});
+      const Trial& trial = fastest.back();
+      if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
+        fastest_also = trial;
+    }
+    std::ranges::stable_sort(fastest, {}, &Trial::us);
+    fastest.resize(std::min(most, fastest.size()));
+    const double limit_us = nearly_fastest * fastest.front().us;
+    std::erase_if(fastest, [&](const Trial& trial) { return trial.us > limit_us; });
+  }
+  std::vector<Schedule> found;
+  for (Trial& trial : fastest) found.push_back(std::move(trial.schedule));
+  if (fastest_also && std::ranges::none_of(found, also)) found.push_back(fastest_also->schedule);
+  return found;
+}
+
+}  // namespace flashoverlap

@@ -1,0 +1,54 @@
+/// Schedules of one problem, measured against each other.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "measure/trials.hpp"
+
+namespace flashoverlap {
+
+/// A few runs do not tell schedules apart whose times differ by less than this.
+inline constexpr double nearly_fastest = 1.05;
+
+/// Collective, as all that it does. Its ranks meet after they have given it back.
+class Contest {
+ public:
+  /// What it refers to must outlive it.
+  Contest(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands, Use use);
+
+  /// Median times of schedules that are measured together, in a model `in_rows`, without the kernels before
+  /// them. Operators stay for the next call if it measures their schedules, too.
+  std::vector<double> measure(std::span<const Schedule> schedules, int repetitions);
+
+  /// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`. Measures twice as many
+  /// at a time, four or more, and the fastest of them again with the next, unless they are measured in rows.
+  /// If `also` holds for none of these, then the fastest for which it does comes after them. A single
+  /// schedule is returned as it is.
+  std::vector<Schedule> fastest(std::vector<Schedule> schedules, std::size_t most,
+                                const std::function<bool(const Schedule&)>& also = {});
+
+ private:
+  struct Entry {
+    Schedule schedule;
+    std::unique_ptr<BoundOperator> bound;
+    std::unique_ptr<CapturedRuns> runs;
+  };
+
+  void keep_only(std::span<const Schedule> schedules);
+  const CapturedRuns* runs_of(const Schedule& schedule);
+  const CapturedRuns* runs_before();
+
+  const GpuRank& gpu_;
+  const Problem& problem_;
+  const std::vector<GpuOperands>& operands_;
+  Use use_;
+  std::vector<Entry> entries_;
+  std::unique_ptr<CapturedRuns> before_;  ///< of the kernels that come before each run
+  std::size_t captured_ = 0;
+};
+
+}  // namespace flashoverlap
