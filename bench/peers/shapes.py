@@ -45,42 +45,43 @@ class Peer:
     graph: bool | None = True  # whether a CUDA graph takes it in; None: measured with and without
 
 
-# torch.mm and NCCL
+# torch.mm and NCCL. Each of its two steps alone is measured as well: nobody can be faster than the longer one,
+# but by a faster GEMM or collective.
 
 
-def nccl_reduce_scatter(case: Case) -> Call:
-    product, result = case.empty(case.m, case.n), case.empty(case.shard, case.n)
+class OneAfterTheOther:
+    """A product and a collective."""
 
-    def call(index: int) -> Tensor:
-        a, weight = case.operands[index]
-        torch.mm(a, weight.t(), out=product)
-        dist.reduce_scatter_tensor(result, product)
-        return result
+    def __init__(self, op: str, case: Case) -> None:
+        self.operands = case.operands
+        self.product = case.empty(case.m, case.n)
+        self.gathered = case.empty(case.m, case.k).uniform_(-1, 1) if op == "all_gather_gemm" else None
+        self.scattered = case.empty(case.shard, case.n) if op == "gemm_reduce_scatter" else None
 
-    return call
+    def gemm(self, index: int) -> Tensor:
+        a, weight = self.operands[index]
+        return torch.mm(a if self.gathered is None else self.gathered, weight.t(), out=self.product)
+
+    def communicate(self, index: int) -> Tensor:
+        if self.gathered is not None:
+            dist.all_gather_into_tensor(self.gathered, self.operands[index][0])
+            return self.gathered
+        if self.scattered is not None:
+            dist.reduce_scatter_tensor(self.scattered, self.product)
+            return self.scattered
+        dist.all_reduce(self.product)
+        return self.product
+
+    def __call__(self, index: int) -> Tensor:
+        if self.gathered is not None:
+            self.communicate(index)
+            return self.gemm(index)
+        self.gemm(index)
+        return self.communicate(index)
 
 
-def nccl_all_reduce(case: Case) -> Call:
-    product = case.empty(case.m, case.n)
-
-    def call(index: int) -> Tensor:
-        a, weight = case.operands[index]
-        torch.mm(a, weight.t(), out=product)
-        dist.all_reduce(product)
-        return product
-
-    return call
-
-
-def nccl_all_gather(case: Case) -> Call:
-    gathered, product = case.empty(case.m, case.k), case.empty(case.m, case.n)
-
-    def call(index: int) -> Tensor:
-        a, weight = case.operands[index]
-        dist.all_gather_into_tensor(gathered, a)
-        return torch.mm(gathered, weight.t(), out=product)
-
-    return call
+def nccl_call(op: str) -> Callable[[Case], OneAfterTheOther]:
+    return lambda case: OneAfterTheOther(op, case)
 
 
 # Ours. Nothing writes a weight between two calls.
@@ -224,14 +225,14 @@ def cublasmp_call(op: str) -> Callable[[Case], Call]:
 PEERS = {
     "gemm_reduce_scatter": {
         "flashoverlap": Peer(flashoverlap_call(ours.matmul_reduce_scatter)),
-        "nccl": Peer(nccl_reduce_scatter),
+        "nccl": Peer(nccl_call("gemm_reduce_scatter")),
         "async_tp": Peer(async_tp_reduce_scatter),
         "kraken": Peer(kraken_reduce_scatter, "kraken.fused", graph=False),  # streams wait for memory
         "cublasmp": Peer(cublasmp_call("gemm_reduce_scatter"), "cublasmp", graph=None),
     },
     "all_gather_gemm": {
         "flashoverlap": Peer(flashoverlap_call(ours.all_gather_matmul)),
-        "nccl": Peer(nccl_all_gather),
+        "nccl": Peer(nccl_call("all_gather_gemm")),
         "async_tp": Peer(async_tp_all_gather),
         "kraken": Peer(kraken_all_gather, "kraken.fused", graph=False),  # streams write memory
         "quack": Peer(quack_all_gather, "quack.distributed"),
@@ -239,7 +240,7 @@ PEERS = {
     },
     "gemm_all_reduce": {
         "flashoverlap": Peer(flashoverlap_call(ours.matmul_all_reduce)),
-        "nccl": Peer(nccl_all_reduce),
+        "nccl": Peer(nccl_call("gemm_all_reduce")),
         "one_shot": Peer(symmetric_all_reduce("one_shot_all_reduce")),
         "two_shot": Peer(symmetric_all_reduce("two_shot_all_reduce_")),
         "kraken": Peer(kraken_all_reduce, "kraken.fused"),
@@ -286,7 +287,7 @@ def replayed(graph: Graph) -> Tensor:
 def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds: int) -> dict[str, object]:
     """A row of the results."""
     case = world.attempt(lambda: Case(world, op, shape))
-    nccl = world.attempt(lambda: PEERS[op]["nccl"].make(case))
+    nccl = world.attempt(lambda: OneAfterTheOther(op, case))
     last = case.sets - 1
     reference = world.attempt(lambda: nccl(last).clone())
     elapsed = world.time_us(lambda: [nccl(index) for index in range(case.sets)])
@@ -332,7 +333,12 @@ def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds:
             except Failed as failed:
                 errors[name] = str(failed)
                 world.print(f"{name} at {shape.m} {shape.n} {shape.k}: {failed}")
-    times = world.medians_us(launches, rounds)
+
+    def alone(step: Call) -> Callable[[], object]:
+        return world.attempt(lambda: Graph(lambda: [step(index % case.sets) for index in range(calls)])).replay
+
+    steps = {"gemm": alone(nccl.gemm), "communication": alone(nccl.communicate)}
+    times = world.medians_us(launches | steps, rounds)
     row = {
         "op": op,
         "ranks": world.ranks,
@@ -340,11 +346,13 @@ def measure(world: World, op: str, shape: Shape, peers: dict[str, Peer], rounds:
         "n": shape.n,
         "k": shape.k,
         "times_us": {name: round(times[name] / calls, 2) for name in launches},
+        "alone_us": {name: round(times[name] / calls, 2) for name in steps},
         "eager": eager,
         "differences": {name: float(f"{differences[name]:.1e}") for name in launches},
         "errors": errors,
     }
     launches.clear()  # graphs, before the memory that they use
+    steps.clear()
     for call in made.values():
         getattr(call, "close", lambda: None)()
     return row

@@ -83,7 +83,7 @@ class PlanCache {
   using Warn = std::function<void(const std::string& line)>;
 
   /// Reads and writes nothing yet. Throws `InvalidArgument` if the site is not valid.
-  PlanCache(std::string directory, TuningSite site, Warn warn = {});
+  PlanCache(const std::string& directory, TuningSite site, Warn warn = {});
 
   const TuningSite& site() const { return site_; }
 
@@ -113,11 +113,11 @@ class PlanCache {
   void store_machine(const Machine& machine) const;
 
   /// Where it is kept.
-  std::string machine_file() const;
+  const std::string& machine_file() const { return machine_file_; }
 
  private:
-  std::string directory_;
   std::string folder_;
+  std::string machine_file_;
   TuningSite site_;
   Warn warn_;
 };

@@ -18,11 +18,12 @@ namespace {
 
 constexpr int repetitions = 7;
 /// What remains of the slowdown of a GPU that does nothing but multiply where other work comes between, as it
-/// does in a model and in benchmarks: less of a short GEMM, as clocks follow the power within about this time
-/// (docs/log/tuning.md).
+/// does in a model and in benchmarks. Clocks follow the power at once, and once more over milliseconds, as
+/// the GPU has rested before. Fitted to what the tuner and `bench` measured on 2 H200 (docs/log/tuning.md).
 double slowdown_among_others(double gemm_us) {
-  constexpr double following_us = 1000;
-  return gemm_us / (gemm_us + following_us);
+  constexpr double at_once_us = 120;
+  constexpr double rested_us = 8000;
+  return (gemm_us / (gemm_us + at_once_us) + gemm_us / (gemm_us + rested_us)) / 2;
 }
 
 /// A GEMM of this many whole waves of a kernel's tiles on all multiprocessors.

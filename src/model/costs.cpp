@@ -52,13 +52,18 @@ double elements_per_microsecond(const Machine& machine) {
 }  // namespace
 
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, bool lone) {
+                         std::int64_t k, double waves) {
   const auto matches = [&](const KernelCosts& kernel) {
     return kernel.tile == tile && kernel.b_layout == b_layout;
   };
   const auto kernel = std::ranges::find_if(machine.kernels, matches);
-  if (kernel != machine.kernels.end())
-    return (lone ? kernel->lone_wave : kernel->wave).microseconds(static_cast<double>(k));
+  if (kernel != machine.kernels.end()) {
+    const double lone_us = kernel->lone_wave.microseconds(static_cast<double>(k));
+    const double wave_us = kernel->wave.microseconds(static_cast<double>(k));
+    // Blocks of narrow tiles come apart after some waves, and then share less of what they load.
+    constexpr double together = 2;
+    return waves <= 1 ? lone_us : waves <= together ? std::min(lone_us, wave_us) : wave_us;
+  }
   const double operations = 2.0 * tile.rows * tile.cols * static_cast<double>(k);
   const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
   return operations / operations_per_microsecond + machine.tile_microseconds;
@@ -119,7 +124,7 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
     return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);
   const double computed_us = sustained_microseconds(
-      machine, waves * wave_microseconds(machine, tile, problem.b_layout, problem.k, waves <= 1));
+      machine, waves * wave_microseconds(machine, tile, problem.b_layout, problem.k, waves));
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
   const double read_us = at_once ? memory_microseconds(machine, tile, gemm, problem.k,
@@ -179,8 +184,9 @@ double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes
 
 double store_delay_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule,
                                 double tile_us) {
-  // Fitted to 520 ReduceScatters and AllReduces on 4 H100, and taken for 89 on 4 H200.
-  const double slowest_us = std::min(20.0, 0.5 * tile_us);
+  // Fitted to 520 ReduceScatters and AllReduces on 4 H100, and taken for 89 on 4 H200; for 2 ranks, where a
+  // block stores for one other only, to 15 ReduceScatters on 2 H200.
+  const double slowest_us = std::min(problem.ranks > 2 ? 20.0 : 6.0, 0.5 * tile_us);
   if (!machine_kernels(machine).stores_aside) return slowest_us;
   const double boxes = static_cast<double>(divide_up(schedule.tile_cols, box_cols));
   const auto steps = static_cast<double>(divide_up(problem.k, step_cols));

@@ -6,9 +6,9 @@
 
 namespace flashoverlap {
 
-/// A wave of a kernel's tiles at full clocks: see `Machine::kernels`. `lone`: the GEMM has no other one.
+/// A wave of a kernel's tiles at full clocks, in a GEMM of this many waves: see `Machine::kernels`.
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, bool lone);
+                         std::int64_t k, double waves);
 
 /// What a GEMM takes at least to read its operands and write C once, elements of 16 bits.
 double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k);

@@ -47,7 +47,7 @@ double least_microseconds(const Machine& machine, const KernelChoice& kernel, co
   const std::int64_t count = wave_count(tile, gemm, multiprocessors);
   const bool shares = kernel.share_k && tiles % workers > 0;
   const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
-  return work * wave_microseconds(machine, tile, b_layout, k, count == 1);
+  return work * wave_microseconds(machine, tile, b_layout, k, static_cast<double>(count));
 }
 
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
@@ -84,7 +84,7 @@ double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
     const double computed_us =
-        sustained_microseconds(machine, waves * wave_microseconds(machine, tile, b_layout, k, waves <= 1));
+        sustained_microseconds(machine, waves * wave_microseconds(machine, tile, b_layout, k, waves));
     const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
     least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);
   }

@@ -46,7 +46,7 @@ bool has_groups(const Schedule& schedule) {
 double lost_share(const Machine& machine, const Problem& problem, const Schedule& schedule, double waves) {
   constexpr double least_share = 0.01;
   const double full_us =
-      waves * wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves <= 1);
+      waves * wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves);
   const double share = 1 - full_us / sustained_microseconds(machine, full_us);
   return share < least_share ? 0 : share;
 }

@@ -33,6 +33,12 @@ void write_entry(const fs::path& folder, const CachedPlan& entry) {
   write_file("cache", (folder / entry_name(entry.plan)).string(), entry_to_json(entry));
 }
 
+/// The same with concurrent collectives and without.
+std::string machine_file_of(const std::string& directory, TuningSite site) {
+  site.concurrent_collectives = false;
+  return fs::path(directory) / folder_name(site) / "machine.json";
+}
+
 }  // namespace
 
 std::string cache_directory(std::string wanted) {
@@ -47,9 +53,9 @@ std::string cache_directory(std::string wanted) {
   return fs::path(home) / ".cache" / "flashoverlap";
 }
 
-PlanCache::PlanCache(std::string directory, TuningSite site, Warn warn)
-    : directory_(std::move(directory)),
-      folder_(fs::path(directory_) / folder_name(site)),
+PlanCache::PlanCache(const std::string& directory, TuningSite site, Warn warn)
+    : folder_(fs::path(directory) / folder_name(site)),
+      machine_file_(machine_file_of(directory, site)),
       site_(std::move(site)),
       warn_(std::move(warn)) {
   validate(site_);
@@ -84,22 +90,15 @@ std::vector<TunedPlan> PlanCache::entries() const {
 std::size_t PlanCache::clear() const { return clear_folder(folder_); }
 
 std::optional<Machine> PlanCache::machine() const {
-  const std::string file = machine_file();
   std::error_code error;
-  const bool exists = fs::exists(file, error);
-  require(!error, "machine", shown(file), "cannot be read: " + error.message());
-  return exists ? std::optional(machine_from_json(read_file("machine", file))) : std::nullopt;
+  const bool exists = fs::exists(machine_file_, error);
+  require(!error, "machine", shown(machine_file_), "cannot be read: " + error.message());
+  return exists ? std::optional(machine_from_json(read_file("machine", machine_file_))) : std::nullopt;
 }
 
 void PlanCache::store_machine(const Machine& machine) const {
-  make_folder(fs::path(machine_file()).parent_path());
-  write_file("machine", machine_file(), machine_to_json(machine));
-}
-
-std::string PlanCache::machine_file() const {
-  TuningSite site = site_;
-  site.concurrent_collectives = false;
-  return fs::path(directory_) / folder_name(site) / "machine.json";
+  make_folder(fs::path(machine_file_).parent_path());
+  write_file("machine", machine_file_, machine_to_json(machine));
 }
 
 std::vector<CachedPlan> cached_plans(const std::string& directory, const PlanCache::Warn& warn) {

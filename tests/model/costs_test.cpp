@@ -129,9 +129,9 @@ TEST(CostsTest, ACollectiveSlowsTilesAsWithTheNearestLowerCapThatWasMeasured) {
 
 TEST(CostsTest, TilesAreStoredWhileTheNextOneIsComputedWhereKernelsDoSo) {
   Machine machine = testing::round_machine();
-  const auto delay_us = [&](std::int64_t k, int cols, double tile_us) {
-    return store_delay_microseconds(machine, {.m = 128, .n = 256, .k = k, .ranks = 2}, {.tile_cols = cols},
-                                    tile_us);
+  const auto delay_us = [&](std::int64_t k, int cols, double tile_us, int ranks = 4) {
+    return store_delay_microseconds(machine, {.m = 128, .n = 256, .k = k, .ranks = ranks},
+                                    {.tile_cols = cols}, tile_us);
   };
   EXPECT_DOUBLE_EQ(delay_us(2048, 256, 10), 5);
   machine.compute_capability = 80;
@@ -141,6 +141,22 @@ TEST(CostsTest, TilesAreStoredWhileTheNextOneIsComputedWhereKernelsDoSo) {
   EXPECT_DOUBLE_EQ(delay_us(64, 256, 10), 5 + 10);
   EXPECT_DOUBLE_EQ(delay_us(8192, 256, 100), 20 + 100 * 4 * 16 / 128.0);
   EXPECT_DOUBLE_EQ(delay_us(8192, 128, 100), 20 + 100 * 2 * 16 / 128.0);
+  EXPECT_DOUBLE_EQ(delay_us(8192, 128, 100, /*ranks=*/2), 6 + 100 * 2 * 16 / 128.0);
+}
+
+// Blocks come apart from the third wave on, and none has company in a GEMM of one.
+TEST(CostsTest, TwoWavesAreAsFastEachAsALoneOneOrAsManyAre) {
+  Machine machine = testing::round_machine();
+  const KernelTile tile{.rows = 128, .cols = 128};
+  const auto wave_us = [&](double lone, double wave, double waves) {
+    machine.kernels = {{.tile = tile, .wave = {{{64, wave}}}, .lone_wave = {{{64, lone}}}}};
+    return wave_microseconds(machine, tile, OperandLayout::k_contiguous, 64, waves);
+  };
+  EXPECT_DOUBLE_EQ(wave_us(40, 50, 1), 40);
+  EXPECT_DOUBLE_EQ(wave_us(40, 50, 2), 40);
+  EXPECT_DOUBLE_EQ(wave_us(40, 50, 2.1), 50);
+  EXPECT_DOUBLE_EQ(wave_us(50, 40, 1), 50);
+  EXPECT_DOUBLE_EQ(wave_us(50, 40, 2), 40);
 }
 
 // Each of the others' partial results of a tile, at twice its multiprocessor's part of the memory's rate.

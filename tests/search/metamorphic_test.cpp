@@ -117,11 +117,12 @@ double slowed_us(const Problem& problem, const Schedule& schedule, const Machine
 /// A GEMM of one wave takes longer for it than one of several for each of theirs. One may be left when the
 /// last transfer ends, and one may have slowed that transfer.
 double lone_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  const auto wave_us = [&](bool lone) {
-    return wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, lone);
+  const auto wave_us = [&](double waves) {
+    return wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves);
   };
+  constexpr double many = 100;
   const double slowed = machine.capped.empty() ? 0 : 1 - 1 / testing::slower_during_gemm;
-  return (1 + slowed) * std::max(0.0, wave_us(true) - wave_us(false));
+  return (1 + slowed) * std::max(0.0, wave_us(1) - wave_us(many));
 }
 
 /// A link serves what comes first (docs/machine-model.md). In several rounds by tiles, blocks whose partial
