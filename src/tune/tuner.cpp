@@ -327,7 +327,7 @@ struct Tuner::State {
         contest.fastest(std::move(overlapped), effort_for(expected_us).finalists, is_one);
     if (sequential) finalists.push_back(sequential->schedule);
     constexpr double affordable_us = 200'000;  // of each finalist
-    const double repetitions = std::clamp(affordable_us / expected_us, 9.0, 31.0);
+    const double repetitions = std::clamp(affordable_us / expected_us, 9.0, 51.0);
     const std::vector<double> times = contest.measure(finalists, static_cast<int>(repetitions));
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {
