@@ -17,16 +17,22 @@ def read(path):
 
 
 def tuned_shapes():
-    """The rows of each shape, of its newest file. Each has `random`: whether the shape was drawn."""
+    """The rows of each shape, of its newest file. Each has `random`: whether the shape was drawn. Of those only the
+    newest file of an operation counts, for each fabric and number of GPUs."""
     files = [read(path) for path in glob.glob(os.path.join(ROOT, "bench/results/tuned-*.json"))]
-    newest = {}
+    listed, drawn = {}, {}
     for file in sorted(files, key=lambda each: each["machine"]["date"]):
+        is_random = "--random" in file["machine"]["command"]
         shapes = {}
         for row in file["rows"]:
-            row["random"] = "--random" in file["machine"]["command"]
+            row["random"] = is_random
             shapes.setdefault(tuple(row[key] for key in SHAPE), []).append(row)
-        newest.update(shapes)
-    return list(newest.values())
+        if is_random:
+            first = file["rows"][0]
+            drawn[first["op"], first["fabric"], first["ranks"]] = shapes
+        else:
+            listed.update(shapes)
+    return list(listed.values()) + [rows for shapes in drawn.values() for rows in shapes.values()]
 
 
 def schedule(row):
