@@ -83,6 +83,7 @@ void bind_epilogue(nb::module_& module) {
   module.def("swiglu", &swiglu_of, "gate_up"_a, "hidden"_a, "Enqueued on the stream of gate_up.");
   module.def("swiglu_gradient", &swiglu_gradient_of, "of_hidden"_a, "gate_up"_a, "of_gate_up"_a,
              "Enqueued on the stream of gate_up.");
+  module.attr("most_norm_gradient_cols") = most_norm_gradient_cols;
   module.def("norm_gradient_partials", &norm_gradient_partials_of, "x"_a);
   module.def("rms_norm_gradient", &rms_norm_gradient_of, "x"_a, "weight"_a, "epsilon"_a, "of_y"_a,
              "addend"_a.none(), "of_x"_a, "of_weight"_a, "partials"_a, "Enqueued on the stream of x.");

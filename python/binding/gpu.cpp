@@ -14,19 +14,18 @@
 
 #include "cuda/copy_rows.hpp"
 #include "cuda/graph.hpp"
-#include "cuda/handles.hpp"
 #include "epilogue.hpp"
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/operator.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/result_reader.hpp"
 #include "flashoverlap/tuner.hpp"
-#include "flashoverlap/workspace.hpp"
 #include "measure/gpu_world.hpp"
 #include "names.hpp"
 #include "plan/gathered_rows.hpp"
 #include "plan/route_room.hpp"
 #include "results.hpp"
+#include "shared_workspace.hpp"
 #include "tensor.hpp"
 
 namespace nb = nanobind;
@@ -73,81 +72,6 @@ void make_current(const Communicator& communicator) {
   FLASHOVERLAP_CUDA(cudaGetDevice(&current));
   if (current != communicator.device()) FLASHOVERLAP_CUDA(cudaSetDevice(communicator.device()));
 }
-
-/// For what is done concurrently with a run.
-struct SideStream {
-  CudaStream stream;
-  CudaEvent begun;
-  CudaEvent ended;
-};
-
-/// Counters of an operator, as a workspace counts those that it has left.
-class CountersInUse {
- public:
-  CountersInUse(std::shared_ptr<std::int64_t> left, std::int64_t bytes)
-      : left_(std::move(left)), bytes_(bytes) {
-    *left_ -= bytes_;
-  }
-  CountersInUse(CountersInUse&& other) noexcept = default;
-  CountersInUse& operator=(CountersInUse&&) = delete;
-  ~CountersInUse() {
-    if (left_) *left_ += bytes_;
-  }
-
- private:
-  std::shared_ptr<std::int64_t> left_;
-  std::int64_t bytes_;
-};
-
-/// Memory of all operators of a communicator, which run one after the other. It is replaced by a larger one
-/// where an operator needs more; those that were made before keep theirs.
-class SharedWorkspace {
- public:
-  std::shared_ptr<SideStream> side_stream() {
-    if (!side_) side_ = std::make_shared<SideStream>();
-    return side_;
-  }
-
-  struct Share {
-    Workspace workspace;
-    CountersInUse counters;
-  };
-
-  Share holding(const std::vector<Plan>& plans, const Communicator& communicator) {
-    WorkspaceBytes needed;
-    needed.add(plans);
-    if (!workspace_ || !holds(needed)) {
-      WorkspaceBytes bytes = workspace_ ? workspace_->bytes() : WorkspaceBytes{};
-      // By half at least, so that few are replaced where problems get larger and larger.
-      const auto grow = [](std::int64_t& size, std::int64_t needed_size) {
-        if (needed_size > size) size = std::max(needed_size, (size + size / 2) / 256 * 256);
-      };
-      grow(bytes.peer_written, needed.peer_written);
-      grow(bytes.collective, needed.collective);
-      grow(bytes.device, needed.device);
-      grow(bytes.shares, needed.shares);
-      bytes.counters = std::max(least_counter_bytes, 16 * needed.counters);
-      workspace_.emplace(bytes, communicator);
-      counters_left_ = std::make_shared<std::int64_t>(bytes.counters);
-    }
-    return {*workspace_, {counters_left_, needed.counters}};
-  }
-
- private:
-  /// Of some hundred operators.
-  static constexpr std::int64_t least_counter_bytes = 1 << 20;
-
-  bool holds(const WorkspaceBytes& needed) const {
-    const WorkspaceBytes& bytes = workspace_->bytes();
-    return needed.peer_written <= bytes.peer_written && needed.collective <= bytes.collective &&
-           needed.device <= bytes.device && needed.shares <= bytes.shares &&
-           needed.counters <= *counters_left_;
-  }
-
-  std::optional<Workspace> workspace_;
-  std::shared_ptr<std::int64_t> counters_left_;
-  std::shared_ptr<SideStream> side_;
-};
 
 class GpuOperator {
  public:

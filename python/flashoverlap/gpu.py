@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Of matrices on GPUs, into ones that the caller has made: see swiglu.hpp and rms_norm_gradient.hpp.
 swiglu = _gpu.swiglu
 swiglu_gradient = _gpu.swiglu_gradient
+most_norm_gradient_cols = _gpu.most_norm_gradient_cols
 norm_gradient_partials = _gpu.norm_gradient_partials
 rms_norm_gradient = _gpu.rms_norm_gradient
 

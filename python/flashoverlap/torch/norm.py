@@ -116,13 +116,15 @@ def _gradients_of_norm(
 
 
 def _takes_one_kernel(of_normalized: Tensor, of_sum: Tensor | None, sum: Tensor, weight: Tensor) -> bool:
+    if not (_concerns_only_autograd(sum, weight) and sum.is_cuda):
+        return False
+    from flashoverlap import gpu
+
     given = [each for each in (of_normalized, of_sum, sum, weight) if each is not None]
     return (
-        _concerns_only_autograd(sum, weight)
-        and sum.is_cuda
-        and sum.dtype in (torch.bfloat16, torch.float16)
+        sum.dtype in (torch.bfloat16, torch.float16)
         and sum.shape[-1] % 8 == 0
-        and sum.shape[-1] <= 16384
+        and sum.shape[-1] <= gpu.most_norm_gradient_cols
         and all(each.dtype == sum.dtype and each.is_contiguous() and each.data_ptr() % 16 == 0 for each in given)
     )
 
