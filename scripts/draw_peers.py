@@ -21,10 +21,13 @@ LEFT, WIDTH, BAR = 150, 560, 20
 
 
 def newest():
-    """The last file of each operation and number of GPUs that says what GEMM and collective take alone."""
+    """The last file of each operation and number of GPUs with the listed shapes that says what GEMM and collective
+    take alone."""
     files = [read(path) for path in glob.glob(os.path.join(svg.ROOT, "bench/results/peers-*.json"))]
     found = {}
     for file in sorted(files, key=lambda each: each["machine"]["date"]):
+        if any(option in file["machine"]["command"] for option in ("--shapes", "--random")):
+            continue
         rows = [row for row in file["rows"] if "alone_us" in row]
         if rows:
             found[rows[0]["op"], file["machine"]["gpus"], file["machine"]["gpu"]] = rows

@@ -18,7 +18,7 @@ def read(path):
 
 def tuned_shapes():
     """The rows of each shape, of its newest file. Each has `random`: whether the shape was drawn. Of those only the
-    newest file of an operation counts, for each fabric and number of GPUs."""
+    newest file of an operation counts, for each kind and number of GPUs and fabric."""
     files = [read(path) for path in glob.glob(os.path.join(ROOT, "bench/results/tuned-*.json"))]
     listed, drawn = {}, {}
     for file in sorted(files, key=lambda each: each["machine"]["date"]):
@@ -29,7 +29,7 @@ def tuned_shapes():
             shapes.setdefault(tuple(row[key] for key in SHAPE), []).append(row)
         if is_random:
             first = file["rows"][0]
-            drawn[first["op"], first["fabric"], first["ranks"]] = shapes
+            drawn[first["op"], first["fabric"], first["ranks"], file["machine"]["gpu"]] = shapes
         else:
             listed.update(shapes)
     return list(listed.values()) + [rows for shapes in drawn.values() for rows in shapes.values()]

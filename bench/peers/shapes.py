@@ -45,8 +45,8 @@ class Peer:
     graph: bool | None = True  # whether a CUDA graph takes it in; None: measured with and without
 
 
-# torch.mm and NCCL. Each of its two steps alone is measured as well: nobody can be faster than the longer one,
-# but by a faster GEMM or collective.
+# torch.mm and NCCL. Each of the two steps is also measured alone: only a faster GEMM or collective can beat the
+# longer one.
 
 
 class OneAfterTheOther:

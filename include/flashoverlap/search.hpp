@@ -90,9 +90,9 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
                                         const SearchSpace& space = {});
 
 /// Of what `search_schedules` returns at most this many, in the same order: the first of every strategy; of
-/// some kernels, of every number of rounds and shots, and of those kernels by every strategy, that is
-/// predicted to take nearly as little as the best; and those that are predicted to be fastest. So that they
-/// are not all of a kind that turns out slower than predicted.
+/// what is predicted to take nearly as little as the best the first of some kernels, of every number of
+/// rounds and shots, and of each of those kernels by every strategy; then the fastest. So that they are not
+/// all of a kind that turns out slower than predicted.
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count);
 
 /// The first of `search_schedules`: good without measuring.

@@ -30,11 +30,21 @@ std::vector<double> Contest::measure(std::span<const Schedule> schedules, int re
 }
 
 void Contest::keep_only(std::span<const Schedule> schedules) {
-  gpu_.barrier();
-  std::erase_if(entries_, [&](const Entry& entry) {
+  const auto goes = [&](const Entry& entry) {
     return std::ranges::find(schedules, entry.schedule) == schedules.end();
-  });
+  };
   gpu_.barrier();
+  for (Entry& entry : entries_) {
+    if (goes(entry)) entry.runs.reset();  // before the operator
+  }
+  gpu_.barrier();
+  std::erase_if(entries_, goes);
+  gpu_.barrier();
+}
+
+void Contest::give_back() {
+  before_.reset();
+  keep_only({});
 }
 
 const CapturedRuns* Contest::runs_of(const Schedule& schedule) {
@@ -62,7 +72,6 @@ const CapturedRuns* Contest::runs_before() {
 std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::size_t most,
                                        const std::function<bool(const Schedule&)>& also) {
   if (schedules.size() <= 1) return schedules;
-  const std::size_t at_a_time = std::max<std::size_t>(4, 2 * most);
   struct Trial {
     double us = 0;
     Schedule schedule{};
@@ -76,7 +85,7 @@ std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::siz
     if (!in_rows) {
       for (Trial& trial : std::exchange(fastest, {})) together.push_back(std::move(trial.schedule));
     }
-    while (!schedules.empty() && together.size() < at_a_time) {
+    while (!schedules.empty() && together.size() < at_a_time(most)) {
       together.push_back(std::move(schedules.back()));
       schedules.pop_back();
     }

@@ -1,6 +1,7 @@
 /// Schedules of one problem, measured against each other.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -14,7 +15,7 @@ namespace flashoverlap {
 /// A few runs do not tell schedules apart whose times differ by less than this.
 inline constexpr double nearly_fastest = 1.05;
 
-/// Collective, as all that it does. Its ranks meet after they have given it back.
+/// Collective, as all that it does.
 class Contest {
  public:
   /// What it refers to must outlive it.
@@ -24,12 +25,17 @@ class Contest {
   /// them. Operators stay for the next call if it measures their schedules, too.
   std::vector<double> measure(std::span<const Schedule> schedules, int repetitions);
 
-  /// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`. Measures twice as many
-  /// at a time, four or more, and the fastest of them again with the next, unless they are measured in rows.
-  /// If `also` holds for none of these, then the fastest for which it does comes after them. A single
-  /// schedule is returned as it is.
+  /// How many are measured at a time to find `most`.
+  static constexpr std::size_t at_a_time(std::size_t most) { return std::max<std::size_t>(4, 2 * most); }
+
+  /// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`. Measures some at a time,
+  /// and the fastest of them again with the next, unless they are measured in rows. If `also` holds for none
+  /// of these, then the fastest for which it does comes after them. A single schedule is returned as it is.
   std::vector<Schedule> fastest(std::vector<Schedule> schedules, std::size_t most,
                                 const std::function<bool(const Schedule&)>& also = {});
+
+  /// All operators, before the destructor, which does not meet the other ranks.
+  void give_back();
 
  private:
   struct Entry {

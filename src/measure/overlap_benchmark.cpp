@@ -35,7 +35,10 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
   std::vector<Schedule> schedules;
   for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
-  return Contest(gpu, problem, operands, use_of(benchmark)).fastest(std::move(schedules), 1).front();
+  Contest contest(gpu, problem, operands, use_of(benchmark));
+  Schedule fastest = contest.fastest(std::move(schedules), 1).front();
+  contest.give_back();
+  return fastest;
 }
 
 int fitting_repetitions(const std::vector<Samples>& trial) {

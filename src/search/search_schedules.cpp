@@ -13,6 +13,7 @@
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
+#include "model/gemm_time.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
@@ -128,10 +129,11 @@ class Search {
     return schedules;
   }
 
-  /// And those whose sums are in shots after the GEMM; of either with one kernel where cuBLASLt multiplies.
+  /// And those whose sums are in shots after the GEMM; of either with one kernel where cuBLASLt's time is
+  /// predicted, whatever the tiles.
   std::vector<Schedule> with_shots(const std::vector<Schedule>& schedules) const {
     std::vector<Schedule> all = schedules;
-    if (is_by_cublas(problem_, schedules.front())) all.resize(1);
+    if (predicts_cublas(machine_, problem_, schedules.front())) all.resize(1);
     if (problem_.ranks == 1 || !machine_.peer_access || communicates_first(problem_.operation)) return all;
     // Whatever it takes itself, as it only cuts what cuBLASLt computes into tiles.
     constexpr double any = std::numeric_limits<double>::infinity();
@@ -288,7 +290,8 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
     return is_new;
   });
   list([&](const Candidate& each) {
-    return kernels.size() < most_kernels && is_near(each) && kernels.insert(kernel_of(each.schedule)).second;
+    return kernels.size() < most_kernels && is_near(each) && !is_by_libraries(each.schedule) &&
+           kernels.insert(kernel_of(each.schedule)).second;
   });
   list([&](const Candidate& each) { return is_near(each) && forms.insert(form_of(each.schedule)).second; });
   std::set<std::pair<Way, Kernel>> pairs;
@@ -297,7 +300,8 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
   }
   list([&](const Candidate& each) {
     const Kernel kernel = kernel_of(each.schedule);
-    return is_near(each) && kernels.contains(kernel) && pairs.emplace(way_of(each.schedule), kernel).second;
+    return is_near(each) && !is_by_libraries(each.schedule) && kernels.contains(kernel) &&
+           pairs.emplace(way_of(each.schedule), kernel).second;
   });
   list([](const Candidate&) { return true; });
   std::vector<Candidate> kept;

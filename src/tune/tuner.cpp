@@ -31,8 +31,8 @@
 namespace flashoverlap {
 namespace {
 
-/// How many schedules are measured, and how many of them once more, next to `sequential`: so that it takes
-/// less than 3 s.
+/// How many schedules are measured, and how many of them once more, next to `sequential`: fewer of long runs,
+/// so that it takes some seconds at most.
 struct Effort {
   std::size_t trials;
   std::size_t finalists;
@@ -79,16 +79,24 @@ bool is_one_kernel(const Problem& problem, const Schedule& schedule) {
 
 /// Of a workspace for all of them.
 WorkspaceBytes workspace_bytes(const Problem& problem, const std::vector<Candidate>& trials) {
+  constexpr std::int64_t made_again = 4;  // at most, where others may have taken a part of their counters
   WorkspaceBytes bytes;
-  for (const Candidate& trial : trials) bytes.add(make_plans(problem, trial.schedule));
+  std::int64_t most_counters = 0;
+  for (const Candidate& trial : trials) {
+    const std::int64_t before = bytes.counters;
+    bytes.add(make_plans(problem, trial.schedule));
+    most_counters = std::max(most_counters, bytes.counters - before);
+  }
+  bytes.counters += made_again * most_counters;
   return bytes;
 }
 
 /// Operands in rotation, the workspace, and of the schedules that are measured together the result in the
 /// caller's memory and what a norm reads and writes.
 std::int64_t measured_bytes(const Task& task, int rank, const std::vector<Candidate>& trials) {
-  constexpr std::int64_t together = 8;
   constexpr std::int64_t others = 300'000'000;
+  const Effort effort = effort_for(trials.front().predicted_us);
+  const auto together = static_cast<std::int64_t>(Contest::at_a_time(effort.finalists));
   const Problem& problem = task.problem;
   const Shape out = out_shape(problem, rank);
   const std::int64_t matrices =
@@ -142,12 +150,12 @@ struct Tuner::State {
             fmt::format("must be {}, those of the communicator", gpu.ranks()));
   }
 
-  /// Next to other collectives.
+  /// Whether its tiles may wait for ever next to other collectives.
   bool may_stop(const Problem& problem, const Schedule& schedule) const {
     return machine.peer_access && site.concurrent_collectives && waits_between_rounds(problem, schedule);
   }
 
-  /// Not even all that an earlier version has kept.
+  /// Asked of kept schedules too, as an earlier version may have kept what this one refuses.
   bool allows(const Problem& problem, const Schedule& schedule) const {
     if (options.allows && !options.allows(problem, schedule)) return false;
     if (may_stop(problem, schedule)) return false;
@@ -329,6 +337,7 @@ struct Tuner::State {
     constexpr double affordable_us = 200'000;  // of each finalist
     const double repetitions = std::clamp(affordable_us / expected_us, 9.0, 51.0);
     const std::vector<double> times = contest.measure(finalists, static_cast<int>(repetitions));
+    contest.give_back();
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {
       const Schedule& schedule = finalists[place];
