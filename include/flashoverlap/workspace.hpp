@@ -27,6 +27,10 @@ class Workspace {
 
   const WorkspaceBytes& bytes() const noexcept;
 
+  /// How many bytes of counters one more operator may need (`WorkspaceBytes::counters`), as long as those
+  /// that have some live. The same on every rank if they are made and given back in the same order.
+  std::int64_t free_counters() const;
+
  private:
   friend class PlanMemory;
   std::shared_ptr<WorkspaceMemory> memory_;

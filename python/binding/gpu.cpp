@@ -250,10 +250,9 @@ class GpuOperator {
     std::int64_t pitch = 0;
   };
 
-  /// And takes its counters.
-  Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
-                SharedWorkspace& workspace, const std::tuple<std::int64_t, std::int64_t>& pitches,
-                bool b_is_constant) {
+  static Operator make(const Problem& problem, const Schedule& schedule, const Communicator& communicator,
+                       SharedWorkspace& workspace, const std::tuple<std::int64_t, std::int64_t>& pitches,
+                       bool b_is_constant) {
     make_current(communicator);
     const std::vector<Plan> plans = make_plans(problem, schedule);
     OperatorOptions options;
@@ -263,9 +262,7 @@ class GpuOperator {
     };
     options.pitches = {.a = padded(std::get<0>(pitches), a_shape(problem, communicator.rank())),
                        .b = padded(std::get<1>(pitches), b_shape(problem, communicator.rank()))};
-    SharedWorkspace::Share share = workspace.holding(plans, communicator);
-    options.workspace = std::move(share.workspace);
-    counters_.emplace(std::move(share.counters));
+    options.workspace = workspace.holding(plans, communicator);
     return {plans, communicator, options};
   }
 
@@ -325,7 +322,6 @@ class GpuOperator {
   }
 
   const GpuCommunicator communicator_;
-  std::optional<CountersInUse> counters_;
   Unlocked<Operator> operator_;
   std::shared_ptr<SideStream> side_;
   const bool is_read_later_;

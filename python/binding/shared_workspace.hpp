@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "cuda/handles.hpp"
@@ -23,24 +22,6 @@ struct SideStream {
   CudaEvent ended;
 };
 
-/// Counters of an operator, as a workspace counts those that it has left.
-class CountersInUse {
- public:
-  CountersInUse(std::shared_ptr<std::int64_t> left, std::int64_t bytes)
-      : left_(std::move(left)), bytes_(bytes) {
-    *left_ -= bytes_;
-  }
-  CountersInUse(CountersInUse&& other) noexcept = default;
-  CountersInUse& operator=(CountersInUse&&) = delete;
-  ~CountersInUse() {
-    if (left_) *left_ += bytes_;
-  }
-
- private:
-  std::shared_ptr<std::int64_t> left_;
-  std::int64_t bytes_;
-};
-
 /// Memory of all operators of a communicator, which run one after the other. It is replaced by a larger one
 /// where an operator needs more; those that were made before keep theirs.
 class SharedWorkspace {
@@ -50,12 +31,7 @@ class SharedWorkspace {
     return side_;
   }
 
-  struct Share {
-    Workspace workspace;
-    CountersInUse counters;
-  };
-
-  Share holding(const std::vector<Plan>& plans, const Communicator& communicator) {
+  Workspace holding(const std::vector<Plan>& plans, const Communicator& communicator) {
     WorkspaceBytes needed;
     needed.add(plans);
     if (!workspace_ || !holds(needed)) {
@@ -70,9 +46,8 @@ class SharedWorkspace {
       grow(bytes.shares, needed.shares);
       bytes.counters = std::max(least_counter_bytes, 16 * needed.counters);
       workspace_.emplace(bytes, communicator);
-      counters_left_ = std::make_shared<std::int64_t>(bytes.counters);
     }
-    return {*workspace_, {counters_left_, needed.counters}};
+    return *workspace_;
   }
 
  private:
@@ -83,11 +58,10 @@ class SharedWorkspace {
     const WorkspaceBytes& bytes = workspace_->bytes();
     return needed.peer_written <= bytes.peer_written && needed.collective <= bytes.collective &&
            needed.device <= bytes.device && needed.shares <= bytes.shares &&
-           needed.counters <= *counters_left_;
+           needed.counters <= workspace_->free_counters();
   }
 
   std::optional<Workspace> workspace_;
-  std::shared_ptr<std::int64_t> counters_left_;
   std::shared_ptr<SideStream> side_;
 };
 

@@ -71,14 +71,9 @@ std::int64_t WorkspaceMemory::reserve(const WorkspaceBytes& needed, const Commun
   require_bytes("other memory", bytes_.device, needed.device);
   require_bytes("shares", bytes_.shares, needed.shares);
   const std::scoped_lock held(reserving_);
-  std::int64_t offset = 0;
-  for (const auto& [begin, bytes] : reserved_) {
-    if (begin - offset >= needed.counters) break;
-    offset = begin + bytes;
-  }
-  require_bytes("counters", bytes_.counters, offset + needed.counters);
-  reserved_.emplace(offset, needed.counters);
-  return offset;
+  const std::optional<std::int64_t> offset = reserved_.take(needed.counters);
+  if (!offset) require_bytes("counters", reserved_.largest_gap(), needed.counters);
+  return *offset;
 }
 
 void WorkspaceMemory::meet() {
@@ -110,5 +105,7 @@ Workspace::Workspace(const WorkspaceBytes& bytes, const Communicator& communicat
 }
 
 const WorkspaceBytes& Workspace::bytes() const noexcept { return memory_->bytes(); }
+
+std::int64_t Workspace::free_counters() const { return memory_->free_counters(); }
 
 }  // namespace flashoverlap

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "comm/peer_memory.hpp"
 #include "cuda/device_array.hpp"
 #include "cuda/handles.hpp"
+#include "exec/cuda/counter_space.hpp"
 #include "exec/cuda/graph_marks.hpp"
 #include "exec/cuda/past_streams.hpp"
 #include "exec/cuda/run_ahead.hpp"
@@ -46,7 +46,12 @@ class WorkspaceMemory {
   /// By any thread.
   void give_back(std::int64_t counters) noexcept {
     const std::scoped_lock held(reserving_);
-    reserved_.erase(counters);
+    reserved_.give_back(counters);
+  }
+  /// Counters that one more operator may need, in bytes.
+  std::int64_t free_counters() const {
+    const std::scoped_lock held(reserving_);
+    return reserved_.largest_gap();
   }
 
   /// See `PeerMemory::meet`; returns at once where there is no peer memory.
@@ -73,8 +78,8 @@ class WorkspaceMemory {
   DeviceArray<std::byte> counters_;  // where there is no peer memory
   CollectiveMemory collective_;
   std::vector<std::pair<Communicator, CollectiveMemory>> registered_;
-  std::mutex reserving_;
-  std::map<std::int64_t, std::int64_t> reserved_;  // counters of operators: bytes by offset
+  mutable std::mutex reserving_;
+  CounterSpace reserved_{bytes_.counters};
   std::unique_ptr<PeerMemory> peers_;
   GraphMarks graph_marks_{communicator_};
   RunAhead run_ahead_;
