@@ -271,12 +271,15 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
   std::set<Way> ways;
   std::set<Kernel> kernels;
   std::set<decltype(form_of(Schedule{}))> forms;
+  const auto pair_of = [](const Schedule& each) { return std::pair(way_of(each), kernel_of(each)); };
+  std::set<std::pair<Way, Kernel>> pairs;  // of what is listed
   std::vector<bool> listed(candidates.size());
   std::size_t left = count;
   const auto list = [&](auto belongs) {
     for (std::size_t i = 0; i < candidates.size() && left > 0; ++i) {
       if (listed[i] || !belongs(candidates[i])) continue;
       listed[i] = true;
+      pairs.insert(pair_of(candidates[i].schedule));
       --left;
     }
   };
@@ -289,19 +292,17 @@ std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::
     if (is_new && !is_by_libraries(each.schedule)) kernels.insert(kernel_of(each.schedule));
     return is_new;
   });
+  const auto is_near_kernel = [&](const Candidate& each) {
+    return is_near(each) && !is_by_libraries(each.schedule);
+  };
   list([&](const Candidate& each) {
-    return kernels.size() < most_kernels && is_near(each) && !is_by_libraries(each.schedule) &&
+    return kernels.size() < most_kernels && is_near_kernel(each) &&
            kernels.insert(kernel_of(each.schedule)).second;
   });
   list([&](const Candidate& each) { return is_near(each) && forms.insert(form_of(each.schedule)).second; });
-  std::set<std::pair<Way, Kernel>> pairs;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (listed[i]) pairs.emplace(way_of(candidates[i].schedule), kernel_of(candidates[i].schedule));
-  }
   list([&](const Candidate& each) {
-    const Kernel kernel = kernel_of(each.schedule);
-    return is_near(each) && !is_by_libraries(each.schedule) && kernels.contains(kernel) &&
-           pairs.emplace(way_of(each.schedule), kernel).second;
+    return is_near_kernel(each) && kernels.contains(kernel_of(each.schedule)) &&
+           !pairs.contains(pair_of(each.schedule));
   });
   list([](const Candidate&) { return true; });
   std::vector<Candidate> kept;

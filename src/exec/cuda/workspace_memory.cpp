@@ -71,9 +71,8 @@ std::int64_t WorkspaceMemory::reserve(const WorkspaceBytes& needed, const Commun
   require_bytes("other memory", bytes_.device, needed.device);
   require_bytes("shares", bytes_.shares, needed.shares);
   const std::scoped_lock held(reserving_);
-  const std::optional<std::int64_t> offset = reserved_.take(needed.counters);
-  if (!offset) require_bytes("counters", reserved_.largest_gap(), needed.counters);
-  return *offset;
+  require_bytes("counters", reserved_.largest_gap(), needed.counters);
+  return reserved_.take(needed.counters).value();
 }
 
 void WorkspaceMemory::meet() {
