@@ -23,11 +23,13 @@ struct GroupingCosts {
   /// What it takes after the GEMM, if that is less: then the part that is not done when the GEMM ends goes on
   /// at this rate.
   std::function<double(int first, int count)> after_gemm_us{};
+  double end_us = 0;  ///< from the end of both until the run is over
 };
 
 /// Each group is communicated when it is ready and the one before has ended:
 /// end(G_i) = max(ready(G_i), end(G_{i−1})) + communication(G_i). The latency is the later of the last one's
-/// end and the GEMM's. Throws `InvalidArgument` if the groups are not waves ≥ 1 that add up to `costs.waves`.
+/// end and the GEMM's, and `costs.end_us`. Throws `InvalidArgument` if the groups are not waves ≥ 1 that add
+/// up to `costs.waves`.
 double predict_latency(const GroupingCosts& costs, const std::vector<int>& groups);
 
 struct PredictedGrouping {

@@ -31,7 +31,7 @@ struct BenchArguments {
 /// From decoding to long sequences, and of layers of any width.
 std::vector<Problem> random_problems(const BenchArguments& arguments) {
   std::mt19937_64 engine(static_cast<std::uint64_t>(arguments.seed.value_or(0)));
-  // Small ones as often as large ones. Multiples of 8 on every rank.
+  // Small ones as often as large ones.
   const auto draw = [&](double least, double most, std::int64_t multiple) {
     const double exponent = std::uniform_real_distribution(std::log(least), std::log(most))(engine);
     return std::max<std::int64_t>(1, std::llround(std::exp(exponent) / static_cast<double>(multiple))) *
@@ -41,8 +41,8 @@ std::vector<Problem> random_problems(const BenchArguments& arguments) {
   std::vector<Problem> drawn;
   while (std::cmp_less(drawn.size(), arguments.random)) {
     const std::int64_t m = draw(256, 16384, std::int64_t{gpus});
-    const std::int64_t n = draw(512, 30000, std::int64_t{8} * gpus);
-    const std::int64_t k = draw(512, 30000, std::int64_t{8} * gpus);
+    const std::int64_t n = draw(512, 30000, arguments.shapes.gathered == Operand::b ? 8 * gpus : 8);
+    const std::int64_t k = draw(512, 30000, 8);
     drawn.push_back({.operation = arguments.shapes.operation,
                      .m = m,
                      .n = n,

@@ -13,8 +13,9 @@ Contest::Contest(const GpuRank& gpu, const Problem& problem, const std::vector<G
                  Use use)
     : gpu_(gpu), problem_(problem), operands_(operands), use_(use) {}
 
-std::vector<double> Contest::measure(std::span<const Schedule> schedules, int repetitions) {
-  keep_only(schedules);
+std::vector<double> Contest::measure(std::span<const Schedule> schedules, int repetitions,
+                                     std::span<const Schedule> kept) {
+  keep_only(schedules, kept);
   std::vector<const CapturedRuns*> runs;
   for (const Schedule& schedule : schedules) runs.push_back(runs_of(schedule));
   if (use_.is_in_model()) runs.push_back(runs_before());
@@ -29,9 +30,12 @@ std::vector<double> Contest::measure(std::span<const Schedule> schedules, int re
   return medians;
 }
 
-void Contest::keep_only(std::span<const Schedule> schedules) {
+void Contest::keep_only(std::span<const Schedule> schedules, std::span<const Schedule> others) {
+  const auto is_in = [](std::span<const Schedule> some, const Schedule& schedule) {
+    return std::ranges::find(some, schedule) != some.end();
+  };
   const auto goes = [&](const Entry& entry) {
-    return std::ranges::find(schedules, entry.schedule) == schedules.end();
+    return !is_in(schedules, entry.schedule) && !is_in(others, entry.schedule);
   };
   gpu_.barrier();
   for (Entry& entry : entries_) {
@@ -81,17 +85,20 @@ std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::siz
   while (!schedules.empty()) {
     // Times of rows can be compared with those of earlier ones.
     const bool in_rows = use_.is_in_model() && !fastest.empty() && fastest.front().us > least_us_in_rows;
-    std::vector<Schedule> together;
+    std::vector<Schedule> kept;
+    for (const Trial& trial : fastest) kept.push_back(trial.schedule);
+    if (fastest_also) kept.push_back(fastest_also->schedule);
+    std::vector<Schedule> measured;
     if (!in_rows) {
-      for (Trial& trial : std::exchange(fastest, {})) together.push_back(std::move(trial.schedule));
+      for (Trial& trial : std::exchange(fastest, {})) measured.push_back(std::move(trial.schedule));
     }
-    while (!schedules.empty() && together.size() < at_a_time(most)) {
-      together.push_back(std::move(schedules.back()));
+    while (!schedules.empty() && measured.size() < together(most)) {
+      measured.push_back(std::move(schedules.back()));
       schedules.pop_back();
     }
-    const std::vector<double> times = measure(together, trial_repetitions);
-    for (std::size_t place = 0; place < together.size(); ++place) {
-      fastest.push_back({times[place], together[place]});
+    const std::vector<double> times = measure(measured, trial_repetitions, kept);
+    for (std::size_t place = 0; place < measured.size(); ++place) {
+      fastest.push_back({times[place], measured[place]});
       const Trial& trial = fastest.back();
       if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
         fastest_also = trial;

@@ -22,11 +22,13 @@ class Contest {
   Contest(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands, Use use);
 
   /// Median times of schedules that are measured together, in a model `in_rows`, without the kernels before
-  /// them. Operators stay for the next call if it measures their schedules, too.
-  std::vector<double> measure(std::span<const Schedule> schedules, int repetitions);
+  /// them. Operators stay for the next call if it measures their schedules, too, or they are in `kept`.
+  std::vector<double> measure(std::span<const Schedule> schedules, int repetitions,
+                              std::span<const Schedule> kept = {});
 
-  /// How many are measured at a time to find `most`.
-  static constexpr std::size_t at_a_time(std::size_t most) { return std::max<std::size_t>(4, 2 * most); }
+  /// How many operators there are at a time while `fastest` finds `most`: those that it measures together,
+  /// and those that it found before.
+  static constexpr std::size_t at_a_time(std::size_t most) { return together(most) + most + 1; }
 
   /// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`. Measures some at a time,
   /// and the fastest of them again with the next, unless they are measured in rows. If `also` holds for none
@@ -38,13 +40,15 @@ class Contest {
   void give_back();
 
  private:
+  static constexpr std::size_t together(std::size_t most) { return std::max<std::size_t>(4, 2 * most); }
+
   struct Entry {
     Schedule schedule;
     std::unique_ptr<BoundOperator> bound;
     std::unique_ptr<CapturedRuns> runs;
   };
 
-  void keep_only(std::span<const Schedule> schedules);
+  void keep_only(std::span<const Schedule> schedules, std::span<const Schedule> others = {});
   const CapturedRuns* runs_of(const Schedule& schedule);
   const CapturedRuns* runs_before();
 

@@ -249,8 +249,11 @@ double least_gather_us(const GpuRank& gpu, const Machine& machine, Strategy stra
 }  // namespace
 
 void measure_collectives(const GpuRank& gpu, Machine& machine) {
-  const std::vector<std::int64_t> sizes{mebibyte / 4,  mebibyte,      4 * mebibyte,
-                                        16 * mebibyte, 64 * mebibyte, 256 * mebibyte};
+  // NCCL changes its protocol between 1 and 4 MiB, where curves bend.
+  const std::vector<std::int64_t> sizes{mebibyte / 4,  mebibyte,      mebibyte * 3 / 2, 2 * mebibyte,
+                                        3 * mebibyte,  4 * mebibyte,  8 * mebibyte,     16 * mebibyte,
+                                        64 * mebibyte, 256 * mebibyte};
+  const std::vector<std::int64_t> sizes_with_cap{mebibyte / 4, mebibyte, 16 * mebibyte, 64 * mebibyte};
   machine.collectives.clear();
   machine.capped.clear();
   machine.during_gemm.clear();
@@ -272,7 +275,7 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
     const MeasuredCollectives collectives(gpu, cap, usual);
     PartialGemm gemm(gpu, machine, machine.multiprocessors - cap);
     for (const MessageKind kind : collective_kinds) {
-      for (const std::int64_t bytes : {sizes[0], sizes[1], sizes[3], sizes[4]}) {
+      for (const std::int64_t bytes : sizes_with_cap) {
         const double alone_us = collectives.alone_us(kind, bytes);
         add_point(machine.capped[cap][kind][ranks], bytes, alone_us);
         add_point(machine.during_gemm[cap][kind][ranks], bytes,

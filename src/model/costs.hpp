@@ -58,7 +58,7 @@ double least_store_microseconds(const Schedule& schedule, const Machine& machine
 /// The time that stores of these bytes to peers occupy a rank's link, besides their start.
 double stored_microseconds(const Machine& machine, int ranks, double bytes);
 /// The same where a GEMM's tiles are stored: with more than two ranks `to_all` or one after the other.
-double tiles_stored_microseconds(const Machine& machine, int ranks, double bytes, bool to_all);
+double tiles_stored_microseconds(const Machine& machine, const Problem& problem, double bytes, bool to_all);
 
 /// How long after a tile is computed, which takes `tile_us`, its counter tells a peer that it has come, where
 /// its block computes another one: meanwhile it stores it. Who waits for tiles waits for the slowest block's.

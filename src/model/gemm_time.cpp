@@ -5,6 +5,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
+#include "model/operand_lines.hpp"
 #include "plan/grouping.hpp"
 #include "plan/strategies.hpp"
 
@@ -56,8 +57,9 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const int workers = multiprocessors / tile.cluster_rows;
   const std::int64_t shared = entry_count(tile, gemm) % workers;
   const bool shares = kernel.share_k && shared > 0;
-  const double computed_us = sustained_microseconds(
-      machine, least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
+  const double least_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
+  const double computed_us =
+      sustained_microseconds(machine, least_us * unaligned_slowdown(machine, tile, gemm, k, b_layout));
   const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
   return std::max(computed_us, read_us) +
          (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);
@@ -72,8 +74,11 @@ double gemm_start_microseconds(const Machine& machine, bool by_cublas) {
   return machine.gemm_launch_microseconds * (by_cublas ? cublas_share : 1);
 }
 
-double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k,
-                           OperandLayout b_layout) {
+namespace {
+
+/// With rows of tiles along those of C.
+double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::int64_t k,
+                              OperandLayout b_layout) {
   constexpr double adding_us = 4;  // parts of k
   const int multiprocessors = machine.multiprocessors;
   double least_us = std::numeric_limits<double>::infinity();
@@ -83,12 +88,22 @@ double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64
     least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
-    const double computed_us =
-        sustained_microseconds(machine, waves * wave_microseconds(machine, tile, b_layout, k, waves));
+    const double wave_us = wave_microseconds(machine, tile, b_layout, k, waves) *
+                           unaligned_slowdown(machine, tile, gemm, k, b_layout);
+    const double computed_us = sustained_microseconds(machine, waves * wave_us);
     const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
     least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);
   }
   return least_us;
+}
+
+}  // namespace
+
+double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k,
+                           OperandLayout b_layout) {
+  const double us = cublas_microseconds_of(machine, gemm, k, b_layout);
+  if (b_layout != OperandLayout::k_contiguous) return us;
+  return std::min(us, cublas_microseconds_of(machine, {gemm.cols, gemm.rows}, k, b_layout));
 }
 
 }  // namespace flashoverlap

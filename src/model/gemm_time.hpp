@@ -44,8 +44,8 @@ bool predicts_cublas(const Machine& machine, const Problem& problem, const Sched
 /// What a GEMM takes besides its waves. In CUDA graphs cuBLASLt's kernels take less of it than ours.
 double gemm_start_microseconds(const Machine& machine, bool by_cublas);
 
-/// What a GEMM takes by cuBLASLt: as long as with the best kernel. Where the tiles are no whole waves it may
-/// split k, so that all multiprocessors have as much to do, and add the parts.
+/// What a GEMM takes by cuBLASLt: as long as with the best kernel, whose tiles may lie across. Where they are
+/// no whole waves it may split k, so that all multiprocessors have as much to do, and add the parts.
 double cublas_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k, OperandLayout b_layout);
 
 }  // namespace flashoverlap

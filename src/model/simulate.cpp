@@ -11,6 +11,7 @@
 #include "model/gemm_time.hpp"
 #include "model/operand_reads.hpp"
 #include "model/simulator.hpp"
+#include "model/stream_costs.hpp"
 #include "plan/kernel_messages.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/readable.hpp"
@@ -185,7 +186,9 @@ double Simulator::gemm_us() const {
 double Simulator::latency_us() const {
   double last_us = gemm_us();
   for (const RankProgress& rank : ranks_) last_us = std::max(last_us, rank.end_us);
-  return last_us;
+  const Problem& problem = ranks_.front().plan->problem;
+  return last_us + streams_meet_microseconds(machine_, problem, schedule_) +
+         rounds_meet_microseconds(machine_, problem, schedule_);
 }
 
 std::vector<Interval> Simulator::timeline() const {

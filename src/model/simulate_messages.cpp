@@ -4,6 +4,7 @@
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
 #include "model/simulator.hpp"
+#include "model/stream_costs.hpp"
 #include "plan/matching.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/message_rules.hpp"
@@ -117,7 +118,8 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
       transfer_time(*rank.plan, message, machine_, /*is_capped=*/!is_uncapped(rank), follows);
   if (time.alone_us > 0) {
     const double pause_us =
-        follows ? pause_before(*rank.plan, rank.next_message) : machine_.launch_microseconds;
+        follows ? pause_before(*rank.plan, rank.next_message)
+                : machine_.launch_microseconds + group_pause_microseconds(machine_, schedule_);
     // Until kernels have exchanged credits, and the first to begin knows it: fitted to 5 AllGathers on 4
     // H100.
     constexpr double credits_us = 8;
@@ -125,7 +127,10 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
     const double launched_us = messages_by_kernel_
                                    ? std::max(time_us, opened_us)
                                    : std::max(time_us + pause_us, after_earlier_copy(rank, message));
-    end_us = launched_us + time.alone_us;
+    end_us = launched_us + (is_between_gemms(message)
+                                ? between_gemms_microseconds(machine_, message.kind, time.alone_us,
+                                                             products_microseconds(rank))
+                                : time.alone_us);
     if (time.during_gemm_us > time.alone_us) {
       rank.slowed = {1, launched_us, time};
       end_us = slowed_transfer_end(rank);
@@ -134,6 +139,14 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
     rank.transfers.push_back({rank.next_message, {launched_us, end_us}});
   }
   push({end_us, rank.plan->rank, Step::transferred, static_cast<std::int32_t>(rank.next_message)});
+}
+
+bool Simulator::is_between_gemms(const Message& message) const {
+  return schedule_.strategy == Strategy::sequential && is_made_by_nccl(message.kind);
+}
+
+double Simulator::products_microseconds(const RankProgress& rank) const {
+  return rank.tile_us * static_cast<double>(rank.products) / workers_;
 }
 
 bool Simulator::is_uncapped(const RankProgress& rank) const {

@@ -170,7 +170,7 @@ void Simulator::store(RankProgress& rank, const SimulationEvent& event) {
     const bool to_all = run.first->rank == every_rank;
     const double link_us = sums_after_gemm_
                                ? stored_after_gemm_microseconds(machine_, schedule_, ranks, bytes)
-                               : tiles_stored_microseconds(machine_, ranks, bytes, to_all);
+                               : tiles_stored_microseconds(machine_, rank.plan->problem, bytes, to_all);
     const double start_us = std::max(rank.link_free_us, stored.time_us);
     rank.link_free_us = start_us + link_us;
     rank.stores_end_us = rank.link_free_us;

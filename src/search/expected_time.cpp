@@ -5,6 +5,7 @@
 #include "model/costs.hpp"
 #include "model/gemm_time.hpp"
 #include "model/operand_reads.hpp"
+#include "model/stream_costs.hpp"
 #include "plan/grouping.hpp"
 #include "search/kernel_choice.hpp"
 #include "search/traffic.hpp"
@@ -62,7 +63,7 @@ Messages expected_messages(const Problem& problem, const Schedule& schedule) {
 
 /// With its launch, which what a GEMM stores itself does without.
 double expected_message_us(const Machine& machine, const Problem& problem, const Schedule& schedule,
-                           double sent_bytes) {
+                           double sent_bytes, double gemm_us) {
   const double launch_us = machine.launch_microseconds;
   if (schedule.shots > 0) return launch_us + machine.store_microseconds(problem.ranks, sent_bytes);
   switch (schedule.strategy) {
@@ -81,10 +82,14 @@ double expected_message_us(const Machine& machine, const Problem& problem, const
   const MessageKind kind =
       schedule.strategy == Strategy::p2p ? MessageKind::exchange : collective_of(problem.operation);
   const double bytes = matrix_bytes(kind, problem.ranks, sent_bytes);
-  return launch_us + (schedule.strategy == Strategy::sequential
-                          ? machine.collective_microseconds(kind, problem.ranks, bytes)
-                          : capped_collective_microseconds(problem.ranks, schedule, machine, kind, bytes,
-                                                           /*during_gemm=*/true));
+  if (schedule.strategy == Strategy::sequential) {
+    return launch_us + between_gemms_microseconds(machine, kind,
+                                                  machine.collective_microseconds(kind, problem.ranks, bytes),
+                                                  gemm_us);
+  }
+  return launch_us + group_pause_microseconds(machine, schedule) +
+         capped_collective_microseconds(problem.ranks, schedule, machine, kind, bytes,
+                                        /*during_gemm=*/true);
 }
 
 /// How many times as long tiles take while their rank sends.
@@ -107,11 +112,14 @@ double expected_schedule_us(const Machine& machine, const Problem& problem, cons
   const Messages messages = expected_messages(problem, schedule);
   const double communication_us =
       messages.count *
-      expected_message_us(machine, problem, schedule, most_sent_bytes(problem) / messages.count);
+      expected_message_us(machine, problem, schedule, most_sent_bytes(problem) / messages.count, gemm_us);
   if (schedule.strategy == Strategy::sequential) return gemm_us + communication_us;
   const double slowdown = expected_slowdown(machine, problem, schedule);
   gemm_us += std::min(communication_us, gemm_us * slowdown) * (1 - 1 / slowdown);
-  return std::max(gemm_us, communication_us) + std::min(gemm_us, communication_us) * messages.exposed_share;
+  const double meeting_us = streams_meet_microseconds(machine, problem, schedule) +
+                            rounds_meet_microseconds(machine, problem, schedule);
+  return std::max(gemm_us, communication_us) + std::min(gemm_us, communication_us) * messages.exposed_share +
+         meeting_us;
 }
 
 }  // namespace flashoverlap

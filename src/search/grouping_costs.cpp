@@ -8,6 +8,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "model/costs.hpp"
+#include "model/stream_costs.hpp"
 #include "plan/grouping.hpp"
 #include "plan/planners/planners.hpp"
 #include "search/traffic.hpp"
@@ -37,7 +38,8 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
   const double gemm_us = machine.gemm_launch_microseconds + all_waves * wave_us;
   const bool concurrent = free_multiprocessors(signalled, machine, parts->entries()) >=
                           collective_multiprocessors(signalled, machine);
-  GroupingCosts costs{.waves = waves, .gemm_us = gemm_us};
+  GroupingCosts costs{
+      .waves = waves, .gemm_us = gemm_us, .end_us = streams_meet_microseconds(machine, problem, signalled)};
   costs.ready_us = [=, &machine](int first, int count) {
     const int needed = concurrent ? wave_count(signalled, parts->awaited_entries(first, count)) : all_waves;
     return machine.gemm_launch_microseconds + needed * wave_us + machine.signal_microseconds;
@@ -46,11 +48,11 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
     return [=, &machine](int first, int count) {
       const double bytes = parts->bytes(first, count);
       if (bytes == 0) return 0.0;
+      const double begin_us = machine.launch_microseconds + group_pause_microseconds(machine, signalled);
       // The cap does not hold for the last group, whose collective comes after the GEMM.
-      return machine.launch_microseconds +
-             (first + count < waves
-                  ? capped_collective_microseconds(ranks, signalled, machine, kind, bytes, during_gemm)
-                  : machine.collective_microseconds(kind, ranks, bytes));
+      return begin_us + (first + count < waves ? capped_collective_microseconds(ranks, signalled, machine,
+                                                                                kind, bytes, during_gemm)
+                                               : machine.collective_microseconds(kind, ranks, bytes));
     };
   };
   costs.communication_us = communication_us(true);

@@ -33,7 +33,7 @@ double predict_latency(const GroupingCosts& costs, const std::vector<int>& group
     end_us = communication_end_us(costs, first, size, end_us);
     first += size;
   }
-  return std::max(end_us, costs.gemm_us);
+  return std::max(end_us, costs.gemm_us) + costs.end_us;
 }
 
 // The formula says of a group only that its communication starts when it is ready and the one before has
@@ -61,7 +61,7 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group, int
       if (end_us < best.end_us) best = {end_us, before};
     }
   }
-  PredictedGrouping found{{}, std::max(best_until.back().end_us, costs.gemm_us)};
+  PredictedGrouping found{{}, std::max(best_until.back().end_us, costs.gemm_us) + costs.end_us};
   for (std::size_t last = ends.size() - 1; last > 0; last = best_until[last].before)
     found.groups.push_back(ends[last] - ends[best_until[last].before]);
   std::ranges::reverse(found.groups);

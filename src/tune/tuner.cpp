@@ -79,15 +79,8 @@ bool is_one_kernel(const Problem& problem, const Schedule& schedule) {
 
 /// Of a workspace for all of them.
 WorkspaceBytes workspace_bytes(const Problem& problem, const std::vector<Candidate>& trials) {
-  constexpr std::int64_t made_again = 4;  // at most, where others may have taken a part of their counters
   WorkspaceBytes bytes;
-  std::int64_t most_counters = 0;
-  for (const Candidate& trial : trials) {
-    const std::int64_t before = bytes.counters;
-    bytes.add(make_plans(problem, trial.schedule));
-    most_counters = std::max(most_counters, bytes.counters - before);
-  }
-  bytes.counters += made_again * most_counters;
+  for (const Candidate& trial : trials) bytes.add(make_plans(problem, trial.schedule));
   return bytes;
 }
 

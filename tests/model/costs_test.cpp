@@ -68,11 +68,30 @@ TEST(CostsTest, WhatIsGatheredAlongKIsInParts) {
 
 TEST(CostsTest, TilesForOneRankAfterTheOtherTakeLongerThanThoseForAll) {
   const Machine machine = testing::round_machine();
-  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(machine, 2, 1000, /*to_all=*/false), 2000);
-  Machine of_three = machine;
-  of_three.store = {{3, machine.store.at(2)}};
-  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/true), 2000);
-  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(of_three, 3, 1000, /*to_all=*/false), 2300);
+  const Problem of_two{.m = 128, .n = 256, .k = 64, .ranks = 2};
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(machine, of_two, 1000, /*to_all=*/false), 2000);
+  Machine machine_of_three = machine;
+  machine_of_three.store = {{3, machine.store.at(2)}};
+  const Problem of_three{.m = 128, .n = 256, .k = 64, .ranks = 3};
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(machine_of_three, of_three, 1000, /*to_all=*/true), 2000);
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(machine_of_three, of_three, 1000, /*to_all=*/false), 2300);
+}
+
+TEST(CostsTest, SumsForAllTakeLongerWhereTheirRowsBeginBetweenLines) {
+  const Problem problem{.m = 128, .n = 264, .k = 64, .ranks = 2};
+  const Machine machine = testing::round_machine();
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(machine, problem, 1000, /*to_all=*/true), 2260);
+  EXPECT_DOUBLE_EQ(tiles_stored_microseconds(machine, problem, 1000, /*to_all=*/false), 2000)
+      << "as rows of partial results have a pitch of their own";
+}
+
+TEST(CostsTest, AWaveMultipliesWholeSteps) {
+  const Machine machine = preset("h200-nvlink");
+  const auto wave_us = [&](std::int64_t k) {
+    return wave_microseconds(machine, machine.kernels.front().tile, OperandLayout::k_contiguous, k, 2);
+  };
+  EXPECT_EQ(wave_us(1032), wave_us(1088));
+  EXPECT_LT(wave_us(1024), wave_us(1032));
 }
 
 TEST(CostsTest, ACollectiveTakesTheLeastOfWhatWasMeasuredUpToItsCap) {

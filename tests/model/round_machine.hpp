@@ -41,7 +41,7 @@ inline Machine round_machine() {
 inline Plan plan_of(int rank, int ranks, int tiles) {
   Plan plan;
   plan.problem = {.operation = Operation::gemm_all_reduce, .m = 16, .n = 16, .k = 100, .ranks = ranks};
-  plan.schedule = {.tile_rows = 16, .tile_cols = 16, .multiprocessors = 4};
+  plan.schedule = {.strategy = Strategy::store, .tile_rows = 16, .tile_cols = 16, .multiprocessors = 4};
   plan.rank = rank;
   for (Buffer& buffer : plan.buffers) buffer = {1000, 5};
   for (int i = 0; i < tiles; ++i) plan.tiles.push_back({.rows = 16, .cols = 16, .rank = rank});

@@ -2,6 +2,7 @@
 
 #include "flashoverlap/error.hpp"
 #include "model/round_machine.hpp"
+#include "model/stream_costs.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -29,13 +30,18 @@ TEST(SimulateMessagesTest, StartAfterSignalAndLaunchWhileTheGemmGoesOn) {
   EXPECT_DOUBLE_EQ(simulation.latency_us, 44);
 }
 
+/// What a collective of 30 us takes between GEMMs of this duration.
+double between_gemms_us(double gemm_us) {
+  return between_gemms_microseconds(round_machine(), MessageKind::all_reduce, 30, gemm_us);
+}
+
 TEST(SimulateMessagesTest, OfASequentialPlanFollowTheGemmAfterOneLaunch) {
   auto plans = plans_of(2, 4);
   for (Plan& plan : plans) {
     plan.schedule.strategy = Strategy::sequential;
     plan.messages = {all_reduce({{add_tile_counter(plan, 4), true}}, 3)};
   }
-  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 11 + 1 + 30);
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 11 + 1 + between_gemms_us(10));
 }
 
 TEST(SimulateMessagesTest, OfASequentialPlanFollowTheWholeGemmWhateverTheyWaitFor) {
@@ -44,7 +50,7 @@ TEST(SimulateMessagesTest, OfASequentialPlanFollowTheWholeGemmWhateverTheyWaitFo
     plan.schedule.strategy = Strategy::sequential;
     plan.messages = {all_reduce({{add_tile_counter(plan, 4), true}}, 3)};
   }
-  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 21 + 1 + 30);
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 21 + 1 + between_gemms_us(20));
 }
 
 TEST(SimulateMessagesTest, OfASequentialPlanPrecedeTheGemmByOneLaunch) {
@@ -57,7 +63,7 @@ TEST(SimulateMessagesTest, OfASequentialPlanPrecedeTheGemmByOneLaunch) {
     plan.messages = {all_reduce({}, 3)};
     plan.messages[0].raises = {{plan.rank, arrival}};
   }
-  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 30 + 1 + 10);
+  EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + between_gemms_us(10) + 1 + 10);
 }
 
 // The first copy ends at 12; the counter was reached at 11 and is seen at 13.
@@ -295,7 +301,11 @@ TEST(SimulateRoomTest, ALowerCapMakesCollectivesSlowerInProportion) {
     plan.messages = {all_reduce({}, 1), all_reduce({}, 1)};
     plan.messages.back().after_tiles = true;
   }
-  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us, 41 + 1 + 10) << "the last one is not capped";
+  const Plan& plan = plans.front();
+  EXPECT_DOUBLE_EQ(simulate(plans, machine).latency_us,
+                   41 + 1 + group_pause_microseconds(machine, plan.schedule) + 10 +
+                       streams_meet_microseconds(machine, plan.problem, plan.schedule))
+      << "the last one is not capped";
 }
 
 /// A byte takes a cap of one 1 µs, and 2 µs while tiles are computed.

@@ -1,0 +1,19 @@
+/// What it costs a GEMM that rows of its operands begin between lines of the L2 cache.
+#pragma once
+
+#include <cstdint>
+
+#include "flashoverlap/machine.hpp"
+#include "flashoverlap/problem.hpp"
+
+namespace flashoverlap {
+
+/// How many times as long tiles take as with rows of whole lines, which the machine's kernels were measured
+/// with. A row of 64 elements of k that begins between two lines is two requests, and with `k` no multiple of
+/// 16 five sectors in place of four. Kernels that load most for what they multiply, those of narrow tiles and
+/// without clusters, lose most. A's elements of k are taken to be contiguous. 1 for GPUs before Hopper, where
+/// it is not known.
+double unaligned_slowdown(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
+                          OperandLayout b_layout);
+
+}  // namespace flashoverlap

@@ -1,0 +1,47 @@
+#include "model/stream_costs.hpp"
+
+// All numbers are fitted to 291 random problems on 2 H200, each by up to ten schedules (docs/log/tuning.md).
+namespace flashoverlap {
+
+double between_gemms_microseconds(const Machine& machine, MessageKind kind, double alone_us, double gemm_us) {
+  constexpr double most_signals = 4.5;
+  constexpr double half_us = 120;  // of a GEMM that costs half of what long ones do
+  const double share = gemm_us / (gemm_us + half_us);
+  double slowdown = 1;
+  if (machine.peer_access) {  // elsewhere the link is what bounds
+    switch (kind) {
+      case MessageKind::all_gather: slowdown = 1 + 0.3 * share; break;
+      case MessageKind::exchange: slowdown = 1.05 + 0.1 * share; break;
+      default: slowdown = 1 + 0.07 * share; break;
+    }
+  }
+  return most_signals * share * machine.signal_microseconds + slowdown * alone_us;
+}
+
+double group_pause_microseconds(const Machine& machine, const Schedule& schedule) {
+  constexpr double signals = 2.3;
+  return schedule.strategy == Strategy::signal ? signals * machine.signal_microseconds : 0;
+}
+
+double streams_meet_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule) {
+  if (communicates_first(problem.operation) || problem.ranks == 1 || schedule.shots > 0) return 0;
+  const auto signals = [&] {
+    switch (schedule.strategy) {
+      case Strategy::copy: return problem.operation == Operation::gemm_all_reduce ? 7.5 : 4.5;
+      case Strategy::p2p: return 5.0;
+      case Strategy::signal: return 3.0;
+      case Strategy::sequential:
+      case Strategy::store: break;
+    }
+    return 0.0;
+  };
+  return signals() * machine.signal_microseconds;
+}
+
+double rounds_meet_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule) {
+  const bool sums_go_to_all = schedule.strategy == Strategy::store && schedule.shots == 0 &&
+                              problem.operation == Operation::gemm_all_reduce && problem.ranks > 1;
+  return sums_go_to_all ? (schedule.rounds - 1) * machine.signal_microseconds : 0;
+}
+
+}  // namespace flashoverlap

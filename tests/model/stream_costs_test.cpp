@@ -1,0 +1,63 @@
+#include "model/stream_costs.hpp"
+
+#include <gtest/gtest.h>
+
+namespace flashoverlap {
+namespace {
+
+Problem problem_of(Operation operation) {
+  return {.operation = operation, .m = 4096, .n = 4096, .k = 4096, .ranks = 2};
+}
+
+TEST(StreamCostsTest, ACollectiveLosesMoreAfterALongGemmAndNothingAfterNone) {
+  const Machine machine = preset("h200-nvlink");
+  for (const MessageKind kind :
+       {MessageKind::all_reduce, MessageKind::reduce_scatter, MessageKind::all_gather}) {
+    const auto us = [&](double gemm_us) { return between_gemms_microseconds(machine, kind, 100, gemm_us); };
+    EXPECT_EQ(us(0), 100);
+    EXPECT_GT(us(100), us(10));
+    EXPECT_LT(us(1e6), 100 + 12 + 30);
+  }
+}
+
+TEST(StreamCostsTest, WithoutPeerAccessItOnlyWaitsForTheOtherRanks) {
+  const Machine machine = preset("h200-pcie");
+  EXPECT_LE(between_gemms_microseconds(machine, MessageKind::all_gather, 10'000, 1e6),
+            10'000 + 5 * machine.signal_microseconds);
+}
+
+TEST(StreamCostsTest, StreamsMeetAtTheEndOfWhatTheyCommunicateAfterTheGemm) {
+  const Machine machine = preset("h200-nvlink");
+  const Schedule copies{.strategy = Strategy::copy};
+  EXPECT_GT(streams_meet_microseconds(machine, problem_of(Operation::gemm_reduce_scatter), copies), 0);
+  EXPECT_GT(streams_meet_microseconds(machine, problem_of(Operation::gemm_all_reduce), copies),
+            streams_meet_microseconds(machine, problem_of(Operation::gemm_reduce_scatter), copies));
+  EXPECT_EQ(streams_meet_microseconds(machine, problem_of(Operation::all_gather_gemm), copies), 0);
+  EXPECT_EQ(streams_meet_microseconds(machine, problem_of(Operation::gemm_all_reduce),
+                                      {.strategy = Strategy::store}),
+            0)
+      << "one kernel has one stream";
+  Problem alone = problem_of(Operation::gemm_all_reduce);
+  alone.ranks = 1;
+  EXPECT_EQ(streams_meet_microseconds(machine, alone, copies), 0);
+}
+
+TEST(StreamCostsTest, GroupsOfSignalledCollectivesPauseAndThoseOfOthersDoNot) {
+  const Machine machine = preset("h200-nvlink");
+  EXPECT_GT(group_pause_microseconds(machine, {.strategy = Strategy::signal}), 0);
+  EXPECT_EQ(group_pause_microseconds(machine, {.strategy = Strategy::p2p}), 0);
+}
+
+TEST(StreamCostsTest, OnlySumsThatGoToAllByStoreMeetInEachRound) {
+  const Machine machine = preset("h200-nvlink");
+  const Schedule rounds{.strategy = Strategy::store, .rounds = 4};
+  EXPECT_DOUBLE_EQ(rounds_meet_microseconds(machine, problem_of(Operation::gemm_all_reduce), rounds),
+                   3 * machine.signal_microseconds);
+  EXPECT_EQ(rounds_meet_microseconds(machine, problem_of(Operation::gemm_reduce_scatter), rounds), 0);
+  EXPECT_EQ(rounds_meet_microseconds(machine, problem_of(Operation::gemm_all_reduce),
+                                     {.strategy = Strategy::store}),
+            0);
+}
+
+}  // namespace
+}  // namespace flashoverlap
