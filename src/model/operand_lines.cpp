@@ -14,14 +14,17 @@ struct RowCosts {
 };
 
 constexpr RowCosts whole_lines{2.1, 1};
-constexpr RowCosts whole_sectors{2.65, 1.06};
-constexpr RowCosts parts_of_sectors{3.3, 1.08};
+constexpr RowCosts half_lines{2.35, 1.02};
+constexpr RowCosts whole_sectors{2.6, 1.03};
+constexpr RowCosts half_sectors{3.2, 1.05};
 
 /// `pitch`: elements from row to row.
 const RowCosts& row_costs(std::int64_t pitch) {
   constexpr std::int64_t line = 64;
   constexpr std::int64_t sector = 16;
-  return pitch % line == 0 ? whole_lines : pitch % sector == 0 ? whole_sectors : parts_of_sectors;
+  if (pitch % line == 0) return whole_lines;
+  if (pitch % (line / 2) == 0) return half_lines;
+  return pitch % sector == 0 ? whole_sectors : half_sectors;
 }
 
 }  // namespace

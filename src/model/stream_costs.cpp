@@ -1,6 +1,9 @@
 #include "model/stream_costs.hpp"
 
-// All numbers are fitted to 291 random problems on 2 H200, each by up to ten schedules (docs/log/tuning.md).
+#include "plan/kernel_messages.hpp"
+
+// All numbers are fitted to 351 random problems on 2 H200, of which 291 ran by up to ten schedules each
+// (docs/log/tuning.md).
 namespace flashoverlap {
 
 double between_gemms_microseconds(const Machine& machine, MessageKind kind, double alone_us, double gemm_us) {
@@ -27,7 +30,7 @@ double streams_meet_microseconds(const Machine& machine, const Problem& problem,
   if (communicates_first(problem.operation) || problem.ranks == 1 || schedule.shots > 0) return 0;
   const auto signals = [&] {
     switch (schedule.strategy) {
-      case Strategy::copy: return problem.operation == Operation::gemm_all_reduce ? 7.5 : 4.5;
+      case Strategy::copy: return problem.operation == Operation::gemm_all_reduce ? 6.0 : 3.0;
       case Strategy::p2p: return 5.0;
       case Strategy::signal: return 3.0;
       case Strategy::sequential:
@@ -42,6 +45,13 @@ double rounds_meet_microseconds(const Machine& machine, const Problem& problem, 
   const bool sums_go_to_all = schedule.strategy == Strategy::store && schedule.shots == 0 &&
                               problem.operation == Operation::gemm_all_reduce && problem.ranks > 1;
   return sums_go_to_all ? (schedule.rounds - 1) * machine.signal_microseconds : 0;
+}
+
+double begun_before_microseconds(const Machine& machine, std::span<const Plan> plans) {
+  const Schedule& schedule = plans.front().schedule;
+  if (schedule.strategy != Strategy::store || !gemms_make_messages(plans)) return 0;
+  const double signals = schedule.shots > 0 ? 0.5 : 1.5;
+  return signals * machine.signal_microseconds;
 }
 
 }  // namespace flashoverlap

@@ -2,6 +2,8 @@
 /// signals (`Machine::signal_microseconds`), of which each such step has some.
 #pragma once
 
+#include <span>
+
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/plan.hpp"
 
@@ -22,5 +24,9 @@ double streams_meet_microseconds(const Machine& machine, const Problem& problem,
 /// What sums by `Strategy::store` that go to all ranks take longer in rounds: those of one go while the next
 /// is computed, and who needs them waits.
 double rounds_meet_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule);
+
+/// What a run takes less that follows another one of the same operator at once, as in benchmarks: where it is
+/// one kernel, it begins while that one ends.
+double begun_before_microseconds(const Machine& machine, std::span<const Plan> plans);
 
 }  // namespace flashoverlap

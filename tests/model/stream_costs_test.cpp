@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "flashoverlap/planner.hpp"
+
 namespace flashoverlap {
 namespace {
 
@@ -46,6 +48,16 @@ TEST(StreamCostsTest, GroupsOfSignalledCollectivesPauseAndThoseOfOthersDoNot) {
   const Machine machine = preset("h200-nvlink");
   EXPECT_GT(group_pause_microseconds(machine, {.strategy = Strategy::signal}), 0);
   EXPECT_EQ(group_pause_microseconds(machine, {.strategy = Strategy::p2p}), 0);
+}
+
+TEST(StreamCostsTest, OnlyWhatIsOneKernelBeginsBeforeTheLastRunHasEnded) {
+  const Machine machine = preset("h200-nvlink");
+  const auto begun_us = [&](const Schedule& schedule) {
+    return begun_before_microseconds(machine, make_plans(problem_of(Operation::all_gather_gemm), schedule));
+  };
+  EXPECT_GT(begun_us({.strategy = Strategy::store}), 0);
+  EXPECT_EQ(begun_us({.strategy = Strategy::copy}), 0);
+  EXPECT_EQ(begun_us({.strategy = Strategy::sequential}), 0);
 }
 
 TEST(StreamCostsTest, OnlySumsThatGoToAllByStoreMeetInEachRound) {

@@ -24,6 +24,7 @@
 #include "measure/gpu_record.hpp"
 #include "measure/host_comparison.hpp"
 #include "measure/overlap_benchmark.hpp"
+#include "model/stream_costs.hpp"
 #include "plan/message_rules.hpp"
 
 namespace flashoverlap::cli {
@@ -156,7 +157,8 @@ class Report {
                        {"grouped_us", shape.grouped_us},
                        {"one_gemm_us", shape.one_gemm_us},
                        {"overlap_us", method.median_us},
-                       {"predicted_us", simulated_latency_us(method.plans, benchmark_.machine)},
+                       {"predicted_us", simulated_latency_us(method.plans, benchmark_.machine) -
+                                            begun_before_microseconds(benchmark_.machine, method.plans)},
                        {"p10_us", method.p10_us},
                        {"p90_us", method.p90_us},
                        {"speedup", speedup},
