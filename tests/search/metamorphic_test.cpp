@@ -11,6 +11,7 @@
 #include "flashoverlap/validate.hpp"
 #include "model/costs.hpp"
 #include "model/gemm_time.hpp"
+#include "model/operand_lines.hpp"
 #include "model/operand_reads.hpp"
 #include "plan/grouping.hpp"
 #include "support/large_problems.hpp"
@@ -122,7 +123,9 @@ double slowed_us(const Problem& problem, const Schedule& schedule, const Machine
 /// last transfer ends, and one may have slowed that transfer.
 double lone_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const auto wave_us = [&](double waves) {
-    return wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves);
+    return wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves) *
+           unaligned_slowdown(machine, kernel_tile(schedule), gemm_shape(problem, 0), problem.k,
+                              problem.b_layout);
   };
   constexpr double many = 100;
   const double slowed = machine.capped.empty() ? 0 : 1 - 1 / testing::slower_during_gemm;
