@@ -2,29 +2,33 @@
 
 #include <algorithm>
 
+#include "model/costs.hpp"
 #include "model/gemm_time.hpp"
+#include "plan/grouping.hpp"
 
 namespace flashoverlap {
 namespace {
 
-/// Fitted to 871 GEMMs of 190 random shapes on 2 H200 (docs/log/tuning.md).
+constexpr std::int64_t line = 64;  // elements, which are a step of k too
+
+/// Fitted to 871 GEMMs of 301 random shapes on 2 H200 (docs/log/tuning.md).
 struct RowCosts {
-  double cycles;    ///< of a multiprocessor, to load 64 elements of k
-  double slowdown;  ///< at least, even if loading hides behind multiplying
+  double cycles;    ///< that it takes a multiprocessor at least to load a step of a row
+  double slowdown;  ///< of what multiplying bounds
 };
 
-constexpr RowCosts whole_lines{2.1, 1};
-constexpr RowCosts half_lines{2.35, 1.02};
-constexpr RowCosts whole_sectors{2.6, 1.03};
-constexpr RowCosts half_sectors{3.2, 1.05};
-
 /// `pitch`: elements from row to row.
-const RowCosts& row_costs(std::int64_t pitch) {
-  constexpr std::int64_t line = 64;
+RowCosts row_costs(std::int64_t pitch) {
   constexpr std::int64_t sector = 16;
-  if (pitch % line == 0) return whole_lines;
-  if (pitch % (line / 2) == 0) return half_lines;
-  return pitch % sector == 0 ? whole_sectors : half_sectors;
+  if (pitch % line == 0) return {2.1, 1};
+  if (pitch % (line / 2) == 0) return {2.3, 1.02};
+  if (pitch % sector == 0) return {2.5, 1.03};
+  return {3.2, 1.05};
+}
+
+double cycle_microseconds(const Machine& machine) {
+  constexpr double operations = 4096;  // of a multiprocessor of Hopper
+  return operations * machine.multiprocessors / (machine.teraflops * 1e6);
 }
 
 }  // namespace
@@ -32,15 +36,21 @@ const RowCosts& row_costs(std::int64_t pitch) {
 double unaligned_slowdown(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                           OperandLayout b_layout) {
   if (!machine_kernels(machine).stores_aside) return 1;
-  constexpr double multiplied_per_cycle = 32;  // elements of C, by 64 elements of k
-  const RowCosts& of_a = row_costs(k);
-  const RowCosts& of_b = row_costs(b_layout == OperandLayout::k_contiguous ? k : gemm.cols);
-  const double a_rows = tile.rows;
-  const double b_rows = 1.0 * tile.cols / tile.cluster_rows;
-  const double usual =
-      std::max(a_rows * tile.cols / multiplied_per_cycle, whole_lines.cycles * (a_rows + b_rows));
-  const double loading = of_a.cycles * a_rows + of_b.cycles * b_rows;
-  return std::max({of_a.slowdown, of_b.slowdown, loading / usual});
+  const RowCosts of_a = row_costs(k);
+  const RowCosts of_b = row_costs(b_layout == OperandLayout::k_contiguous ? k : gemm.cols);
+  const double slowdown = std::max(of_a.slowdown, of_b.slowdown);
+  if (slowdown == 1) return 1;
+  const auto wave_us = [&](std::int64_t depth) {
+    constexpr double waves = 2;
+    return wave_microseconds(machine, tile, b_layout, depth, waves);
+  };
+  constexpr std::int64_t shallow = 4 * line;
+  constexpr std::int64_t deep = 32 * line;
+  const double step_us = (wave_us(deep) - wave_us(shallow)) * line / (deep - shallow);
+  const double loading_us =
+      (of_a.cycles * tile.rows + of_b.cycles * tile.cols / tile.cluster_rows) * cycle_microseconds(machine);
+  const auto steps = static_cast<double>(divide_up(k, line));
+  return slowdown + steps * std::max(0.0, loading_us - slowdown * step_us) / wave_us(k);
 }
 
 }  // namespace flashoverlap

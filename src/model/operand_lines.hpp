@@ -8,7 +8,7 @@
 
 namespace flashoverlap {
 
-/// How many times as long tiles take as with rows of whole lines, which the machine's kernels were measured
+/// How many times as long a wave takes as with rows of whole lines, which the machine's kernels were measured
 /// with. A row of 64 elements of k that begins between two lines is two requests, and with `k` no multiple of
 /// 16 five sectors in place of four. Kernels that load most for what they multiply, those of narrow tiles and
 /// without clusters, lose most. A's elements of k are taken to be contiguous. 1 for GPUs before Hopper, where

@@ -146,7 +146,9 @@ bool Simulator::is_between_gemms(const Message& message) const {
 }
 
 double Simulator::products_microseconds(const RankProgress& rank) const {
-  return rank.tile_us * static_cast<double>(rank.products) / workers_;
+  const double waves = schedule_.share_k ? static_cast<double>(rank.products) / workers_
+                                         : static_cast<double>(divide_up(rank.products, workers_));
+  return rank.tile_us * waves;
 }
 
 bool Simulator::is_uncapped(const RankProgress& rank) const {

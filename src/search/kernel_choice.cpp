@@ -61,7 +61,9 @@ double expected_gemm_us(const Machine& machine, const Problem& problem, const Sc
   const Parts parts = parts_of(problem, schedule.layout);
   const std::int64_t rows = problem.experts > 1 ? most_expert_rows(problem, entry_rows(schedule))
                                                 : round_up(problem.m, parts.of_rows, entry_rows(schedule));
-  const std::int64_t cols = round_up(problem.n, parts.of_cols, schedule.tile_cols);
+  // In one part n itself, on which it depends where rows of B begin if these are contiguous.
+  const std::int64_t cols =
+      parts.of_cols == 1 ? problem.n : round_up(problem.n, parts.of_cols, schedule.tile_cols);
   return expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, {rows, cols}, problem.k,
                                problem.b_layout, schedule.multiprocessors);
 }
