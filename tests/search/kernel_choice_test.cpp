@@ -38,6 +38,23 @@ TEST(KernelChoice, TakesANarrowerTileWhereItSavesAWave) {
   EXPECT_EQ(columns_for({1024, 1792}, 4096), 112);
 }
 
+TEST(KernelChoice, TakesClustersWhereRowsBeginBetweenLines) {
+  EXPECT_EQ(choose_kernel(machine(), {8192, 8192}, 4104).tile.cluster_rows, 2);
+}
+
+TEST(KernelChoice, ExpectsMoreOfFewerColumnsWhereContiguousRowsOfBBeginBetweenLines) {
+  const auto expected_us = [&](std::int64_t n) {
+    const Problem problem{.operation = Operation::gemm_all_reduce,
+                          .m = 512,
+                          .n = n,
+                          .k = 5184,
+                          .ranks = 2,
+                          .b_layout = row_contiguous};
+    return expected_gemm_us(machine(), problem, {.tile_rows = 64, .tile_cols = 128});
+  };
+  EXPECT_GT(expected_us(1416), 1.2 * expected_us(1472)) << "both are twelve tiles wide";
+}
+
 TEST(KernelChoice, ExpectsNarrowTilesToDriftApartAlongALongK) {
   for (const KernelTile& tile : kernel_family(90)->tiles) {
     // Enough waves that neither the fixed part nor a single wave's cheap loads matter; at full clocks.
