@@ -126,8 +126,7 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
   if (predicts_cublas(machine, problem, schedule))
     return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);
-  const double wave_us = wave_microseconds(machine, tile, problem.b_layout, problem.k, waves) *
-                         unaligned_slowdown(machine, tile, gemm, problem.k, problem.b_layout);
+  const double wave_us = unaligned_wave_microseconds(machine, tile, gemm, problem.k, problem.b_layout, waves);
   const double computed_us = sustained_microseconds(machine, waves * wave_us);
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
@@ -185,10 +184,9 @@ double tiles_stored_microseconds(const Machine& machine, const Problem& problem,
   constexpr double to_several = 1.15;
   // Into rows of the result that begin between lines of 128 bytes: fitted to 225 AllReduces on 2 H200.
   constexpr double between_lines = 1.13;
-  constexpr std::int64_t line = 64;
   double slowdown = 1;
   if (problem.ranks > 2 && !to_all) slowdown *= to_several;
-  if (to_all && problem.n % line != 0) slowdown *= between_lines;
+  if (to_all && problem.n % line_elements != 0) slowdown *= between_lines;
   return slowdown * stored_microseconds(machine, problem.ranks, bytes);
 }
 

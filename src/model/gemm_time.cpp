@@ -88,8 +88,7 @@ double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::in
     least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
-    const double wave_us = wave_microseconds(machine, tile, b_layout, k, waves) *
-                           unaligned_slowdown(machine, tile, gemm, k, b_layout);
+    const double wave_us = unaligned_wave_microseconds(machine, tile, gemm, k, b_layout, waves);
     const double computed_us = sustained_microseconds(machine, waves * wave_us);
     const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
     least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);

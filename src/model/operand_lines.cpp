@@ -9,7 +9,7 @@
 namespace flashoverlap {
 namespace {
 
-constexpr std::int64_t line = 64;  // elements, which are a step of k too
+constexpr std::int64_t line = line_elements;  // a step of k too
 
 /// Fitted to 871 GEMMs of 301 random shapes on 2 H200 (docs/log/tuning.md).
 struct RowCosts {
@@ -51,6 +51,12 @@ double unaligned_slowdown(const Machine& machine, const KernelTile& tile, const 
       (of_a.cycles * tile.rows + of_b.cycles * tile.cols / tile.cluster_rows) * cycle_microseconds(machine);
   const auto steps = static_cast<double>(divide_up(k, line));
   return slowdown + steps * std::max(0.0, loading_us - slowdown * step_us) / wave_us(k);
+}
+
+double unaligned_wave_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,
+                                   std::int64_t k, OperandLayout b_layout, double waves) {
+  return wave_microseconds(machine, tile, b_layout, k, waves) *
+         unaligned_slowdown(machine, tile, gemm, k, b_layout);
 }
 
 }  // namespace flashoverlap

@@ -105,6 +105,7 @@ struct RankProgress {
   std::int64_t products = 0;  ///< tiles before those that only add
   double tile_us = 0;         ///< of one tile, while nothing slows it
   double shared_tile_us = 0;
+  double products_us = 0;     ///< of all products, one wave after the other
   double shared_end_us = 0;   ///< of shared tiles that have begun
   double adding_us = 0;       ///< of one that only adds
   double partials_us = 0;     ///< longer of one that adds partial results to its own

@@ -95,6 +95,7 @@ void Simulator::add_rank(const Plan& plan) {
                           sharing_microseconds(kernel_tile(schedule_),
                                                gemm_shape(plan.problem, plan.rank).rows, shared, workers_);
   }
+  rank.products_us = tiles > 0 ? waves * rank.tile_us : 0;
   rank.adding_us = adding_microseconds(plan, machine_);
   rank.store_delay_us = store_delay_microseconds(machine_, plan.problem, schedule_, rank.tile_us);
   rank.free_multiprocessors = free_multiprocessors(schedule_, machine_, std::ssize(plan.tiles));

@@ -127,10 +127,10 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
     const double launched_us = messages_by_kernel_
                                    ? std::max(time_us, opened_us)
                                    : std::max(time_us + pause_us, after_earlier_copy(rank, message));
-    end_us = launched_us + (is_between_gemms(message)
-                                ? between_gemms_microseconds(machine_, message.kind, time.alone_us,
-                                                             products_microseconds(rank))
-                                : time.alone_us);
+    end_us = launched_us +
+             (is_between_gemms(message)
+                  ? between_gemms_microseconds(machine_, message.kind, time.alone_us, rank.products_us)
+                  : time.alone_us);
     if (time.during_gemm_us > time.alone_us) {
       rank.slowed = {1, launched_us, time};
       end_us = slowed_transfer_end(rank);
@@ -143,12 +143,6 @@ void Simulator::transfer(RankProgress& rank, double time_us) {
 
 bool Simulator::is_between_gemms(const Message& message) const {
   return schedule_.strategy == Strategy::sequential && is_made_by_nccl(message.kind);
-}
-
-double Simulator::products_microseconds(const RankProgress& rank) const {
-  const double waves = schedule_.share_k ? static_cast<double>(rank.products) / workers_
-                                         : static_cast<double>(divide_up(rank.products, workers_));
-  return rank.tile_us * waves;
 }
 
 bool Simulator::is_uncapped(const RankProgress& rank) const {

@@ -92,7 +92,6 @@ class Simulator {
   /// the GEMM. Decided by its place: by the time, a sooner start could make it end later.
   bool is_uncapped(const RankProgress& rank) const;
   bool is_between_gemms(const Message& message) const;
-  double products_microseconds(const RankProgress& rank) const;
   void finish_message(RankProgress& rank, const SimulationEvent& event);
   void pass_message(RankProgress& rank, double time_us);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/costs.hpp"
+#include "model/operand_lines.hpp"
 #include "plan/expert_parts.hpp"
 #include "plan/grouping.hpp"
 #include "plan/strategies.hpp"
@@ -82,10 +83,7 @@ Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const Ke
           .raster = rows_together / (tile.rows * tile.cluster_rows)};
 }
 
-bool stores_whole_lines(const Schedule& schedule) {
-  constexpr int line_elements = 64;
-  return schedule.tile_cols % line_elements == 0;
-}
+bool stores_whole_lines(const Schedule& schedule) { return schedule.tile_cols % line_elements == 0; }
 
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
                                          OperandLayout b_layout, int multiprocessors, double near) {

@@ -66,6 +66,15 @@ TEST(SimulateMessagesTest, OfASequentialPlanPrecedeTheGemmByOneLaunch) {
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + between_gemms_us(10) + 1 + 10);
 }
 
+TEST(SimulateMessagesTest, OfASequentialPlanTakeAFiniteTimeOnARankWithoutTiles) {
+  auto plans = plans_of(2, 4);
+  plans[1].tiles.clear();
+  for (Plan& plan : plans) plan.schedule.strategy = Strategy::sequential;
+  plans[0].messages = {all_reduce({{add_tile_counter(plans[0], 4), true}}, 3)};
+  plans[1].messages = {all_reduce({}, 3)};
+  EXPECT_DOUBLE_EQ(only_transfer(simulate(plans, round_machine()), 1).end_us, 11 + 1 + 30);
+}
+
 // The first copy ends at 12; the counter was reached at 11 and is seen at 13.
 TEST(SimulateMessagesTest, SeeACounterNoSoonerWhenTheyComeToItLate) {
   auto plans = plans_of(2, 4);

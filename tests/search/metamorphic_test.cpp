@@ -123,9 +123,8 @@ double slowed_us(const Problem& problem, const Schedule& schedule, const Machine
 /// last transfer ends, and one may have slowed that transfer.
 double lone_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const auto wave_us = [&](double waves) {
-    return wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves) *
-           unaligned_slowdown(machine, kernel_tile(schedule), gemm_shape(problem, 0), problem.k,
-                              problem.b_layout);
+    return unaligned_wave_microseconds(machine, kernel_tile(schedule), gemm_shape(problem, 0), problem.k,
+                                       problem.b_layout, waves);
   };
   constexpr double many = 100;
   const double slowed = machine.capped.empty() ? 0 : 1 - 1 / testing::slower_during_gemm;
