@@ -26,9 +26,9 @@ struct Pitches {
 struct OperatorOptions {
   /// Record when tiles were stored and when messages began and ended, for `Operator::timeline`.
   bool record_timeline = false;
-  /// The operator allocates `out`, see `Operator::result`; it always does where peers write `out`. The same
-  /// on all ranks. AllReduce by strategy `signal` then needs fewer multiprocessors over NVLink, see
-  /// `Communicator::allocate`.
+  /// The result stays in memory of the operator, see `Operator::result`. The same on all ranks. AllReduce by
+  /// strategy `signal` then needs fewer multiprocessors over NVLink, see `Communicator::allocate`, and
+  /// results that peers write are not copied.
   bool own_result = false;
   /// The kernel that the stream runs right before a run does not write b, as weights are not written during
   /// inference. Where a run is one kernel (a plan without messages, or without messages that move data), b is
@@ -112,9 +112,9 @@ class Operator {
 
   OperatorMemory memory() const noexcept;
 
-  /// The result of the last run where the operator owns it (`OperatorOptions::own_result`, or
-  /// `Buffer::peer_written` of `out`), valid until the next run on its workspace begins; null where the
-  /// caller passes `out`.
+  /// Where the operator has the result of a run without `out`: with `OperatorOptions::own_result`, or where
+  /// peers write it (`Buffer::peer_written` of `out`). Valid until the next run on its workspace begins. Else
+  /// null: then the caller passes `out`.
   void* result() const noexcept;
   /// The operand that the last run has gathered or exchanged, valid until the next run on its workspace
   /// begins; null where the plan has none. Rows that tiles read from a or b directly, which are this rank's
@@ -124,9 +124,11 @@ class Operator {
   /// Enqueues a run: it sees what `stream` did before, and what `stream` does next sees its results.
   /// a, b: operands in GPU memory, shaped as `a_shape` and `b_shape` say; where routes change, of an A whose
   /// k is contiguous only the rows that they send (`a_rows`) must be there. out: shaped as the plan's buffer
-  /// `out`; null or `result()` where that is not null. Their rows lie `OperatorOptions::pitches` apart. All
-  /// three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; a and b do not lie in the
-  /// operator's workspace. Allocates no GPU memory. Waits for the GPU only where 16 runs of the
+  /// `out`. Null: the result stays at `result()`, which must not be null. Where peers write the result, their
+  /// rows are copied to `out` from there, and this rank's own are not there; with
+  /// `OperatorOptions::own_result`, `out` is null or `result()`. Rows lie `OperatorOptions::pitches` apart.
+  /// All three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; none lies in the operator's
+  /// workspace, but `result()`. Allocates no GPU memory. Waits for the GPU only where 16 runs of the
   /// workspace, or 4 of many messages, are enqueued and not over. May be captured into a CUDA
   /// graph, which must be destroyed before the operator; replays use the same addresses. Throws the error
   /// that an earlier run ended with, see `throw_if_failed`.

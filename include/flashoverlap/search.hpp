@@ -69,6 +69,9 @@ struct SearchSpace {
   /// Empty: those that the reader can read; of a ReduceScatter not `tiled`, which gives a rank other rows.
   std::vector<Layout> layouts{};
   Reader reader = Reader::caller;
+  /// Results stay in the operators' memory. Else what peers write there is copied to the caller's, which
+  /// predictions count, unless a norm reads it.
+  bool own_result = false;
   /// See `CommunicatorOptions`. Where GPUs address each other's memory, leaves out reductions in several
   /// rounds, but for those by `copy` in two.
   bool concurrent_collectives = false;
@@ -78,8 +81,8 @@ struct SearchSpace {
 
 struct Candidate {
   Schedule schedule{};
-  /// `Simulation::latency_us` of its plans on the machine, and what a norm needs more to read partial
-  /// results.
+  /// `Simulation::latency_us` of its plans on the machine, and after it what a norm needs more to read
+  /// partial results, or the copy of a result to the caller's memory.
   double predicted_us = 0;
 };
 

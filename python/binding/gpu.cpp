@@ -235,13 +235,7 @@ class GpuOperator {
     const nb::gil_scoped_release released;
     make_current(*communicator_);
     is_captured_ = is_captured_ || flashoverlap::is_captured(static_cast<cudaStream_t>(a.stream));
-    void* const own = operator_->result();
-    operator_->run(a.data, b.data, own == nullptr ? out.data : own, static_cast<Stream>(a.stream));
-    if (own == nullptr || stays()) return;
-    const auto bytes =
-        static_cast<std::size_t>(out_.rows * out_.cols * size_of(operator_->plan().problem.data_type));
-    FLASHOVERLAP_CUDA(
-        cudaMemcpyAsync(out.data, own, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(a.stream)));
+    operator_->run(a.data, b.data, memory_of(out), static_cast<Stream>(a.stream));
   }
 
   struct OperandMemory {
@@ -273,7 +267,7 @@ class GpuOperator {
   }
 
   /// Whether the result stays with the operator, for `natural` and `rms_norm` to read. Any other result is
-  /// the caller's; where peers write it, which they do in the operator's memory, a run copies it from there.
+  /// the caller's.
   bool stays() const {
     const bool partial = operator_->plan().schedule.layout == Layout::partial;
     return operator_->result() != nullptr && (is_read_later_ || partial);

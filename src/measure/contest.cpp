@@ -8,6 +8,15 @@
 #include "measure/interleave.hpp"
 
 namespace flashoverlap {
+namespace {
+
+std::vector<double> medians_of(const std::vector<std::vector<double>>& samples) {
+  std::vector<double> medians;
+  for (const std::vector<double>& each : samples) medians.push_back(median(each));
+  return medians;
+}
+
+}  // namespace
 
 Contest::Contest(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands,
                  Use use)
@@ -19,14 +28,22 @@ std::vector<double> Contest::measure(std::span<const Schedule> schedules, int re
   std::vector<const CapturedRuns*> runs;
   for (const Schedule& schedule : schedules) runs.push_back(runs_of(schedule));
   if (use_.is_in_model()) runs.push_back(runs_before());
-  const auto samples =
-      take_samples(gpu_, runs, repetitions, use_.is_in_model() ? Turns::in_rows : Turns::interleaved);
-  std::vector<double> medians;
-  for (const std::vector<double>& each : samples) medians.push_back(median(each));
+  std::vector<double> medians = medians_of(
+      take_samples(gpu_, runs, repetitions, use_.is_in_model() ? Turns::in_rows : Turns::interleaved));
   if (!use_.is_in_model()) return medians;
   const double before_us = medians.back();
   medians.pop_back();
   for (double& us : medians) us -= before_us;
+  return medians;
+}
+
+std::vector<double> Contest::measure_repeated(std::span<const Schedule> schedules, int repetitions) {
+  keep_only(schedules);
+  std::vector<const CapturedRuns*> runs;
+  for (const Schedule& schedule : schedules) runs.push_back(repeated_runs_of(schedule));
+  runs.push_back(runs_before());
+  std::vector<double> medians = medians_of(take_samples(gpu_, runs, repetitions));
+  medians.pop_back();
   return medians;
 }
 
@@ -39,7 +56,9 @@ void Contest::keep_only(std::span<const Schedule> schedules, std::span<const Sch
   };
   gpu_.barrier();
   for (Entry& entry : entries_) {
-    if (goes(entry)) entry.runs.reset();  // before the operator
+    if (!goes(entry)) continue;
+    entry.runs.reset();  // before the operator
+    entry.repeated.reset();
   }
   gpu_.barrier();
   std::erase_if(entries_, goes);
@@ -51,18 +70,31 @@ void Contest::give_back() {
   keep_only({});
 }
 
-const CapturedRuns* Contest::runs_of(const Schedule& schedule) {
+Contest::Entry& Contest::entry_of(const Schedule& schedule) {
   const auto known = std::ranges::find(entries_, schedule, &Entry::schedule);
-  if (known != entries_.end()) return known->runs.get();
-  entries_.push_back(
-      {schedule, std::make_unique<BoundOperator>(gpu_, make_plans(problem_, schedule), use_), nullptr});
-  Entry& entry = entries_.back();
+  if (known != entries_.end()) return *known;
+  auto bound = std::make_unique<BoundOperator>(gpu_, make_plans(problem_, schedule), use_);
+  return entries_.emplace_back(schedule, std::move(bound));
+}
+
+const CapturedRuns* Contest::runs_of(const Schedule& schedule) {
+  Entry& entry = entry_of(schedule);
+  if (entry.runs) return entry.runs.get();
   const auto run = [&](const GpuOperands& set) {
     if (use_.is_in_model()) use_.before->launch(gpu_.stream());
     entry.bound->run(set);
   };
   entry.runs = capture(gpu_, operands_, run, captured_++).runs;
   return entry.runs.get();
+}
+
+const CapturedRuns* Contest::repeated_runs_of(const Schedule& schedule) {
+  Entry& entry = entry_of(schedule);
+  if (!entry.repeated) {
+    const auto run = [&](const GpuOperands& set) { entry.bound->run(set); };
+    entry.repeated = capture(gpu_, operands_, run, captured_++).runs;
+  }
+  return entry.repeated.get();
 }
 
 const CapturedRuns* Contest::runs_before() {

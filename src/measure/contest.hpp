@@ -26,6 +26,10 @@ class Contest {
   std::vector<double> measure(std::span<const Schedule> schedules, int repetitions,
                               std::span<const Schedule> kept = {});
 
+  /// The same in a model where run follows run. The other kernels have turns of their own, so that clocks are
+  /// those of a model.
+  std::vector<double> measure_repeated(std::span<const Schedule> schedules, int repetitions);
+
   /// How many operators there are at a time while `fastest` finds `most`: those that it measures together,
   /// and those that it found before.
   static constexpr std::size_t at_a_time(std::size_t most) { return together(most) + most + 1; }
@@ -45,11 +49,14 @@ class Contest {
   struct Entry {
     Schedule schedule;
     std::unique_ptr<BoundOperator> bound;
-    std::unique_ptr<CapturedRuns> runs;
+    std::unique_ptr<CapturedRuns> runs{};      ///< as used
+    std::unique_ptr<CapturedRuns> repeated{};  ///< without what comes before them
   };
 
   void keep_only(std::span<const Schedule> schedules, std::span<const Schedule> others = {});
+  Entry& entry_of(const Schedule& schedule);
   const CapturedRuns* runs_of(const Schedule& schedule);
+  const CapturedRuns* repeated_runs_of(const Schedule& schedule);
   const CapturedRuns* runs_before();
 
   const GpuRank& gpu_;

@@ -24,7 +24,9 @@
 namespace flashoverlap {
 namespace {
 
-Use use_of(const OverlapBenchmark& benchmark) { return {.reader = benchmark.reader}; }
+Use use_of(const OverlapBenchmark& benchmark) {
+  return {.reader = benchmark.reader, .own_result = benchmark.own_result};
+}
 
 /// The schedule of a method that is fastest in a few runs, of all that are worth trying.
 Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
@@ -32,6 +34,7 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
   const auto candidates = search_schedules(problem, benchmark.machine,
                                            {.strategies = {method.strategy},
                                             .layouts = {method.layout},
+                                            .own_result = benchmark.own_result,
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
   std::vector<Schedule> schedules;
   for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);

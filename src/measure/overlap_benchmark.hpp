@@ -23,6 +23,7 @@ struct OverlapBenchmark {
   std::vector<int> comm_multiprocessors;  ///< to try
   int repetitions = 0;                    ///< 0: as many as take half a second
   Reader reader = Reader::caller;         ///< norm: a `ResidualNorm` follows each result; sums only
+  bool own_result = true;                 ///< results stay in the operators' memory, else in the caller's
 };
 
 /// Times in µs, of the slowest rank in each repetition.

@@ -107,7 +107,7 @@ class CheckedRuns {
   /// Where runs leave their result.
   void* target(const DeviceArray<Element>& out) const {
     if (padded_out_) return padded_out_->data();
-    return operator_->result() != nullptr ? operator_->result() : out.data();
+    return check_.own_result ? operator_->result() : out.data();
   }
 
   void note_padding(const std::optional<PitchedMatrix>& padded) {
@@ -116,7 +116,7 @@ class CheckedRuns {
 
   void keep_result(const DeviceArray<Element>& out) {
     if (padded_out_) return padded_out_->write_to(out.data(), gpu_.stream());
-    if (operator_->result() == nullptr) return;
+    if (!check_.own_result) return;
     FLASHOVERLAP_CUDA(cudaMemcpyAsync(out.data(), operator_->result(), out.size() * sizeof(Element),
                                       cudaMemcpyDeviceToDevice, gpu_.stream()));
   }

@@ -93,37 +93,32 @@ BoundOperator::BoundOperator(const GpuRank& gpu, std::vector<Plan> plans, Use us
     : gpu_(gpu), plans_(std::move(plans)), compare_(plan()) {
   gpu_.barrier();
   OperatorOptions options{
-      .record_timeline = record_timeline, .own_result = !use.is_in_model(), .b_is_constant = true};
+      .record_timeline = record_timeline, .own_result = use.own_result, .b_is_constant = true};
   if (use.workspace != nullptr) options.workspace = *use.workspace;
   operator_ = std::make_unique<Operator>(plans_, gpu.communicator(), options);
-  if (use.is_in_model() && (use.reader == Reader::caller || operator_->result() == nullptr))
+  if (!use.own_result && (use.reader == Reader::caller || operator_->result() == nullptr))
     out_ = DeviceArray<Element>(elements_of(plan().buffer(BufferRole::out)));
   if (use.reader == Reader::norm) norm_.emplace(plan(), gpu.stream());
   gpu_.barrier();
 }
 
 void BoundOperator::run(const GpuOperands& operands) {
-  void* const own = operator_->result();
-  operator_->run(operands.a.data(), operands.b.data(), own != nullptr ? own : out_.data(), gpu_.stream());
-  if (norm_) norm_->launch(own != nullptr ? own : out_.data(), gpu_.stream());
-  if (own == nullptr || out_.size() == 0) return;
-  FLASHOVERLAP_CUDA(cudaMemcpyAsync(out_.data(), own, out_.size() * sizeof(Element), cudaMemcpyDeviceToDevice,
-                                    gpu_.stream()));
+  operator_->run(operands.a.data(), operands.b.data(), result(), gpu_.stream());
+  if (norm_) norm_->launch(result(), gpu_.stream());
 }
 
 double BoundOperator::error(const GpuOperands& operands, GpuBaseline& baseline) {
   const DeliveryOrder order(plans_, gpu_.rank());
   gpu_.barrier();
-  void* const result = out_.size() > 0 ? out_.data() : operator_->result();
-  if (result != nullptr) {
+  if (result() != nullptr) {
     const std::size_t bytes = elements_of(plan().buffer(BufferRole::out)) * sizeof(Element);
-    FLASHOVERLAP_CUDA(cudaMemsetAsync(result, 0xFF, bytes, gpu_.stream()));
+    FLASHOVERLAP_CUDA(cudaMemsetAsync(result(), 0xFF, bytes, gpu_.stream()));
   }
   run(operands);
   operator_->wait();
   baseline.run(order.sorted(operands.a, gpu_.stream()), operands.b.data());
   gpu_.synchronize();
-  double error = compare_(result, baseline.result(), gpu_.stream()).relative;
+  double error = compare_(result(), baseline.result(), gpu_.stream()).relative;
   if (norm_) {
     const ResidualNorm reference = ResidualNorm::of_natural(plan().problem, gpu_.rank(), gpu_.stream());
     reference.launch(baseline.result(), gpu_.stream());

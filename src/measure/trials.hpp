@@ -32,10 +32,11 @@ std::int64_t rotated_bytes(const Problem& problem, int rank);
 /// How operators are measured.
 struct Use {
   Reader reader = Reader::caller;  ///< norm: a `ResidualNorm` reads each result
+  /// Results stay in the operators' memory, which NCCL shares among GPUs. Else they end in ordinary memory of
+  /// the caller; a norm reads those that peers write in the operator's.
+  bool own_result = true;
   /// In a model these come before each run, so that caches hold nothing of it, and less of a kernel which
-  /// begins early is hidden, and results are in ordinary memory of the caller, if by a copy; a norm reads in
-  /// the operator's what peers write. Null: run follows run, and results stay in the operators' memory, which
-  /// NCCL shares among GPUs.
+  /// begins early is hidden. Null: run follows run.
   const OtherKernels* before = nullptr;
   /// That all operators share which are measured, as those of a model do. Null: each has its own.
   const Workspace* workspace = nullptr;
@@ -58,6 +59,9 @@ class BoundOperator {
   RunTimes timeline() const { return operator_->timeline(); }
 
  private:
+  /// The caller's, or else the operator's.
+  void* result() { return out_.size() > 0 ? out_.data() : operator_->result(); }
+
   const GpuRank& gpu_;
   std::vector<Plan> plans_;
   GpuComparison compare_;

@@ -23,11 +23,6 @@ double bytes_between_ranks(const Plan& plan, std::span<const Part> parts) {
   return bytes;
 }
 
-/// Of a copy within the GPU, which reads and writes.
-double copied_microseconds(const Machine& machine, double bytes) {
-  return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
-}
-
 /// Parts that an exchange leaves on their rank are copied after it.
 double kept_microseconds(const Plan& plan, const Message& message, const Machine& machine) {
   double us = 0;
@@ -51,6 +46,10 @@ double elements_per_microsecond(const Machine& machine) {
 }
 
 }  // namespace
+
+double copied_microseconds(const Machine& machine, double bytes) {
+  return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
+}
 
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, double waves) {
@@ -126,7 +125,8 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
   if (predicts_cublas(machine, problem, schedule))
     return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);
-  const double wave_us = unaligned_wave_microseconds(machine, tile, gemm, problem.k, problem.b_layout, waves);
+  const double wave_us = unaligned_wave_microseconds(machine, {tile, schedule.share_k}, gemm, problem.k,
+                                                     problem.b_layout, waves);
   const double computed_us = sustained_microseconds(machine, waves * wave_us);
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;

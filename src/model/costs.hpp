@@ -6,6 +6,9 @@
 
 namespace flashoverlap {
 
+/// A copy within the GPU, which reads and writes.
+double copied_microseconds(const Machine& machine, double bytes);
+
 /// A wave of a kernel's tiles at full clocks, in a GEMM of this many waves: see `Machine::kernels`.
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, double waves);

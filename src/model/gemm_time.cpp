@@ -59,7 +59,7 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const bool shares = kernel.share_k && shared > 0;
   const double least_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
   const double computed_us =
-      sustained_microseconds(machine, least_us * unaligned_slowdown(machine, tile, gemm, k, b_layout));
+      sustained_microseconds(machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout));
   const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
   return std::max(computed_us, read_us) +
          (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);
@@ -88,7 +88,8 @@ double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::in
     least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
-    const double wave_us = unaligned_wave_microseconds(machine, tile, gemm, k, b_layout, waves);
+    const double wave_us =
+        unaligned_wave_microseconds(machine, {tile, /*share_k=*/true}, gemm, k, b_layout, waves);
     const double computed_us = sustained_microseconds(machine, waves * wave_us);
     const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
     least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "model/costs.hpp"
-#include "model/gemm_time.hpp"
 #include "plan/grouping.hpp"
 
 namespace flashoverlap {
@@ -31,10 +30,19 @@ double cycle_microseconds(const Machine& machine) {
   return operations * machine.multiprocessors / (machine.teraflops * 1e6);
 }
 
+/// What loading takes against all multiprocessors, where tiles keep only some of them busy.
+double loading_share(const Machine& machine, const KernelChoice& kernel, const Shape& gemm) {
+  constexpr double of_few = 0.7;
+  if (kernel.share_k || kernel.tile.cluster_rows > 1) return 1;
+  const double busy = static_cast<double>(entry_count(kernel.tile, gemm)) / machine.multiprocessors;
+  return of_few + (1 - of_few) * std::min(1.0, busy);
+}
+
 }  // namespace
 
-double unaligned_slowdown(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
-                          OperandLayout b_layout) {
+double unaligned_slowdown(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                          std::int64_t k, OperandLayout b_layout) {
+  const KernelTile& tile = kernel.tile;
   if (!machine_kernels(machine).stores_aside) return 1;
   const RowCosts of_a = row_costs(k);
   const RowCosts of_b = row_costs(b_layout == OperandLayout::k_contiguous ? k : gemm.cols);
@@ -47,16 +55,16 @@ double unaligned_slowdown(const Machine& machine, const KernelTile& tile, const 
   constexpr std::int64_t shallow = 4 * line;
   constexpr std::int64_t deep = 32 * line;
   const double step_us = (wave_us(deep) - wave_us(shallow)) * line / (deep - shallow);
-  const double loading_us =
-      (of_a.cycles * tile.rows + of_b.cycles * tile.cols / tile.cluster_rows) * cycle_microseconds(machine);
+  const double loading_us = (of_a.cycles * tile.rows + of_b.cycles * tile.cols / tile.cluster_rows) *
+                            cycle_microseconds(machine) * loading_share(machine, kernel, gemm);
   const auto steps = static_cast<double>(divide_up(k, line));
   return slowdown + steps * std::max(0.0, loading_us - slowdown * step_us) / wave_us(k);
 }
 
-double unaligned_wave_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,
+double unaligned_wave_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                                    std::int64_t k, OperandLayout b_layout, double waves) {
-  return wave_microseconds(machine, tile, b_layout, k, waves) *
-         unaligned_slowdown(machine, tile, gemm, k, b_layout);
+  return wave_microseconds(machine, kernel.tile, b_layout, k, waves) *
+         unaligned_slowdown(machine, kernel, gemm, k, b_layout);
 }
 
 }  // namespace flashoverlap

@@ -5,6 +5,7 @@
 
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/problem.hpp"
+#include "model/gemm_time.hpp"
 
 namespace flashoverlap {
 
@@ -13,13 +14,13 @@ inline constexpr std::int64_t line_elements = 64;  ///< of 16 bits: 128 bytes
 /// How many times as long a wave takes as with rows of whole lines, which the machine's kernels were measured
 /// with. A row of 64 elements of k that begins between two lines is two requests, and with `k` no multiple of
 /// 16 five sectors in place of four. Kernels that load most for what they multiply, those of narrow tiles and
-/// without clusters, lose most. A's elements of k are taken to be contiguous. 1 for GPUs before Hopper, where
-/// it is not known.
-double unaligned_slowdown(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
-                          OperandLayout b_layout);
+/// without clusters, lose most, and where they leave multiprocessors idle the others lose less. A's elements
+/// of k are taken to be contiguous. 1 for GPUs before Hopper, where it is not known.
+double unaligned_slowdown(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
+                          std::int64_t k, OperandLayout b_layout);
 
 /// `wave_microseconds` of this GEMM, as far as that depends on where its rows begin.
-double unaligned_wave_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,
+double unaligned_wave_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                                    std::int64_t k, OperandLayout b_layout, double waves);
 
 }  // namespace flashoverlap

@@ -1,6 +1,10 @@
 #include "model/stream_costs.hpp"
 
+#include <algorithm>
+
+#include "model/costs.hpp"
 #include "plan/kernel_messages.hpp"
+#include "plan/result_rows.hpp"
 
 // All numbers are fitted to 351 random problems on 2 H200, of which 291 ran by up to ten schedules each
 // (docs/log/tuning.md).
@@ -47,10 +51,23 @@ double rounds_meet_microseconds(const Machine& machine, const Problem& problem, 
   return sums_go_to_all ? (schedule.rounds - 1) * machine.signal_microseconds : 0;
 }
 
+double result_copy_microseconds(const Machine& machine, std::span<const Plan> plans) {
+  double most_us = 0;
+  for (const Plan& plan : plans) {
+    double bytes = 0;
+    for (const RowSpan& span : rows_from_peers(plan))
+      bytes += static_cast<double>(span.rows * plan.buffer(BufferRole::out).cols *
+                                   size_of(plan.problem.data_type));
+    most_us = std::max(most_us, copied_microseconds(machine, bytes));
+  }
+  return most_us > 0 ? machine.launch_microseconds + most_us : 0;
+}
+
 double begun_before_microseconds(const Machine& machine, std::span<const Plan> plans) {
   const Schedule& schedule = plans.front().schedule;
   if (schedule.strategy != Strategy::store || !gemms_make_messages(plans)) return 0;
-  const double signals = schedule.shots > 0 ? 0.5 : 1.5;
+  const bool is_gather = communicates_first(plans.front().problem.operation);
+  const double signals = schedule.shots == 0 ? 1.5 : is_gather ? 0.5 : 1.0;
   return signals * machine.signal_microseconds;
 }
 

@@ -25,6 +25,9 @@ double streams_meet_microseconds(const Machine& machine, const Problem& problem,
 /// is computed, and who needs them waits.
 double rounds_meet_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule);
 
+/// What it takes to copy what peers write of a result to the caller's memory.
+double result_copy_microseconds(const Machine& machine, std::span<const Plan> plans);
+
 /// What a run takes less that follows another one of the same operator at once, as in benchmarks: where it is
 /// one kernel, it begins while that one ends.
 double begun_before_microseconds(const Machine& machine, std::span<const Plan> plans);

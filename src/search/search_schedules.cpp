@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
 #include "model/gemm_time.hpp"
+#include "model/stream_costs.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
 #include "plan/strategies.hpp"
@@ -178,10 +180,12 @@ class Search {
     return candidates;
   }
 
-  /// What the norm needs more than for natural rows.
-  double reading_us(const Schedule& schedule) const {
+  /// What the reader needs more than for natural rows in the caller's memory.
+  double reading_us(std::span<const Plan> plans) const {
     constexpr double partial_result_us = 0.7;  // each, of few rows: fitted on 2 and 4 H200
-    const bool adds_up = space_.reader == Reader::norm && schedule.layout == Layout::partial;
+    if (space_.reader == Reader::caller)
+      return space_.own_result ? 0 : result_copy_microseconds(machine_, plans);
+    const bool adds_up = plans.front().schedule.layout == Layout::partial;
     return adds_up ? partial_result_us * (problem_.ranks - 1) : 0;
   }
 
@@ -233,7 +237,7 @@ class Search {
       if (*left_out) continue;
       simulated_ways_.insert(way_of(schedule));
       simulated_tiles_ += tiles;
-      candidate.predicted_us = simulated_latency_us(plans_, machine_) + reading_us(schedule);
+      candidate.predicted_us = simulated_latency_us(plans_, machine_) + reading_us(plans_);
       least_us_ = std::min(least_us_, candidate.predicted_us);
       simulated.push_back(std::move(candidate));
     }

@@ -39,7 +39,7 @@ struct Effort {
 };
 
 Effort effort_for(double predicted_us) {
-  if (predicted_us > 10'000) return {8, 2};
+  if (predicted_us > least_us_in_rows) return {8, 2};
   if (predicted_us > 2'500) return {10, 2};
   return {24, 4};
 }
@@ -310,7 +310,7 @@ struct Tuner::State {
     const auto& [problem, reader] = task;
     const OtherKernels before(gpu.stream());
     const Workspace workspace(workspace_bytes(problem, trials), gpu.communicator());
-    const Use use{.reader = reader, .before = &before, .workspace = &workspace};
+    const Use use{.reader = reader, .own_result = false, .before = &before, .workspace = &workspace};
     const std::vector<GpuOperands> operands = rotated_operands(gpu, problem);
     std::optional<Candidate> sequential;
     std::vector<Schedule> overlapped;
@@ -327,14 +327,17 @@ struct Tuner::State {
     std::vector<Schedule> finalists =
         contest.fastest(std::move(overlapped), effort_for(expected_us).finalists, is_one);
     if (sequential) finalists.push_back(sequential->schedule);
-    constexpr double affordable_us = 200'000;  // of each finalist
-    const double repetitions = std::clamp(affordable_us / expected_us, 9.0, 51.0);
-    const std::vector<double> times = contest.measure(finalists, static_cast<int>(repetitions));
+    constexpr double affordable_us = 130'000;  // of each finalist, in either way
+    const int repetitions = static_cast<int>(std::clamp(affordable_us / expected_us, 9.0, 27.0));
+    const std::vector<double> times = contest.measure(finalists, repetitions);
+    const std::vector<double> repeated =
+        expected_us > least_us_in_rows ? times : contest.measure_repeated(finalists, repetitions);
     contest.give_back();
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {
       const Schedule& schedule = finalists[place];
-      measured.push_back({.us = times[place],
+      measured.push_back({.between_others_us = times[place],
+                          .repeated_us = repeated[place],
                           .is_one_kernel = is_one(schedule),
                           .is_by_libraries = is_by_libraries(schedule),
                           .is_sequential = schedule.strategy == Strategy::sequential});

@@ -1,27 +1,48 @@
 #include "tune/winner.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace flashoverlap {
+namespace {
+
+constexpr double noise = 0.005;
+constexpr double saved_us = 1;  // by one kernel, seen in a model
+
+bool is_slower(const Finalist& one, const Finalist& other) {
+  const double allowed_us = std::max(one.is_one_kernel ? saved_us : 0, noise * other.between_others_us);
+  return one.between_others_us > other.between_others_us + allowed_us ||
+         one.repeated_us > (1 + noise) * other.repeated_us;
+}
+
+}  // namespace
 
 std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_rows) {
-  constexpr double noise = 0.005;
   constexpr double rested = 0.02;
-  constexpr double saved_us = 1;  // seen in a model
-  const double least_us = std::ranges::min(finalists, {}, &Finalist::us).us;
+  const bool in_rows = std::ranges::min(finalists, {}, &Finalist::us).us() > least_us_in_rows;
+  const auto libraries = std::ranges::find(finalists, true, &Finalist::is_by_libraries);
+  std::vector<std::size_t> places;
+  for (std::size_t place = 0; place < finalists.size(); ++place) {
+    if (in_rows || libraries == finalists.end() || !is_slower(finalists[place], *libraries))
+      places.push_back(place);
+  }
+  const auto us_of = [&](std::size_t place) { return finalists[place].us(); };
+  const double least_us = us_of(std::ranges::min(places, {}, us_of));
   const auto is_preferred = [&](const Finalist& each) {
-    if (least_us > least_us_in_rows) return !each.is_sequential && each.us <= (1 + rested) * least_us;
-    return each.is_by_libraries && each.us <= (1 + noise) * least_us;
+    if (in_rows) return !each.is_sequential && each.us() <= (1 + rested) * least_us;
+    return each.is_by_libraries && each.us() <= (1 + noise) * least_us;
   };
   const auto rank = [&](const Finalist& each) {
-    if (each.is_one_kernel && each.us <= least_us + saved_us) return 0;
+    if (each.is_one_kernel && each.us() <= least_us + saved_us) return 0;
     if (is_preferred(each)) return 1;
-    return each.us == least_us ? 2 : 3;
+    return each.us() == least_us ? 2 : 3;
   };
-  const auto comes_first = [&](const Finalist& one, const Finalist& other) {
-    return rank(one) != rank(other) ? rank(one) < rank(other) : one.us < other.us;
+  const auto comes_first = [&](std::size_t one, std::size_t other) {
+    const int of_one = rank(finalists[one]);
+    const int of_other = rank(finalists[other]);
+    return of_one != of_other ? of_one < of_other : us_of(one) < us_of(other);
   };
-  return static_cast<std::size_t>(std::ranges::min_element(finalists, comes_first) - finalists.begin());
+  return std::ranges::min(places, comes_first);
 }
 
 }  // namespace flashoverlap

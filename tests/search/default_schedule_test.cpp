@@ -16,6 +16,7 @@
 #include "plan/enumerators.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
+#include "plan/result_rows.hpp"
 #include "plan/strategies.hpp"
 #include "support/random_problems.hpp"
 
@@ -228,6 +229,37 @@ TEST(SearchSchedules, LeaveResultsToANormInEveryLayoutThatItReadsAndCountWhatAdd
     for (const Candidate& each : found) {
       const double alone = predicted_us(problem, each.schedule, machine);
       EXPECT_NEAR(each.predicted_us, alone + (each.schedule.layout == Layout::partial ? 2.1 : 0), 1e-6);
+    }
+  }
+}
+
+TEST(SearchSchedules, CountsTheCopyOfWhatPeersWriteUnlessItStaysOrANormReadsIt) {
+  const Machine machine = preset("h200-nvlink");
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 4096, .n = 8192, .k = 4096, .ranks = 2};
+  const auto copied_us = [&](const Schedule& schedule) {
+    std::int64_t most_rows = 0;
+    for (const Plan& plan : make_plans(problem, schedule)) {
+      std::int64_t rows = 0;
+      for (const RowSpan& span : rows_from_peers(plan)) rows += span.rows;
+      most_rows = std::max(most_rows, rows);
+    }
+    const double bytes = 2.0 * static_cast<double>(most_rows * problem.n);  // are read and written
+    return most_rows == 0
+               ? 0
+               : machine.launch_microseconds + 2 * bytes / (1e3 * machine.memory_gigabytes_per_second);
+  };
+  std::set<bool> seen;
+  for (const auto& [schedule, us] : search_schedules(problem, machine)) {
+    const double more_us = us - predicted_us(problem, schedule, machine);
+    EXPECT_NEAR(more_us, copied_us(schedule), 1e-6) << testing::describe({problem, schedule});
+    seen.insert(more_us > 1);
+  }
+  EXPECT_EQ(seen, (std::set{false, true}));
+  for (const SearchSpace& space : {SearchSpace{.own_result = true}, SearchSpace{.reader = Reader::norm}}) {
+    for (const auto& [schedule, us] : search_schedules(problem, machine, space)) {
+      if (schedule.layout == Layout::natural) {
+        EXPECT_NEAR(us, predicted_us(problem, schedule, machine), 1e-6);
+      }
     }
   }
 }

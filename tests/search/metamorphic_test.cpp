@@ -123,8 +123,8 @@ double slowed_us(const Problem& problem, const Schedule& schedule, const Machine
 /// last transfer ends, and one may have slowed that transfer.
 double lone_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const auto wave_us = [&](double waves) {
-    return unaligned_wave_microseconds(machine, kernel_tile(schedule), gemm_shape(problem, 0), problem.k,
-                                       problem.b_layout, waves);
+    return unaligned_wave_microseconds(machine, {kernel_tile(schedule), schedule.share_k},
+                                       gemm_shape(problem, 0), problem.k, problem.b_layout, waves);
   };
   constexpr double many = 100;
   const double slowed = machine.capped.empty() ? 0 : 1 - 1 / testing::slower_during_gemm;
@@ -168,7 +168,7 @@ TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
     const Machine machine = is_slowed ? problems.machine() : without_slowdowns(problems.machine());
     const Machine with_links = with_transfers(machine, 0.01 * problems.between(50, 95));
     const Machine with_launches = with_cheaper_launches(machine);
-    std::vector<Candidate> candidates = search_schedules(problem, machine);
+    std::vector<Candidate> candidates = search_schedules(problem, machine, {.own_result = true});
     for (std::size_t i = 0; i < candidates.size(); i += 4) {
       const auto& [schedule, us] = candidates[i];
       SCOPED_TRACE(describe(problem, machine) + " " + describe({problem, schedule}));
@@ -302,7 +302,7 @@ TEST(MetamorphicTest, WhatTheSearchReportsIsWhatItsSchedulesTake) {
     const Problem problem = problems.next();
     const Machine machine = problems.machine();
     SCOPED_TRACE(describe(problem, machine));
-    const SearchSpace space{.layouts = {Layout::natural, Layout::tiled}};
+    const SearchSpace space{.layouts = {Layout::natural, Layout::tiled}, .own_result = true};
     const std::vector<Candidate> found = search_schedules(problem, machine, space);
     EXPECT_TRUE(std::ranges::is_sorted(found, {}, &Candidate::predicted_us));
     EXPECT_TRUE(std::ranges::any_of(

@@ -149,6 +149,7 @@ class Report {
                        {"shots", schedule.shots},
                        {"comm_sms", schedule.comm_multiprocessors},
                        {"rms_norm", benchmark_.reader == Reader::norm},
+                       {"own_result", benchmark_.own_result},
                        {"gemm_us", shape.gemm_us},
                        {"comm_us", shape.comm_us},
                        {"sequential_us", shape.sequential_us},
@@ -157,8 +158,7 @@ class Report {
                        {"grouped_us", shape.grouped_us},
                        {"one_gemm_us", shape.one_gemm_us},
                        {"overlap_us", method.median_us},
-                       {"predicted_us", simulated_latency_us(method.plans, benchmark_.machine) -
-                                            begun_before_microseconds(benchmark_.machine, method.plans)},
+                       {"predicted_us", predicted_us(method.plans)},
                        {"p10_us", method.p10_us},
                        {"p90_us", method.p90_us},
                        {"speedup", speedup},
@@ -198,6 +198,13 @@ class Report {
     int count = 0;
   };
 
+  double predicted_us(const std::vector<Plan>& plans) const {
+    const Machine& machine = benchmark_.machine;
+    const bool is_copied = !benchmark_.own_result && benchmark_.reader == Reader::caller;
+    return simulated_latency_us(plans, machine) - begun_before_microseconds(machine, plans) +
+           (is_copied ? result_copy_microseconds(machine, plans) : 0);
+  }
+
   std::string_view fabric_;
   const OverlapBenchmark& benchmark_;
   Json rows_ = Json::array();
@@ -229,9 +236,12 @@ void save_fastest(const ShapeTimes& shape, const std::string& path) {
 /// Whether every result is right.
 bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
   Tuner tuner(gpu.communicator());  // which knows the machine, as it was measured here if it was
-  const OverlapBenchmark benchmark{tuner.machine(), methods_of(bench),
-                                   tried_comm_multiprocessors(bench, gpu.fabric()), bench.repetitions,
-                                   bench.rms_norm ? Reader::norm : Reader::caller};
+  const OverlapBenchmark benchmark{tuner.machine(),
+                                   methods_of(bench),
+                                   tried_comm_multiprocessors(bench, gpu.fabric()),
+                                   bench.repetitions,
+                                   bench.rms_norm ? Reader::norm : Reader::caller,
+                                   /*own_result=*/!bench.tuned};
   for (const int count : benchmark.comm_multiprocessors) {
     require(count < gpu.multiprocessors(), "--comm-multiprocessors", count,
             fmt::format("must leave some of the {} multiprocessors to the GEMM", gpu.multiprocessors()));

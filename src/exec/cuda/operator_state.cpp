@@ -36,6 +36,7 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
   for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
     buffers[index(role)] = memory.buffer(plan.rank, role);
   result = memory.buffer(plan.rank, BufferRole::out);
+  if (plan.buffer(BufferRole::out).peer_written && !options.own_result) result_copy.emplace(plan);
   if (order && order->gemm) {
     const auto pitch = [&](BufferRole role) { return pitches[index(role)]; };
     cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
@@ -206,11 +207,14 @@ void Operator::State::warm_up() {
 }
 
 void Operator::State::bind(const void* a, const void* b, void* out) {
-  require(result == nullptr || out == nullptr || out == result, "out", out,
-          "must be null or Operator::result(), where that is not null");
+  const bool stays = result != nullptr && (out == nullptr || out == result);
+  require(result == nullptr || stays || result_copy, "out", out,
+          "must be null or Operator::result(), as the operator was made to own the result");
   bind(BufferRole::a, a);
   bind(BufferRole::b, b);
-  bind(BufferRole::out, result != nullptr ? result : out);
+  bind(BufferRole::out, stays ? result : out);
+  copied_to = result == nullptr || stays ? nullptr : out;
+  if (copied_to != nullptr && result_copy->takes_all()) bind(BufferRole::out, result);
 }
 
 std::int64_t Operator::State::rows_of(BufferRole role) const {
@@ -226,7 +230,7 @@ void Operator::State::bind(BufferRole role, const void* address) {
   require(address != nullptr, name(role), "null", "must be GPU memory");
   require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
           address, "must be a multiple of 16 bytes");
-  require(role == BufferRole::out || !memory.workspace().contains(address), name(role), address,
+  require(address == result || !memory.workspace().contains(address), name(role), address,
           "must not lie in the operator's workspace");
   bound = const_cast<void*>(address);
 }
@@ -242,6 +246,7 @@ void Operator::State::run(const void* a, const void* b, void* out, cudaStream_t 
     } else {
       overlaps(order) ? run_overlapped(stream) : run_in_order(stream);
     }
+    if (copied_to != nullptr) result_copy->enqueue(copied_to, result, stream);
     messages.end(stream);
   } catch (...) {
     // What is enqueued may wait for what is not. The warm-up, which nothing watches, ends it itself.

@@ -17,6 +17,7 @@
 #include "exec/cuda/cuda_messages.hpp"
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
+#include "exec/cuda/result_copy.hpp"
 #include "exec/cuda/route_exchange.hpp"
 #include "exec/cuda/row_pitches.hpp"
 #include "flashoverlap/operator.hpp"
@@ -147,6 +148,8 @@ struct Operator::State {
   std::int64_t own_bytes = -allocated_bytes();
   std::array<void*, buffer_count> buffers{};
   void* result = nullptr;
+  std::optional<ResultCopy> result_copy;  ///< where peers write it
+  void* copied_to = nullptr;              ///< by the run that is enqueued
   CudaMessages messages;
   std::optional<CublasGemm> cublas;
   std::unique_ptr<GemmKernel> kernel;

@@ -77,11 +77,15 @@ class Meeting {
 /// One rank's operands and result on its GPU.
 class Operands {
  public:
+  /// The result: in the operator's memory where it has one, or always in the caller's.
+  enum class Where : std::uint8_t { operators, callers };
+
   /// `pitches`: those of the operator; NaN lies between rows.
-  Operands(const Operator& op, std::uint64_t seed, const Pitches& pitches = {})
+  Operands(const Operator& op, std::uint64_t seed, const Pitches& pitches = {},
+           Where result = Where::operators)
       : plan_(op.plan()), op_(op), pitches_(pitches) {
     fill(seed);
-    if (op.result() == nullptr) out_ = DeviceArray<Element>(elements());
+    if (op.result() == nullptr || result == Where::callers) out_ = DeviceArray<Element>(elements());
     poison();
   }
 
@@ -115,7 +119,7 @@ class Operands {
   std::size_t elements() const {
     return static_cast<std::size_t>(shape().rows * std::max(pitches_.out, shape().cols));
   }
-  void* target() const { return op_.result() != nullptr ? op_.result() : out_.data(); }
+  void* target() const { return out_.size() > 0 ? out_.data() : op_.result(); }
 
  private:
   const Buffer& shape() const { return plan_.buffer(BufferRole::out); }

@@ -401,12 +401,52 @@ TEST(Operator, TheResultIsTheLibrarysWherePeersWriteIt) {
     const DeviceArray<Element> other(1);
     EXPECT_NE(op.result(), nullptr);
     EXPECT_EQ(op.gathered(), nullptr);
-    EXPECT_THROW(op.run(other.data(), other.data(), other.data(), stream), InvalidArgument);
     EXPECT_THROW(op.run(nullptr, other.data(), nullptr, stream), InvalidArgument);
     EXPECT_THROW(op.run(other.data(), other.data() + 1, nullptr, stream), InvalidArgument);
+    EXPECT_THROW(op.run(other.data(), other.data(), other.data() + 1, stream), InvalidArgument);
+    void* const within = static_cast<Element*>(op.result()) + 64;
+    EXPECT_THROW(op.run(other.data(), other.data(), within, stream), InvalidArgument);
     run_right(op, operands, plans, communicator.rank(), stream);
+    Operator owning(plans, communicator, {.own_result = true});
+    EXPECT_THROW(owning.run(other.data(), other.data(), other.data(), stream), InvalidArgument);
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+bool are_equal(const Matrix& one, const Matrix& other) {
+  return std::ranges::equal(testing::elements_of(one), testing::elements_of(other));
+}
+
+TEST(Operator, AResultThatPeersWriteIsBroughtToTheCallersMemory) {
+  const int ranks = rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs two ranks";
+  for (const Setting& setting : {Setting{Operation::gemm_all_reduce, Strategy::copy},
+                                 Setting{Operation::gemm_all_reduce, Strategy::store},
+                                 Setting{Operation::gemm_all_to_all, Strategy::store}}) {
+    SCOPED_TRACE(describe(setting));
+    const std::vector<Plan> plans = plans_of(setting, ranks);
+    const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
+      const CudaStream stream;
+      Operator op(plans, communicator);
+      ASSERT_NE(op.result(), nullptr);
+      Operands stays(op, 1);
+      Operands brought(op, 1, {}, Operands::Where::callers);
+      run_right(op, stays, plans, communicator.rank(), stream);
+      const Matrix expected = stays.out();
+      for (int run = 0; run < 3; ++run) {
+        stays.poison();
+        brought.poison();
+        run_right(op, brought, plans, communicator.rank(), stream);
+        EXPECT_TRUE(are_equal(brought.out(), expected));
+      }
+      const CudaGraph graph(stream, [&] { brought.run(op, stream); });
+      brought.poison();
+      graph.launch(stream);
+      FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+      EXPECT_TRUE(are_equal(brought.out(), expected));
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+  }
 }
 
 TEST(Operator, APitchThatIsRefusedDoesNotAbortTheCommunicator) {

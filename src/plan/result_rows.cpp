@@ -1,0 +1,69 @@
+#include "plan/result_rows.hpp"
+
+#include <algorithm>
+
+namespace flashoverlap {
+namespace {
+
+/// How many elements of each row this rank writes: added up from what changes from row to row.
+class WrittenElements {
+ public:
+  explicit WrittenElements(std::int64_t rows) : changes_(static_cast<std::size_t>(rows) + 1) {}
+
+  void add(RowSpan span, std::int64_t cols) {
+    changes_[static_cast<std::size_t>(span.row)] += cols;
+    changes_[static_cast<std::size_t>(span.row + span.rows)] -= cols;
+  }
+
+  template <typename Visit>
+  void for_each_row(Visit&& visit) const {
+    std::int64_t written = 0;
+    for (std::size_t row = 0; row + 1 < changes_.size(); ++row) {
+      written += changes_[row];
+      visit(static_cast<std::int64_t>(row), written);
+    }
+  }
+
+ private:
+  std::vector<std::int64_t> changes_;
+};
+
+void add_tile(const Plan& plan, const Tile& tile, WrittenElements& own) {
+  const std::int32_t step = tile.row_map != none     ? 1
+                            : tile.part_rows != none ? tile.part_rows
+                                                     : std::max(tile.rows, 1);
+  for (std::int32_t row = 0; row < tile.rows; row += step) {
+    const RowTarget to = stored_at(plan, tile, row);
+    if (to.rank == plan.rank || to.rank == every_rank)
+      own.add({to.row, std::min(step, tile.rows - row)}, tile.cols);
+  }
+}
+
+}  // namespace
+
+std::vector<RowSpan> rows_from_peers(const Plan& plan) {
+  const Buffer& out = plan.buffer(BufferRole::out);
+  if (!out.peer_written || out.rows == 0) return {};
+  const std::vector<RowSpan> all{{0, out.rows}};
+  if (plan.problem.capacity > 0) return all;
+  WrittenElements own(out.rows);
+  for (const Tile& tile : plan.tiles) {
+    if (tile.buffer == BufferRole::out) add_tile(plan, tile, own);
+  }
+  for (const Message& message : plan.messages) {
+    if (message.peer != plan.rank || message.destination.buffer != BufferRole::out) continue;
+    own.add({message.destination.row, message.destination.rows},
+            message.cols == none ? out.cols : message.cols);
+  }
+  std::vector<RowSpan> spans;
+  bool are_whole = true;
+  own.for_each_row([&](std::int64_t row, std::int64_t written) {
+    are_whole = are_whole && (written == 0 || written >= out.cols);
+    if (written > 0) return;
+    if (spans.empty() || spans.back().row + spans.back().rows < row) spans.push_back({row, 0});
+    ++spans.back().rows;
+  });
+  return are_whole ? spans : all;
+}
+
+}  // namespace flashoverlap

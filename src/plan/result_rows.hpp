@@ -1,0 +1,22 @@
+/// Where the rows of a result come from.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashoverlap/plan.hpp"
+
+namespace flashoverlap {
+
+/// Consecutive rows of a matrix.
+struct RowSpan {
+  std::int64_t row = 0;
+  std::int64_t rows = 0;
+  bool operator==(const RowSpan&) const = default;
+};
+
+/// The rows of a rank's `out` that its peers write, in order; the rank writes the others. All rows where it
+/// writes parts of some, or where routes change; none where peers write none.
+std::vector<RowSpan> rows_from_peers(const Plan& plan);
+
+}  // namespace flashoverlap
