@@ -74,7 +74,8 @@ Contest::Entry& Contest::entry_of(const Schedule& schedule) {
   const auto known = std::ranges::find(entries_, schedule, &Entry::schedule);
   if (known != entries_.end()) return *known;
   auto bound = std::make_unique<BoundOperator>(gpu_, make_plans(problem_, schedule), use_);
-  return entries_.emplace_back(schedule, std::move(bound));
+  entries_.push_back({schedule, std::move(bound)});
+  return entries_.back();
 }
 
 const CapturedRuns* Contest::runs_of(const Schedule& schedule) {

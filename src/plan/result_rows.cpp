@@ -44,7 +44,7 @@ void add_tile(const Plan& plan, const Tile& tile, WrittenElements& own) {
 std::vector<RowSpan> rows_from_peers(const Plan& plan) {
   const Buffer& out = plan.buffer(BufferRole::out);
   if (!out.peer_written || out.rows == 0) return {};
-  const std::vector<RowSpan> all{{0, out.rows}};
+  std::vector<RowSpan> all{{0, out.rows}};
   if (plan.problem.capacity > 0) return all;
   WrittenElements own(out.rows);
   for (const Tile& tile : plan.tiles) {

@@ -41,6 +41,7 @@ struct Effort {
 Effort effort_for(double predicted_us) {
   if (predicted_us > least_us_in_rows) return {8, 2};
   if (predicted_us > 2'500) return {10, 2};
+  if (predicted_us > 1'000) return {16, 3};
   return {24, 4};
 }
 

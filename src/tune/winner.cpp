@@ -19,6 +19,7 @@ bool is_slower(const Finalist& one, const Finalist& other) {
 
 std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_rows) {
   constexpr double rested = 0.02;
+  constexpr double uncertain = 0.015;
   const bool in_rows = std::ranges::min(finalists, {}, &Finalist::us).us() > least_us_in_rows;
   const auto libraries = std::ranges::find(finalists, true, &Finalist::is_by_libraries);
   std::vector<std::size_t> places;
@@ -30,7 +31,7 @@ std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_ro
   const double least_us = us_of(std::ranges::min(places, {}, us_of));
   const auto is_preferred = [&](const Finalist& each) {
     if (in_rows) return !each.is_sequential && each.us() <= (1 + rested) * least_us;
-    return each.is_by_libraries && each.us() <= (1 + noise) * least_us;
+    return each.is_by_libraries && each.us() <= (1 + uncertain) * least_us;
   };
   const auto rank = [&](const Finalist& each) {
     if (each.is_one_kernel && each.us() <= least_us + saved_us) return 0;
