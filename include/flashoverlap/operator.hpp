@@ -33,7 +33,7 @@ struct OperatorOptions {
   /// The kernel that the stream runs right before a run does not write b, as weights are not written during
   /// inference. Where a run is one kernel (a plan without messages, or without messages that move data), b is
   /// then loaded while that kernel ends: it may be one that lets others begin early (programmatic dependent
-  /// launch), as runs of one kernel do.
+  /// launch), as runs of one kernel do that end without a copy.
   bool b_is_constant = false;
   /// Multiples of 8 elements where they are more than the length of a row. They may differ between ranks. A
   /// matrix has no padding where NCCL moves it (`out` of gemm_all_reduce and gemm_all_to_all, `out` of
@@ -125,13 +125,13 @@ class Operator {
   /// a, b: operands in GPU memory, shaped as `a_shape` and `b_shape` say; where routes change, of an A whose
   /// k is contiguous only the rows that they send (`a_rows`) must be there. out: shaped as the plan's buffer
   /// `out`. Null: the result stays at `result()`, which must not be null. Where peers write the result, their
-  /// rows are copied to `out` from there, and this rank's own are not there; with
+  /// rows are copied to `out` from there, and this rank's own may not be there; with
   /// `OperatorOptions::own_result`, `out` is null or `result()`. Rows lie `OperatorOptions::pitches` apart.
   /// All three are aligned to 16 bytes (`InvalidArgument`) and stay the caller's; none lies in the operator's
-  /// workspace, but `result()`. Allocates no GPU memory. Waits for the GPU only where 16 runs of the
-  /// workspace, or 4 of many messages, are enqueued and not over. May be captured into a CUDA
-  /// graph, which must be destroyed before the operator; replays use the same addresses. Throws the error
-  /// that an earlier run ended with, see `throw_if_failed`.
+  /// workspace, but `out` may be `result()`. Allocates no GPU memory. Waits for the GPU only where 16 runs of
+  /// the workspace, or 4 of many messages, are enqueued and not over. May be captured into a CUDA graph,
+  /// which must be destroyed before the operator; replays use the same addresses. Throws the error that an
+  /// earlier run ended with, see `throw_if_failed`.
   void run(const void* a, const void* b, void* out, Stream stream);
 
   /// Takes other routes for the runs that follow: `Problem::expert_rows` of this rank. Needs a plan of

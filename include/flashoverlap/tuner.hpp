@@ -57,11 +57,11 @@ class Tuner {
 
   /// Measures the likeliest schedules, some of each strategy, and `sequential`, and keeps the fastest; one
   /// that is a single kernel where it takes at most 1 µs longer; else `sequential`, unless another one is
-  /// faster by more than 0.5 %. Of those of more than 5 ms it is one that overlaps where that takes at most
-  /// 2 % longer than `sequential`. For Reader::norm with an RMSNorm of result and
-  /// residual, and in all layouts that it reads. Takes one to five seconds, and GPU memory for several
-  /// sets of operands, an operator and eight results (four of long runs): throws `Error` where it is short.
-  /// Otherwise throws as `Operator`.
+  /// faster by more than 1.5 %, and not slower where it follows itself. Of those of more than 5 ms it is one
+  /// that overlaps where that takes at most 2 % longer than `sequential`. For Reader::norm with an RMSNorm of
+  /// result and residual, and in all layouts that it reads. Takes one to four seconds, and GPU memory for
+  /// several sets of operands, an operator and eight results (four of long runs): throws `Error` where it is
+  /// short. Otherwise throws as `Operator`.
   TunedPlan tune(const Problem& problem, Reader reader = Reader::caller);
 
  private:

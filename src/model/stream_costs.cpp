@@ -54,13 +54,14 @@ double rounds_meet_microseconds(const Machine& machine, const Problem& problem, 
 double result_copy_microseconds(const Machine& machine, std::span<const Plan> plans) {
   double most_us = 0;
   for (const Plan& plan : plans) {
-    double bytes = 0;
-    for (const RowSpan& span : rows_from_peers(plan))
-      bytes += static_cast<double>(span.rows * plan.buffer(BufferRole::out).cols *
-                                   size_of(plan.problem.data_type));
-    most_us = std::max(most_us, copied_microseconds(machine, bytes));
+    const std::int64_t row_bytes = plan.buffer(BufferRole::out).cols * size_of(plan.problem.data_type);
+    double us = 0;
+    for (const RowSpan& span : copied_rows(plan))
+      us += machine.launch_microseconds +
+            copied_microseconds(machine, static_cast<double>(span.rows * row_bytes));
+    most_us = std::max(most_us, us);
   }
-  return most_us > 0 ? machine.launch_microseconds + most_us : 0;
+  return most_us;
 }
 
 double begun_before_microseconds(const Machine& machine, std::span<const Plan> plans) {

@@ -29,7 +29,7 @@ double rounds_meet_microseconds(const Machine& machine, const Problem& problem, 
 double result_copy_microseconds(const Machine& machine, std::span<const Plan> plans);
 
 /// What a run takes less that follows another one of the same operator at once, as in benchmarks: where it is
-/// one kernel, it begins while that one ends.
+/// one kernel, it begins while that one ends, unless that one's result is copied.
 double begun_before_microseconds(const Machine& machine, std::span<const Plan> plans);
 
 }  // namespace flashoverlap

@@ -39,6 +39,24 @@ void add_tile(const Plan& plan, const Tile& tile, WrittenElements& own) {
   }
 }
 
+/// Whether NCCL writes the result, too, or a message reads rows of it that this rank does not write.
+bool needs_whole_result(const Plan& plan, const std::vector<RowSpan>& from_peers) {
+  const auto is_result = [](const Region& region) {
+    return region.buffer == BufferRole::out && region.rows > 0;
+  };
+  const auto is_of_peers = [&](const Region& region) {
+    return is_result(region) && std::ranges::any_of(from_peers, [&](const RowSpan& span) {
+             return region.row < span.row + span.rows && span.row < region.row + region.rows;
+           });
+  };
+  return std::ranges::any_of(plan.messages, [&](const Message& message) {
+    const bool by_nccl = message.peer == none && is_result(message.destination);
+    return by_nccl || is_of_peers(message.source) ||
+           std::ranges::any_of(message.receives, is_result, &Part::region) ||
+           std::ranges::any_of(message.sends, is_of_peers, &Part::region);
+  });
+}
+
 }  // namespace
 
 std::vector<RowSpan> rows_from_peers(const Plan& plan) {
@@ -63,7 +81,19 @@ std::vector<RowSpan> rows_from_peers(const Plan& plan) {
     if (spans.empty() || spans.back().row + spans.back().rows < row) spans.push_back({row, 0});
     ++spans.back().rows;
   });
-  return are_whole ? spans : all;
+  return are_whole && !needs_whole_result(plan, spans) ? spans : all;
+}
+
+std::vector<RowSpan> copied_rows(const Plan& plan) {
+  constexpr std::int64_t least_bytes_saved = std::int64_t{4} << 20;
+  std::vector<RowSpan> spans = rows_from_peers(plan);
+  const Buffer& out = plan.buffer(BufferRole::out);
+  std::int64_t own_rows = out.rows;
+  for (const RowSpan& span : spans) own_rows -= span.rows;
+  const std::int64_t own_bytes = own_rows * out.cols * size_of(plan.problem.data_type);
+  const std::int64_t further = std::ssize(spans) - 1;
+  if (further > 0 && own_bytes < further * least_bytes_saved) return {{0, out.rows}};
+  return spans;
 }
 
 }  // namespace flashoverlap

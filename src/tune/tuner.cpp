@@ -331,8 +331,8 @@ struct Tuner::State {
     constexpr double affordable_us = 130'000;  // of each finalist, in either way
     const int repetitions = static_cast<int>(std::clamp(affordable_us / expected_us, 9.0, 27.0));
     const std::vector<double> times = contest.measure(finalists, repetitions);
-    const std::vector<double> repeated =
-        expected_us > least_us_in_rows ? times : contest.measure_repeated(finalists, repetitions);
+    const bool in_rows = std::ranges::min(times) > least_us_in_rows;
+    const std::vector<double> repeated = in_rows ? times : contest.measure_repeated(finalists, repetitions);
     contest.give_back();
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {

@@ -82,6 +82,33 @@ TEST(ResultRows, ArePeersWhereOnlyTheyWriteThemOrAllWhereRowsAreShared) {
   EXPECT_GT(divided, 50);
 }
 
+TEST(ResultRows, AreAllWhereNcclWritesSomeOrWhatPeersHaveWrittenIsSentOn) {
+  const Problem problem{.operation = Operation::gemm_all_to_all, .m = 512, .n = 256, .k = 64, .ranks = 2};
+  const std::vector<RowSpan> all{{0, 512}};
+  Plan received = make_plans(problem, {.strategy = Strategy::p2p})[0];
+  received.buffer(BufferRole::out).peer_written = true;
+  EXPECT_EQ(rows_from_peers(received), all);
+
+  Plan forwards = make_plans(problem, {.strategy = Strategy::copy})[0];
+  const std::vector<RowSpan> from_peers = rows_from_peers(forwards);
+  ASSERT_NE(from_peers, all);
+  const auto row = static_cast<std::int32_t>(from_peers.front().row);
+  forwards.messages.push_back({.kind = MessageKind::copy,
+                               .source = {BufferRole::out, row, 1},
+                               .destination = {BufferRole::out, row, 1},
+                               .peer = 1});
+  EXPECT_EQ(rows_from_peers(forwards), all);
+}
+
+TEST(ResultRows, AreCopiedWithTheOthersWhereThoseAreFew) {
+  const auto copied = [](std::int64_t n) {
+    const Problem problem{.operation = Operation::gemm_all_reduce, .m = 4096, .n = n, .k = 64, .ranks = 2};
+    return copied_rows(make_plans(problem, {.strategy = Strategy::store, .rounds = 2})[0]);
+  };
+  EXPECT_EQ(copied(2048), (std::vector<RowSpan>{{1024, 1024}, {3072, 1024}}));
+  EXPECT_EQ(copied(512), (std::vector<RowSpan>{{0, 4096}}));
+}
+
 TEST(ResultRows, OfAnAllReduceAreTheOtherRanksSlices) {
   const Problem problem{.operation = Operation::gemm_all_reduce, .m = 512, .n = 256, .k = 64, .ranks = 2};
   for (const Strategy strategy : {Strategy::copy, Strategy::store}) {

@@ -237,16 +237,16 @@ TEST(SearchSchedules, CountsTheCopyOfWhatPeersWriteUnlessItStaysOrANormReadsIt) 
   const Machine machine = preset("h200-nvlink");
   const Problem problem{.operation = Operation::gemm_all_reduce, .m = 4096, .n = 8192, .k = 4096, .ranks = 2};
   const auto copied_us = [&](const Schedule& schedule) {
-    std::int64_t most_rows = 0;
+    double most_us = 0;
     for (const Plan& plan : make_plans(problem, schedule)) {
-      std::int64_t rows = 0;
-      for (const RowSpan& span : rows_from_peers(plan)) rows += span.rows;
-      most_rows = std::max(most_rows, rows);
+      double us = 0;
+      for (const RowSpan& span : copied_rows(plan)) {
+        const double bytes = 2.0 * static_cast<double>(span.rows * problem.n);  // are read and written
+        us += machine.launch_microseconds + 2 * bytes / (1e3 * machine.memory_gigabytes_per_second);
+      }
+      most_us = std::max(most_us, us);
     }
-    const double bytes = 2.0 * static_cast<double>(most_rows * problem.n);  // are read and written
-    return most_rows == 0
-               ? 0
-               : machine.launch_microseconds + 2 * bytes / (1e3 * machine.memory_gigabytes_per_second);
+    return most_us;
   };
   std::set<bool> seen;
   for (const auto& [schedule, us] : search_schedules(problem, machine)) {

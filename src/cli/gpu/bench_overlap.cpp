@@ -200,9 +200,10 @@ class Report {
 
   double predicted_us(const std::vector<Plan>& plans) const {
     const Machine& machine = benchmark_.machine;
-    const bool is_copied = !benchmark_.own_result && benchmark_.reader == Reader::caller;
-    return simulated_latency_us(plans, machine) - begun_before_microseconds(machine, plans) +
-           (is_copied ? result_copy_microseconds(machine, plans) : 0);
+    const bool may_be_copied = !benchmark_.own_result && benchmark_.reader == Reader::caller;
+    const double copy_us = may_be_copied ? result_copy_microseconds(machine, plans) : 0;
+    const double begun_us = copy_us > 0 ? 0 : begun_before_microseconds(machine, plans);
+    return simulated_latency_us(plans, machine) - begun_us + copy_us;
   }
 
   std::string_view fabric_;

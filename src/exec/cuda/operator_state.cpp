@@ -230,7 +230,8 @@ void Operator::State::bind(BufferRole role, const void* address) {
   require(address != nullptr, name(role), "null", "must be GPU memory");
   require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, fmt::format("address of {}", name(role)),
           address, "must be a multiple of 16 bytes");
-  require(address == result || !memory.workspace().contains(address), name(role), address,
+  const bool is_result = role == BufferRole::out && address == result;
+  require(is_result || !memory.workspace().contains(address), name(role), address,
           "must not lie in the operator's workspace");
   bound = const_cast<void*>(address);
 }

@@ -31,7 +31,8 @@ namespace flashoverlap {
 
 /// Streams, events and memory of one operator. A run is: the caller's stream computes; the communication
 /// stream, forked from it before the GEMM, works off the messages and is joined at the end. Without overlap
-/// both are the caller's stream, and where the kernels make all messages they are all of the run.
+/// both are the caller's stream, and where the kernels make all messages they are all of the run,
+/// but for the copy of a result that peers write.
 struct Operator::State {
   State(std::vector<Plan> all_plans, const Communicator& all_ranks, const OperatorOptions& options);
 

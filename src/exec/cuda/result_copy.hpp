@@ -23,8 +23,8 @@ class ResultCopy {
 
  private:
   std::vector<RowSpan> spans_;
-  std::int64_t row_bytes_ = 0;
-  bool takes_all_ = false;
+  std::int64_t row_bytes_;
+  bool takes_all_;
 };
 
 }  // namespace flashoverlap

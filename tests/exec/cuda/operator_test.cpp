@@ -132,7 +132,8 @@ TEST(Operator, RandomProblemsAreRightInRunsBackToBackWithLateRanks) {
       const bool own_result = (&drawn - cases.data()) % 2 == 1;
       const Pitches pitches = random_pitches(delays, plans, communicator.rank(), own_result);
       Operator op(plans, communicator, {.own_result = own_result, .pitches = pitches});
-      Operands operands(op, seed, pitches);
+      Operands operands(op, seed, pitches,
+                        own_result ? Operands::Where::operators : Operands::Where::callers);
       for (std::uint64_t run = 0; run < 4; ++run) {
         operands.fill(seed + run);
         operands.poison();
@@ -420,11 +421,15 @@ bool are_equal(const Matrix& one, const Matrix& other) {
 TEST(Operator, AResultThatPeersWriteIsBroughtToTheCallersMemory) {
   const int ranks = rank_count();
   if (ranks < 2) GTEST_SKIP() << "needs two ranks";
-  for (const Setting& setting : {Setting{Operation::gemm_all_reduce, Strategy::copy},
-                                 Setting{Operation::gemm_all_reduce, Strategy::store},
-                                 Setting{Operation::gemm_all_to_all, Strategy::store}}) {
-    SCOPED_TRACE(describe(setting));
-    const std::vector<Plan> plans = plans_of(setting, ranks);
+  std::vector<std::vector<Plan>> all{plans_of({Operation::gemm_all_reduce, Strategy::copy}, ranks),
+                                     plans_of({Operation::gemm_all_to_all, Strategy::store}, ranks)};
+  // By several copies on 2 ranks.
+  const Problem large{.m = 4096, .n = 2048, .k = 64, .ranks = ranks};
+  for (const Strategy strategy : {Strategy::copy, Strategy::store})
+    all.push_back(make_plans(large, {.strategy = strategy, .waves_per_group = 1, .rounds = 2}));
+  for (const std::vector<Plan>& plans : all) {
+    SCOPED_TRACE(fmt::format("{} by {}", name(plans.front().problem.operation),
+                             name(plans.front().schedule.strategy)));
     const auto errors = on_ranks(ranks, 20s, [&](const Communicator& communicator) {
       const CudaStream stream;
       Operator op(plans, communicator);

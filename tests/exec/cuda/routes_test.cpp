@@ -167,18 +167,17 @@ TEST_P(Routes, NewWithEveryRunAreRightBitByBitAndAllocateNothing) {
     const auto b = testing::upload(operand_b(first, rank));
     const Buffer& shape = op.plan().buffer(BufferRole::out);
     DeviceArray<testing::Element> own(static_cast<std::size_t>(shape.rows * shape.cols));
-    void* const out = op.result() != nullptr ? op.result() : own.data();
     const CudaStream stream;
     Problem problem = first;
     std::size_t free_before = 0;
     for (int run = 0; run < runs; ++run) {
       problem.expert_rows = cases.expert_rows(problem);
-      FLASHOVERLAP_CUDA(cudaMemsetAsync(out, 0xFF, own.size() * sizeof(testing::Element), stream));
+      FLASHOVERLAP_CUDA(cudaMemsetAsync(own.data(), 0xFF, own.size() * sizeof(testing::Element), stream));
       if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
       op.route(problem.expert_rows[static_cast<std::size_t>(rank)]);
-      op.run(a.data(), b.data(), op.result() != nullptr ? nullptr : out, stream);
+      op.run(a.data(), b.data(), own.data(), stream);
       op.wait();
-      const Matrix result = download(DataType::bf16, shape.rows, shape.cols, out);
+      const Matrix result = download(DataType::bf16, shape.rows, shape.cols, own.data());
       if (const int wrong = wrong_rows(problem, products, rank, result); wrong > 0)
         throw Error(fmt::format("run {}: {} of {} rows are wrong", run, wrong, op.plan().output.rows));
       if (run == 10) free_before = free_bytes();
@@ -200,8 +199,7 @@ TEST_P(Routes, WithoutRowsAreCapturedAndReplayed) {
     const Buffer& shape = op.plan().buffer(BufferRole::out);
     DeviceArray<testing::Element> own(static_cast<std::size_t>(shape.rows * shape.cols));
     const CudaStream stream;
-    const CudaGraph graph(
-        stream, [&] { op.run(a.data(), b.data(), op.result() != nullptr ? nullptr : own.data(), stream); });
+    const CudaGraph graph(stream, [&] { op.run(a.data(), b.data(), own.data(), stream); });
     for (int replay = 0; replay < 3; ++replay) graph.launch(stream);
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
     op.wait();
