@@ -28,13 +28,13 @@ from flashoverlap._core import (
 )
 from flashoverlap.host import HostCommunicator, run_ranks
 from flashoverlap.operations import (
-    Operator,
     all_gather_gemm,
     all_to_all_gemm,
     gemm_all_reduce,
     gemm_all_to_all,
     gemm_reduce_scatter,
 )
+from flashoverlap.operators import Operator
 
 if TYPE_CHECKING:
     from flashoverlap.gpu import Communicator as Communicator

@@ -16,7 +16,7 @@ except ImportError as missing:
         f" ({missing})"
     ) from missing
 from flashoverlap.arrays import empty_like, from_dlpack, packed
-from flashoverlap.operations import Matrix, NamedCommunicator, require_wait_limit
+from flashoverlap.operators import Matrix, NamedCommunicator, require_wait_limit
 
 if TYPE_CHECKING:
     import torch.distributed

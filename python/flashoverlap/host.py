@@ -17,7 +17,7 @@ from flashoverlap._core import (
     search,
 )
 from flashoverlap.arrays import concatenate
-from flashoverlap.operations import Matrix, NamedCommunicator, require_wait_limit
+from flashoverlap.operators import Matrix, NamedCommunicator, require_wait_limit
 
 Result = TypeVar("Result")
 

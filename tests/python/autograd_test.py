@@ -105,10 +105,10 @@ def test_a_result_keeps_its_communicator_for_the_backward_pass(operation, draw):
     gc.collect()
     out.sum().backward()
     assert x.grad.shape == (M, K) and weight.grad.shape == (N, K)
-    names = set(flashoverlap.operations.communicators)
+    names = set(flashoverlap.operators.communicators)
     del out
     gc.collect()
-    assert len(set(flashoverlap.operations.communicators)) == len(names) - 1
+    assert len(set(flashoverlap.operators.communicators)) == len(names) - 1
 
 
 @pytest.mark.parametrize("wanted", ["x", "weight"])

@@ -16,7 +16,8 @@ import torch.nn.functional
 from torch import Tensor, nn
 
 from flashoverlap._core import Problem
-from flashoverlap.operations import AnyCommunicator, Operator, keep, kept
+from flashoverlap.operations import keep, kept
+from flashoverlap.operators import AnyCommunicator, Operator
 from flashoverlap.torch.activation import swiglu
 from flashoverlap.torch.groups import Group, communicator, named
 from flashoverlap.torch.once import differentiable_once, of_a_product

@@ -6,7 +6,7 @@ import torch.distributed
 from torch._C._distributed_c10d import _resolve_process_group as resolve
 
 from flashoverlap._core import InvalidArgument
-from flashoverlap.operations import AnyCommunicator, communicators
+from flashoverlap.operators import AnyCommunicator, communicators
 
 Group: TypeAlias = Union[AnyCommunicator, "torch.distributed.ProcessGroup"]
 

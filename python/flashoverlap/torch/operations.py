@@ -28,7 +28,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import flashoverlap
-from flashoverlap.operations import AnyCommunicator, operator_for
+from flashoverlap.operations import operator_for
+from flashoverlap.operators import AnyCommunicator
 from flashoverlap.torch.groups import Group, communicator, name_of, named
 from flashoverlap.torch.once import differentiable_once, of_a_product
 

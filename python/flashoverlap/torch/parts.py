@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from flashoverlap.operations import AnyCommunicator
+from flashoverlap.operators import AnyCommunicator
 from flashoverlap.torch.groups import Group, communicator, name_of, named
 
 
