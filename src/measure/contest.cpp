@@ -8,15 +8,6 @@
 #include "measure/interleave.hpp"
 
 namespace flashoverlap {
-namespace {
-
-std::vector<double> medians_of(const std::vector<std::vector<double>>& samples) {
-  std::vector<double> medians;
-  for (const std::vector<double>& each : samples) medians.push_back(median(each));
-  return medians;
-}
-
-}  // namespace
 
 Contest::Contest(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands,
                  Use use)
@@ -25,25 +16,29 @@ Contest::Contest(const GpuRank& gpu, const Problem& problem, const std::vector<G
 std::vector<double> Contest::measure(std::span<const Schedule> schedules, int repetitions,
                                      std::span<const Schedule> kept) {
   keep_only(schedules, kept);
-  std::vector<const CapturedRuns*> runs;
-  for (const Schedule& schedule : schedules) runs.push_back(runs_of(schedule));
-  if (use_.is_in_model()) runs.push_back(runs_before());
-  std::vector<double> medians = medians_of(
-      take_samples(gpu_, runs, repetitions, use_.is_in_model() ? Turns::in_rows : Turns::interleaved));
-  if (!use_.is_in_model()) return medians;
-  const double before_us = medians.back();
-  medians.pop_back();
-  for (double& us : medians) us -= before_us;
-  return medians;
+  if (!use_.is_in_model()) return medians(schedules, &Entry::runs, repetitions, Turns::interleaved);
+  std::vector<double> medians_us = medians(schedules, &Entry::runs, repetitions, Turns::in_rows);
+  const double before_us = medians_us.back();
+  medians_us.pop_back();
+  for (double& us : medians_us) us -= before_us;
+  return medians_us;
 }
 
 std::vector<double> Contest::measure_repeated(std::span<const Schedule> schedules, int repetitions) {
   keep_only(schedules);
+  std::vector<double> medians_us = medians(schedules, &Entry::repeated, repetitions, Turns::interleaved);
+  medians_us.pop_back();
+  return medians_us;
+}
+
+std::vector<double> Contest::medians(std::span<const Schedule> schedules, Runs Entry::*kind, int repetitions,
+                                     Turns turns) {
   std::vector<const CapturedRuns*> runs;
-  for (const Schedule& schedule : schedules) runs.push_back(repeated_runs_of(schedule));
-  runs.push_back(runs_before());
-  std::vector<double> medians = medians_of(take_samples(gpu_, runs, repetitions));
-  medians.pop_back();
+  for (const Schedule& schedule : schedules) runs.push_back(runs_of(schedule, kind));
+  if (use_.is_in_model()) runs.push_back(runs_before());
+  std::vector<double> medians;
+  for (const std::vector<double>& each : take_samples(gpu_, runs, repetitions, turns))
+    medians.push_back(median(each));
   return medians;
 }
 
@@ -78,24 +73,16 @@ Contest::Entry& Contest::entry_of(const Schedule& schedule) {
   return entries_.back();
 }
 
-const CapturedRuns* Contest::runs_of(const Schedule& schedule) {
+const CapturedRuns* Contest::runs_of(const Schedule& schedule, Runs Entry::*kind) {
   Entry& entry = entry_of(schedule);
-  if (entry.runs) return entry.runs.get();
+  Runs& runs = entry.*kind;
+  const bool follow_others = kind == &Entry::runs && use_.is_in_model();
   const auto run = [&](const GpuOperands& set) {
-    if (use_.is_in_model()) use_.before->launch(gpu_.stream());
+    if (follow_others) use_.before->launch(gpu_.stream());
     entry.bound->run(set);
   };
-  entry.runs = capture(gpu_, operands_, run, captured_++).runs;
-  return entry.runs.get();
-}
-
-const CapturedRuns* Contest::repeated_runs_of(const Schedule& schedule) {
-  Entry& entry = entry_of(schedule);
-  if (!entry.repeated) {
-    const auto run = [&](const GpuOperands& set) { entry.bound->run(set); };
-    entry.repeated = capture(gpu_, operands_, run, captured_++).runs;
-  }
-  return entry.repeated.get();
+  if (!runs) runs = capture(gpu_, operands_, run, captured_++).runs;
+  return runs.get();
 }
 
 const CapturedRuns* Contest::runs_before() {

@@ -46,17 +46,22 @@ class Contest {
  private:
   static constexpr std::size_t together(std::size_t most) { return std::max<std::size_t>(4, 2 * most); }
 
+  using Runs = std::unique_ptr<CapturedRuns>;
+
   struct Entry {
     Schedule schedule;
     std::unique_ptr<BoundOperator> bound;
-    std::unique_ptr<CapturedRuns> runs{};      ///< as used
-    std::unique_ptr<CapturedRuns> repeated{};  ///< without what comes before them
+    Runs runs{};      ///< as used
+    Runs repeated{};  ///< without what comes before them
   };
+
+  /// In a model the kernels that come before runs have turns of their own, and their median is the last.
+  std::vector<double> medians(std::span<const Schedule> schedules, Runs Entry::*kind, int repetitions,
+                              Turns turns);
 
   void keep_only(std::span<const Schedule> schedules, std::span<const Schedule> others = {});
   Entry& entry_of(const Schedule& schedule);
-  const CapturedRuns* runs_of(const Schedule& schedule);
-  const CapturedRuns* repeated_runs_of(const Schedule& schedule);
+  const CapturedRuns* runs_of(const Schedule& schedule, Runs Entry::*kind);
   const CapturedRuns* runs_before();
 
   const GpuRank& gpu_;
@@ -64,7 +69,7 @@ class Contest {
   const std::vector<GpuOperands>& operands_;
   Use use_;
   std::vector<Entry> entries_;
-  std::unique_ptr<CapturedRuns> before_;  ///< of the kernels that come before each run
+  Runs before_;  ///< of the kernels that come before each run
   std::size_t captured_ = 0;
 };
 

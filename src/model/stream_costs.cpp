@@ -54,11 +54,9 @@ double rounds_meet_microseconds(const Machine& machine, const Problem& problem, 
 double result_copy_microseconds(const Machine& machine, std::span<const Plan> plans) {
   double most_us = 0;
   for (const Plan& plan : plans) {
-    const std::int64_t row_bytes = plan.buffer(BufferRole::out).cols * size_of(plan.problem.data_type);
     double us = 0;
-    for (const RowSpan& span : copied_rows(plan))
-      us += machine.launch_microseconds +
-            copied_microseconds(machine, static_cast<double>(span.rows * row_bytes));
+    for (const Region& region : copied_rows(plan))
+      us += machine.launch_microseconds + copied_microseconds(machine, bytes_of(plan, region));
     most_us = std::max(most_us, us);
   }
   return most_us;

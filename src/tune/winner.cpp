@@ -20,7 +20,8 @@ bool is_slower(const Finalist& one, const Finalist& other) {
 std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_rows) {
   constexpr double rested = 0.02;
   constexpr double uncertain = 0.015;
-  const bool in_rows = std::ranges::min(finalists, {}, &Finalist::us).us() > least_us_in_rows;
+  const bool in_rows =
+      std::ranges::min(finalists, {}, &Finalist::between_others_us).between_others_us > least_us_in_rows;
   const auto libraries = std::ranges::find(finalists, true, &Finalist::is_by_libraries);
   std::vector<std::size_t> places;
   for (std::size_t place = 0; place < finalists.size(); ++place) {

@@ -52,26 +52,26 @@ TEST(ResultRows, ArePeersWhereOnlyTheyWriteThemOrAllWhereRowsAreShared) {
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(drawn)));
     const std::vector<Plan> plans = make_plans(drawn.problem, drawn.schedule);
     for (const Plan& plan : plans) {
-      const std::vector<RowSpan> spans = rows_from_peers(plan);
+      const std::vector<Region> regions = rows_from_peers(plan);
       const Buffer& out = plan.buffer(BufferRole::out);
       if (!out.peer_written || out.rows == 0) {
-        EXPECT_TRUE(spans.empty());
+        EXPECT_TRUE(regions.empty());
         continue;
       }
       ++with_peers;
-      const std::vector<RowSpan> all{{0, out.rows}};
+      const std::vector<Region> all{{.rows = static_cast<std::int32_t>(out.rows)}};
       const std::vector<Written> rows = written_rows(plans, plan.rank);
       const auto is_shared = [](const Written& row) { return row.own > 0 && row.by_peers > 0; };
       if (drawn.problem.capacity > 0 || std::ranges::any_of(rows, is_shared)) {
-        EXPECT_EQ(spans, all);
+        EXPECT_EQ(regions, all);
         continue;
       }
       std::vector<bool> copied(rows.size());
-      for (const RowSpan& span : spans) {
-        for (std::int64_t row = 0; row < span.rows; ++row)
-          copied[static_cast<std::size_t>(span.row + row)] = true;
+      for (const Region& region : regions) {
+        for (std::int32_t row = 0; row < region.rows; ++row)
+          copied[static_cast<std::size_t>(region.row + row)] = true;
       }
-      divided += spans == all ? 0 : 1;
+      divided += regions == all ? 0 : 1;
       for (std::size_t row = 0; row < rows.size(); ++row) {
         const bool is_written = rows[row].own > 0 || rows[row].by_peers > 0;
         EXPECT_TRUE(!is_written || copied[row] == (rows[row].by_peers > 0)) << row;
@@ -84,13 +84,13 @@ TEST(ResultRows, ArePeersWhereOnlyTheyWriteThemOrAllWhereRowsAreShared) {
 
 TEST(ResultRows, AreAllWhereNcclWritesSomeOrWhatPeersHaveWrittenIsSentOn) {
   const Problem problem{.operation = Operation::gemm_all_to_all, .m = 512, .n = 256, .k = 64, .ranks = 2};
-  const std::vector<RowSpan> all{{0, 512}};
+  const std::vector<Region> all{{.rows = 512}};
   Plan received = make_plans(problem, {.strategy = Strategy::p2p})[0];
   received.buffer(BufferRole::out).peer_written = true;
   EXPECT_EQ(rows_from_peers(received), all);
 
   Plan forwards = make_plans(problem, {.strategy = Strategy::copy})[0];
-  const std::vector<RowSpan> from_peers = rows_from_peers(forwards);
+  const std::vector<Region> from_peers = rows_from_peers(forwards);
   ASSERT_NE(from_peers, all);
   const auto row = static_cast<std::int32_t>(from_peers.front().row);
   forwards.messages.push_back({.kind = MessageKind::copy,
@@ -105,16 +105,16 @@ TEST(ResultRows, AreCopiedWithTheOthersWhereThoseAreFew) {
     const Problem problem{.operation = Operation::gemm_all_reduce, .m = 4096, .n = n, .k = 64, .ranks = 2};
     return copied_rows(make_plans(problem, {.strategy = Strategy::store, .rounds = 2})[0]);
   };
-  EXPECT_EQ(copied(2048), (std::vector<RowSpan>{{1024, 1024}, {3072, 1024}}));
-  EXPECT_EQ(copied(512), (std::vector<RowSpan>{{0, 4096}}));
+  EXPECT_EQ(copied(2048), (std::vector<Region>{{.row = 1024, .rows = 1024}, {.row = 3072, .rows = 1024}}));
+  EXPECT_EQ(copied(512), (std::vector<Region>{{.rows = 4096}}));
 }
 
 TEST(ResultRows, OfAnAllReduceAreTheOtherRanksSlices) {
   const Problem problem{.operation = Operation::gemm_all_reduce, .m = 512, .n = 256, .k = 64, .ranks = 2};
   for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
     const std::vector<Plan> plans = make_plans(problem, {.strategy = strategy});
-    EXPECT_EQ(rows_from_peers(plans[0]), (std::vector<RowSpan>{{256, 256}})) << name(strategy);
-    EXPECT_EQ(rows_from_peers(plans[1]), (std::vector<RowSpan>{{0, 256}})) << name(strategy);
+    EXPECT_EQ(rows_from_peers(plans[0]), (std::vector<Region>{{.row = 256, .rows = 256}})) << name(strategy);
+    EXPECT_EQ(rows_from_peers(plans[1]), (std::vector<Region>{{.rows = 256}})) << name(strategy);
   }
 }
 

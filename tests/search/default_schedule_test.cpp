@@ -240,8 +240,8 @@ TEST(SearchSchedules, CountsTheCopyOfWhatPeersWriteUnlessItStaysOrANormReadsIt) 
     double most_us = 0;
     for (const Plan& plan : make_plans(problem, schedule)) {
       double us = 0;
-      for (const RowSpan& span : copied_rows(plan)) {
-        const double bytes = 2.0 * static_cast<double>(span.rows * problem.n);  // are read and written
+      for (const Region& region : copied_rows(plan)) {
+        const double bytes = 2.0 * static_cast<double>(region.rows * problem.n);  // are read and written
         us += machine.launch_microseconds + 2 * bytes / (1e3 * machine.memory_gigabytes_per_second);
       }
       most_us = std::max(most_us, us);

@@ -54,6 +54,13 @@ TEST(Winner, IsTheFastestInTheMeanOfBothWays) {
   EXPECT_EQ(winner({tiring, alike, libraries(120)}), 1U);
 }
 
+TEST(Winner, IsNotOfRowsWhereOnlyRunsAfterRunsTakeThatLong) {
+  constexpr Finalist tiring{.between_others_us = 4950, .repeated_us = 5250};
+  constexpr Finalist sequential{
+      .between_others_us = 4990, .repeated_us = 5100, .is_by_libraries = true, .is_sequential = true};
+  EXPECT_EQ(winner({tiring, sequential}), 1U);
+}
+
 TEST(Winner, IsNotSlowerThanByLibrariesInEitherWay) {
   constexpr Finalist tiring{.between_others_us = 390, .repeated_us = 408};
   constexpr Finalist cold{.between_others_us = 408, .repeated_us = 390};

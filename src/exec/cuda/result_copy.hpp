@@ -22,7 +22,7 @@ class ResultCopy {
   void enqueue(void* to, const void* from, cudaStream_t stream) const;
 
  private:
-  std::vector<RowSpan> spans_;
+  std::vector<Region> regions_;
   std::int64_t row_bytes_;
   bool takes_all_;
 };
