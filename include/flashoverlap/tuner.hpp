@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "flashoverlap/communicator.hpp"
 #include "flashoverlap/machine.hpp"
@@ -27,6 +28,13 @@ struct TunerOptions {
   /// Where given, other schedules are not chosen. The same on all ranks. What is measured is kept for others
   /// only if nothing was left out.
   std::function<bool(const Problem& problem, const Schedule& schedule)> allows{};
+};
+
+/// A schedule that was tried.
+struct Trial {
+  Schedule schedule{};
+  double predicted_us = 0;
+  double measured_us = 0;  ///< of the slowest rank, between other kernels
 };
 
 /// Chooses schedules for the ranks of a communicator. Rank 0 reads and writes the cache and decides, so that
@@ -63,6 +71,10 @@ class Tuner {
   /// several sets of operands, an operator and eight results (four of long runs): throws `Error` where it is
   /// short. Otherwise throws as `Operator`.
   TunedPlan tune(const Problem& problem, Reader reader = Reader::caller);
+
+  /// What the last call that measured has tried, the likeliest first. Times from a few runs, of finalists
+  /// from more. Empty before.
+  const std::vector<Trial>& trials() const noexcept;
 
  private:
   struct State;

@@ -16,12 +16,26 @@ Contest::Contest(const GpuRank& gpu, const Problem& problem, const std::vector<G
 std::vector<double> Contest::measure(std::span<const Schedule> schedules, int repetitions,
                                      std::span<const Schedule> kept) {
   keep_only(schedules, kept);
-  if (!use_.is_in_model()) return medians(schedules, &Entry::runs, repetitions, Turns::interleaved);
-  std::vector<double> medians_us = medians(schedules, &Entry::runs, repetitions, Turns::in_rows);
-  const double before_us = medians_us.back();
-  medians_us.pop_back();
-  for (double& us : medians_us) us -= before_us;
+  const Turns turns = use_.is_in_model() ? Turns::in_rows : Turns::interleaved;
+  std::vector<double> medians_us = medians(schedules, &Entry::runs, repetitions, turns);
+  if (use_.is_in_model()) {
+    const double before_us = medians_us.back();
+    medians_us.pop_back();
+    for (double& us : medians_us) us -= before_us;
+  }
+  note(schedules, medians_us);
   return medians_us;
+}
+
+void Contest::note(std::span<const Schedule> schedules, const std::vector<double>& times_us) {
+  for (std::size_t place = 0; place < schedules.size(); ++place) {
+    const auto known = std::ranges::find(measured_, schedules[place], &Measured::schedule);
+    if (known != measured_.end()) {
+      known->us = times_us[place];
+    } else {
+      measured_.push_back({schedules[place], times_us[place]});
+    }
+  }
 }
 
 std::vector<double> Contest::measure_repeated(std::span<const Schedule> schedules, int repetitions) {
@@ -96,21 +110,17 @@ const CapturedRuns* Contest::runs_before() {
 std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::size_t most,
                                        const std::function<bool(const Schedule&)>& also) {
   if (schedules.size() <= 1) return schedules;
-  struct Trial {
-    double us = 0;
-    Schedule schedule{};
-  };
-  std::vector<Trial> fastest;
-  std::optional<Trial> fastest_also;
+  std::vector<Measured> fastest;
+  std::optional<Measured> fastest_also;
   while (!schedules.empty()) {
     // Times of rows can be compared with those of earlier ones.
     const bool in_rows = use_.is_in_model() && !fastest.empty() && fastest.front().us > least_us_in_rows;
     std::vector<Schedule> kept;
-    for (const Trial& trial : fastest) kept.push_back(trial.schedule);
+    for (const Measured& trial : fastest) kept.push_back(trial.schedule);
     if (fastest_also) kept.push_back(fastest_also->schedule);
     std::vector<Schedule> measured;
     if (!in_rows) {
-      for (Trial& trial : std::exchange(fastest, {})) measured.push_back(std::move(trial.schedule));
+      for (Measured& trial : std::exchange(fastest, {})) measured.push_back(std::move(trial.schedule));
     }
     while (!schedules.empty() && measured.size() < together(most)) {
       measured.push_back(std::move(schedules.back()));
@@ -118,18 +128,17 @@ std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::siz
     }
     const std::vector<double> times = measure(measured, trial_repetitions, kept);
     for (std::size_t place = 0; place < measured.size(); ++place) {
-      fastest.push_back({times[place], measured[place]});
-      const Trial& trial = fastest.back();
+      const Measured& trial = fastest.emplace_back(measured[place], times[place]);
       if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
         fastest_also = trial;
     }
-    std::ranges::stable_sort(fastest, {}, &Trial::us);
+    std::ranges::stable_sort(fastest, {}, &Measured::us);
     fastest.resize(std::min(most, fastest.size()));
     const double limit_us = nearly_fastest * fastest.front().us;
-    std::erase_if(fastest, [&](const Trial& trial) { return trial.us > limit_us; });
+    std::erase_if(fastest, [&](const Measured& trial) { return trial.us > limit_us; });
   }
   std::vector<Schedule> found;
-  for (Trial& trial : fastest) found.push_back(std::move(trial.schedule));
+  for (Measured& trial : fastest) found.push_back(std::move(trial.schedule));
   if (fastest_also && std::ranges::none_of(found, also)) found.push_back(fastest_also->schedule);
   return found;
 }

@@ -18,6 +18,11 @@ inline constexpr double nearly_fastest = 1.05;
 /// Collective, as all that it does.
 class Contest {
  public:
+  struct Measured {
+    Schedule schedule;
+    double us = 0;
+  };
+
   /// What it refers to must outlive it.
   Contest(const GpuRank& gpu, const Problem& problem, const std::vector<GpuOperands>& operands, Use use);
 
@@ -40,6 +45,9 @@ class Contest {
   std::vector<Schedule> fastest(std::vector<Schedule> schedules, std::size_t most,
                                 const std::function<bool(const Schedule&)>& also = {});
 
+  /// Of each schedule that was measured, as used, in the order of their first measurements: the last time.
+  const std::vector<Measured>& measured() const { return measured_; }
+
   /// All operators, before the destructor, which does not meet the other ranks.
   void give_back();
 
@@ -59,6 +67,7 @@ class Contest {
   std::vector<double> medians(std::span<const Schedule> schedules, Runs Entry::*kind, int repetitions,
                               Turns turns);
 
+  void note(std::span<const Schedule> schedules, const std::vector<double>& times_us);
   void keep_only(std::span<const Schedule> schedules, std::span<const Schedule> others = {});
   Entry& entry_of(const Schedule& schedule);
   const CapturedRuns* runs_of(const Schedule& schedule, Runs Entry::*kind);
@@ -69,6 +78,7 @@ class Contest {
   const std::vector<GpuOperands>& operands_;
   Use use_;
   std::vector<Entry> entries_;
+  std::vector<Measured> measured_;
   Runs before_;  ///< of the kernels that come before each run
   std::size_t captured_ = 0;
 };

@@ -276,7 +276,7 @@ struct Tuner::State {
     return trials;
   }
 
-  TunedPlan tune(const Task& task, const Trials& trials) const {
+  TunedPlan tune(const Task& task, const Trials& trials) {
     TunedPlan tuned = measure(task, trials.schedules);
     gpu.barrier();  // to give memory back may have to wait for a rank that goes on
     if (trials.are_for_all && cache) {
@@ -307,7 +307,15 @@ struct Tuner::State {
     }
   }
 
-  TunedPlan measure(const Task& task, const std::vector<Candidate>& trials) const {
+  void note_trials(const std::vector<Candidate>& trials, const std::vector<Contest::Measured>& measured) {
+    tried.clear();
+    for (const Candidate& trial : trials) {
+      const auto found = std::ranges::find(measured, trial.schedule, &Contest::Measured::schedule);
+      if (found != measured.end()) tried.push_back({trial.schedule, trial.predicted_us, found->us});
+    }
+  }
+
+  TunedPlan measure(const Task& task, const std::vector<Candidate>& trials) {
     const auto& [problem, reader] = task;
     const OtherKernels before(gpu.stream());
     const Workspace workspace(workspace_bytes(problem, trials), gpu.communicator());
@@ -334,6 +342,7 @@ struct Tuner::State {
     const bool in_rows = std::ranges::min(times) > least_us_in_rows;
     const std::vector<double> repeated = in_rows ? times : contest.measure_repeated(finalists, repetitions);
     contest.give_back();
+    note_trials(trials, contest.measured());
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {
       const Schedule& schedule = finalists[place];
@@ -357,6 +366,7 @@ struct Tuner::State {
   TunerOptions options;
   TuningSite site;
   Machine machine;
+  std::vector<Trial> tried;
   std::optional<PlanCache> cache;
   std::optional<PlanCache> cache_alone;  ///< without concurrent collectives, if that is another one
 };
@@ -366,6 +376,8 @@ Tuner::Tuner(const Communicator& communicator, TunerOptions options)
 Tuner::~Tuner() = default;
 Tuner::Tuner(Tuner&&) noexcept = default;
 Tuner& Tuner::operator=(Tuner&&) noexcept = default;
+
+const std::vector<Trial>& Tuner::trials() const noexcept { return state_->tried; }
 
 const Machine& Tuner::machine() const noexcept { return state_->machine; }
 

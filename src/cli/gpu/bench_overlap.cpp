@@ -100,14 +100,27 @@ void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedu
   std::fflush(stdout);
 }
 
+Json trials_json(const std::vector<Trial>& trials) {
+  Json schedules = Json::array();
+  Json predicted_us = Json::array();
+  Json measured_us = Json::array();
+  for (const Trial& trial : trials) {
+    schedules.push_back(schedule_json(trial.schedule).dump());
+    predicted_us.push_back(trial.predicted_us);
+    measured_us.push_back(trial.measured_us);
+  }
+  return {{"schedules", schedules}, {"predicted_us", predicted_us}, {"measured_us", measured_us}};
+}
+
 /// Rows of the table, and their means.
 class Report {
  public:
   Report(std::string_view used_fabric, const OverlapBenchmark& benchmark)
       : fabric_(used_fabric), benchmark_(benchmark) {}
 
-  /// `has_tuned`: the last method is what the tuner has found.
-  void add(const ShapeTimes& shape, bool has_tuned, bool print) {
+  /// `trials`: of the tuner, whose choice is the last method; empty if it was not asked.
+  void add(const ShapeTimes& shape, const std::vector<Trial>& trials, bool print) {
+    const bool has_tuned = !trials.empty();
     const auto end = shape.methods.end() - (has_tuned ? 1 : 0);
     const double least_us =
         end == shape.methods.begin()
@@ -171,6 +184,7 @@ class Report {
         rows_.back()["tuned"] = is_tuned;
         rows_.back()["tuned_us"] = shape.methods.back().median_us;
         rows_.back()["exhaustive_us"] = std::min(least_us, shape.methods.back().median_us);
+        if (is_tuned) rows_.back()["trials"] = trials_json(trials);
       }
       Means& means =
           means_[is_tuned ? "tuned" : fmt::format("{} {}", name(schedule.strategy), name(schedule.layout))];
@@ -262,7 +276,7 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
     if (bench.tuned) found.push_back(tuner.tune(problem, benchmark.reader).schedule);
     last = bench.plans.empty() ? measure_shape(gpu, benchmark, problem, found)
                                : measure_plans(gpu, bench.plans, bench.repetitions);
-    report.add(last, bench.tuned, /*print=*/gpu.is_first());
+    report.add(last, bench.tuned ? tuner.trials() : std::vector<Trial>{}, /*print=*/gpu.is_first());
     for (const std::string& refusal : last.refusals) {
       if (gpu.is_first()) fmt::print("{:>23} not measured: {}\n", "", refusal);
     }
