@@ -86,6 +86,13 @@ struct Candidate {
   double predicted_us = 0;
 };
 
+/// A candidate that was measured.
+struct Trial {
+  Schedule schedule{};
+  double predicted_us = 0;
+  double measured_us = 0;  ///< of the slowest rank, median of a few runs
+};
+
 /// The schedules that are worth trying, with the kernels that the machine's GPUs run, the one that is
 /// predicted to be fastest first. `sequential`, if it is in the space, is always among them, and that by
 /// libraries alone comes first where others are as fast. Of problems with very many tiles only the likeliest

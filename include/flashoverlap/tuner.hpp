@@ -13,6 +13,7 @@
 #include "flashoverlap/problem.hpp"
 #include "flashoverlap/reader.hpp"
 #include "flashoverlap/schedule.hpp"
+#include "flashoverlap/search.hpp"
 
 namespace flashoverlap {
 
@@ -28,13 +29,6 @@ struct TunerOptions {
   /// Where given, other schedules are not chosen. The same on all ranks. What is measured is kept for others
   /// only if nothing was left out.
   std::function<bool(const Problem& problem, const Schedule& schedule)> allows{};
-};
-
-/// A schedule that was tried.
-struct Trial {
-  Schedule schedule{};
-  double predicted_us = 0;
-  double measured_us = 0;  ///< of the slowest rank, between other kernels
 };
 
 /// Chooses schedules for the ranks of a communicator. Rank 0 reads and writes the cache and decides, so that
@@ -72,8 +66,7 @@ class Tuner {
   /// short. Otherwise throws as `Operator`.
   TunedPlan tune(const Problem& problem, Reader reader = Reader::caller);
 
-  /// What the last call that measured has tried, the likeliest first. Times from a few runs, of finalists
-  /// from more. Empty before.
+  /// What the last call that measured has tried, the likeliest first, between other kernels. Empty before.
   const std::vector<Trial>& trials() const noexcept;
 
  private:

@@ -143,4 +143,14 @@ std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::siz
   return found;
 }
 
+std::vector<Trial> trials_of(const std::vector<Candidate>& candidates,
+                             const std::vector<Contest::Measured>& measured) {
+  std::vector<Trial> trials;
+  for (const auto& [schedule, predicted_us] : candidates) {
+    const auto found = std::ranges::find(measured, schedule, &Contest::Measured::schedule);
+    if (found != measured.end()) trials.push_back({schedule, predicted_us, found->us});
+  }
+  return trials;
+}
+
 }  // namespace flashoverlap

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "flashoverlap/search.hpp"
 #include "measure/trials.hpp"
 
 namespace flashoverlap {
@@ -82,5 +83,9 @@ class Contest {
   Runs before_;  ///< of the kernels that come before each run
   std::size_t captured_ = 0;
 };
+
+/// Those candidates that were measured.
+std::vector<Trial> trials_of(const std::vector<Candidate>& candidates,
+                             const std::vector<Contest::Measured>& measured);
 
 }  // namespace flashoverlap

@@ -28,9 +28,14 @@ Use use_of(const OverlapBenchmark& benchmark) {
   return {.reader = benchmark.reader, .own_result = benchmark.own_result};
 }
 
-/// The schedule of a method that is fastest in a few runs, of all that are worth trying.
-Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
-                       const Method& method, const std::vector<GpuOperands>& operands) {
+struct Sweep {
+  Schedule fastest{};
+  std::vector<Trial> trials{};
+};
+
+/// Of all schedules of a method that are worth trying, in a few runs.
+Sweep sweep(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem& problem,
+            const Method& method, const std::vector<GpuOperands>& operands) {
   const auto candidates = search_schedules(problem, benchmark.machine,
                                            {.strategies = {method.strategy},
                                             .layouts = {method.layout},
@@ -39,9 +44,9 @@ Schedule best_schedule(const GpuRank& gpu, const OverlapBenchmark& benchmark, co
   std::vector<Schedule> schedules;
   for (const Candidate& candidate : candidates) schedules.push_back(candidate.schedule);
   Contest contest(gpu, problem, operands, use_of(benchmark));
-  Schedule fastest = contest.fastest(std::move(schedules), 1).front();
+  Sweep found{contest.fastest(std::move(schedules), 1).front(), trials_of(candidates, contest.measured())};
   contest.give_back();
-  return fastest;
+  return found;
 }
 
 int fitting_repetitions(const std::vector<Samples>& trial) {
@@ -145,11 +150,13 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
                          const std::vector<Schedule>& given) {
   Baselines baselines(gpu, problem, use_of(benchmark));
   std::vector<std::vector<Plan>> methods;
+  std::vector<std::vector<Trial>> trials;
   std::vector<std::string> refusals;
   for (const Method& method : benchmark.methods) {
     try {  // the same on all ranks, as they search with the same machine
-      methods.push_back(
-          make_plans(problem, best_schedule(gpu, benchmark, problem, method, baselines.operands)));
+      Sweep found = sweep(gpu, benchmark, problem, method, baselines.operands);
+      methods.push_back(make_plans(problem, found.fastest));
+      trials.push_back(std::move(found.trials));
     } catch (const InvalidArgument& refusal) {
       refusals.emplace_back(refusal.what());
       if (methods.empty() && given.empty() && &method == &benchmark.methods.back()) throw;
@@ -157,6 +164,8 @@ ShapeTimes measure_shape(const GpuRank& gpu, const OverlapBenchmark& benchmark, 
   }
   for (const Schedule& schedule : given) methods.push_back(make_plans(problem, schedule));
   ShapeTimes times = measure(baselines, methods, benchmark.repetitions);
+  for (std::size_t method = 0; method < trials.size(); ++method)
+    times.methods[method].trials = std::move(trials[method]);
   times.refusals = std::move(refusals);
   return times;
 }

@@ -7,6 +7,7 @@
 
 #include "flashoverlap/plan.hpp"
 #include "flashoverlap/reader.hpp"
+#include "flashoverlap/search.hpp"
 #include "flashoverlap/simulate.hpp"
 #include "measure/gpu_world.hpp"
 
@@ -35,6 +36,8 @@ struct MethodTimes {
   double p90_us = 0;
   double kernel_us = 0;  ///< median of its GEMM kernel without communication; `sequential`: cuBLASLt
   double host_us = 0;    ///< median time of one call of Operator::run
+  /// What it was chosen from: all that the search found for the method, in the order of predictions.
+  std::vector<Trial> trials{};
 
   const Schedule& schedule() const { return plans.front().schedule; }
   /// The part of the run that communication adds to the kernel.

@@ -307,14 +307,6 @@ struct Tuner::State {
     }
   }
 
-  void note_trials(const std::vector<Candidate>& trials, const std::vector<Contest::Measured>& measured) {
-    tried.clear();
-    for (const Candidate& trial : trials) {
-      const auto found = std::ranges::find(measured, trial.schedule, &Contest::Measured::schedule);
-      if (found != measured.end()) tried.push_back({trial.schedule, trial.predicted_us, found->us});
-    }
-  }
-
   TunedPlan measure(const Task& task, const std::vector<Candidate>& trials) {
     const auto& [problem, reader] = task;
     const OtherKernels before(gpu.stream());
@@ -342,7 +334,7 @@ struct Tuner::State {
     const bool in_rows = std::ranges::min(times) > least_us_in_rows;
     const std::vector<double> repeated = in_rows ? times : contest.measure_repeated(finalists, repetitions);
     contest.give_back();
-    note_trials(trials, contest.measured());
+    tried = trials_of(trials, contest.measured());
     std::vector<Finalist> measured;
     for (std::size_t place = 0; place < finalists.size(); ++place) {
       const Schedule& schedule = finalists[place];

@@ -17,6 +17,10 @@ constexpr Finalist libraries(double us) {
   return {.between_others_us = us, .repeated_us = us, .is_by_libraries = true, .is_sequential = true};
 }
 
+constexpr Finalist own_sums(double us) {
+  return {.between_others_us = us, .repeated_us = us, .is_sequential = true};
+}
+
 std::size_t winner(const std::vector<Finalist>& finalists) {
   return winner_of(finalists, /*least_us_in_rows=*/5000);
 }
@@ -26,6 +30,13 @@ TEST(Winner, IsTheFastest) {
   EXPECT_EQ(winner({streams(90), kernel(100), libraries(120)}), 0U);
   EXPECT_EQ(winner({streams(90), kernel(100), libraries(80)}), 2U);
   EXPECT_EQ(winner({streams(100)}), 0U);
+}
+
+TEST(Winner, IsInSequenceWithTheFasterSumsWhereNoStreamIsFasterByMoreThanOneAndAHalfPercent) {
+  EXPECT_EQ(winner({streams(200), own_sums(202), libraries(202.8)}), 2U) << "a tie is by libraries";
+  EXPECT_EQ(winner({streams(200), own_sums(201), libraries(202.8)}), 1U);
+  EXPECT_EQ(winner({streams(200), own_sums(203.2), libraries(206)}), 0U);
+  EXPECT_EQ(winner({own_sums(87.7), libraries(88.7)}), 0U);
 }
 
 TEST(Winner, IsByLibrariesWhereNoStreamIsFasterByMoreThanOneAndAHalfPercent) {

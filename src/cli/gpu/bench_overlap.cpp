@@ -184,7 +184,7 @@ class Report {
         rows_.back()["tuned"] = is_tuned;
         rows_.back()["tuned_us"] = shape.methods.back().median_us;
         rows_.back()["exhaustive_us"] = std::min(least_us, shape.methods.back().median_us);
-        if (is_tuned) rows_.back()["trials"] = trials_json(trials);
+        rows_.back()["trials"] = trials_json(is_tuned ? trials : method.trials);
       }
       Means& means =
           means_[is_tuned ? "tuned" : fmt::format("{} {}", name(schedule.strategy), name(schedule.layout))];

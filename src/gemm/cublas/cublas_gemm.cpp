@@ -48,7 +48,8 @@ CublasGemm::Layout CublasGemm::make_layout(DataType data_type, std::int64_t rows
 
 CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, OperandLayout a_layout,
                        OperandLayout b_layout, const GemmPitches& pitches, void* workspace)
-    : a_(make_layout(data_type, c.rows, k, a_layout, pitches.a)),
+    : operations_(2.0 * static_cast<double>(c.rows * c.cols) * static_cast<double>(k)),
+      a_(make_layout(data_type, c.rows, k, a_layout, pitches.a)),
       b_(make_layout(data_type, c.cols, k, b_layout, pitches.b)),
       c_(make_layout(data_type, c.rows, c.cols, OperandLayout::k_contiguous, pitches.c)),
       own_workspace_(workspace == nullptr ? cublas_workspace_bytes : 0),
@@ -90,9 +91,13 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
   if (candidates_.empty()) throw CudaError("cuBLASLt has no algorithm for this GEMM");
 }
 
-// After two passes, the first of which is one launch, what is far slower is left out.
+// After two passes, the first of which is one launch, what is far slower is left out. Of long GEMMs, which
+// the load of a kernel hardly delays, after the first one.
 void CublasGemm::choose_algorithm(const void* a, const void* b, void* c, cudaStream_t stream) {
-  constexpr int passes = 4;
+  constexpr double much_work = 2e12;  // 3 ms on an H200
+  const bool is_long = operations_ > much_work;
+  const int passes = is_long ? 3 : 4;
+  const int least_passes = is_long ? 1 : 2;
   constexpr double most_launches = 10;
   constexpr double enough_us = 1000;
   constexpr double far_slower = 1.25;
@@ -102,9 +107,9 @@ void CublasGemm::choose_algorithm(const void* a, const void* b, void* c, cudaStr
     const double limit_us = far_slower * std::ranges::min(least_us);
     for (chosen_ = 0; chosen_ < candidates_.size(); ++chosen_) {
       double& us = least_us[chosen_];
-      if (pass > 1 && us > limit_us) continue;
+      if (pass >= least_passes && us > limit_us) continue;
       const int launches = static_cast<int>(std::clamp(enough_us / us, 1.0, most_launches));
-      launch(a, b, c, stream);
+      if (!is_long) launch(a, b, c, stream);
       const double all_us = timer.microseconds(stream, [&] {
         for (int each = 0; each < launches; ++each) launch(a, b, c, stream);
       });

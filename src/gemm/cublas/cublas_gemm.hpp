@@ -47,6 +47,7 @@ class CublasGemm {
   static Layout make_layout(DataType data_type, std::int64_t rows, std::int64_t cols, OperandLayout layout,
                             std::int64_t pitch);
 
+  double operations_;
   Handle<cublasLtHandle_t, cublasLtDestroy> handle_;
   Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
   Layout a_;
