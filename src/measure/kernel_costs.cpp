@@ -27,17 +27,20 @@ double slowdown_among_others(double gemm_us) {
   return (gemm_us / (gemm_us + at_once_us) + gemm_us / (gemm_us + rested_us)) / 2;
 }
 
-/// A GEMM of this many whole waves of a kernel's tiles on all multiprocessors.
+/// A GEMM of this many whole waves of a kernel's tiles on all multiprocessors, whose row blocks are all
+/// computed together, as those of most problems are.
 Problem gemm_of(const Machine& machine, const KernelTile& tile, OperandLayout b_layout, std::int64_t k,
                 int waves) {
   const int entries = machine.multiprocessors / tile.cluster_rows;
-  int cols = 1;
-  for (int divisor = 2; divisor * divisor <= entries; ++divisor) {
-    if (entries % divisor == 0) cols = divisor;
+  const int together =
+      kernel_schedule(machine_kernels(machine), Strategy::sequential, {tile}, machine.multiprocessors).raster;
+  int rows = 1;
+  for (int divisor = 2; divisor <= together; ++divisor) {
+    if (entries % divisor == 0) rows = divisor;
   }
-  const std::int64_t rows = std::int64_t{entries} / cols * waves;
-  return {.m = rows * tile.cluster_rows * tile.rows,
-          .n = std::int64_t{cols} * tile.cols,
+  const std::int64_t cols = std::int64_t{entries} / rows * waves;
+  return {.m = std::int64_t{rows} * tile.cluster_rows * tile.rows,
+          .n = cols * tile.cols,
           .k = k,
           .b_layout = b_layout};
 }

@@ -118,8 +118,8 @@ class PartialGemm {
   double alone_us_ = 0;
 };
 
-/// Collectives of one communicator on memory as operators pass it (`meets_collectives`): all-gathers read an
-/// operand, and exchanges are between memory that NCCL does not know.
+/// Collectives of one communicator on memory as operators pass it (`meets_collectives`): results are the
+/// caller's, all-gathers read an operand, and exchanges are between memory that NCCL does not know.
 class MeasuredCollectives {
  public:
   MeasuredCollectives(const GpuRank& gpu, int thread_blocks, std::int64_t most_bytes)
@@ -148,11 +148,12 @@ class MeasuredCollectives {
     auto* const sums = static_cast<std::uint16_t*>(source_.data.get());
     auto* const from = reinterpret_cast<std::uint16_t*>(operand_.data());
     auto* const to = static_cast<std::uint16_t*>(destination_.data.get());
-    if (kind == MessageKind::all_reduce) return communicator_.all_reduce(sums, part * ranks, type, stream);
-    if (kind == MessageKind::reduce_scatter)
-      return communicator_.reduce_scatter(sums, to, part, type, stream);
-    if (kind == MessageKind::all_gather) return communicator_.all_gather(from, to, part, type, stream);
     auto* const received = reinterpret_cast<std::uint16_t*>(received_.data());
+    if (kind == MessageKind::all_reduce)
+      return communicator_.all_reduce(received, part * ranks, type, stream);
+    if (kind == MessageKind::reduce_scatter)
+      return communicator_.reduce_scatter(sums, received, part, type, stream);
+    if (kind == MessageKind::all_gather) return communicator_.all_gather(from, to, part, type, stream);
     std::vector<Communicator::Part> sends;
     std::vector<Communicator::Part> receives;
     for (int peer = 0; peer < ranks; ++peer) {

@@ -51,8 +51,24 @@ double copied_microseconds(const Machine& machine, double bytes) {
   return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
 }
 
+namespace {
+
+double operations_microseconds(const Machine& machine, const KernelTile& tile, double k) {
+  const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
+  return 2.0 * tile.rows * tile.cols * k / operations_per_microsecond;
+}
+
+/// A wave of blocks that wait for multiplications alone.
+double multiplied_microseconds(const Machine& machine, const KernelCosts& kernel, double k) {
+  const Curve::Point& shallow = kernel.wave.points.front();  // mostly the tile's begin and end
+  const double step_us = operations_microseconds(machine, kernel.tile, 1);
+  return shallow.microseconds + std::max(0.0, k - shallow.size) * step_us;
+}
+
+}  // namespace
+
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, double waves) {
+                         std::int64_t k, double waves, int multiprocessors) {
   const auto matches = [&](const KernelCosts& kernel) {
     return kernel.tile == tile && kernel.b_layout == b_layout;
   };
@@ -64,11 +80,13 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
     const double wave_us = kernel->wave.microseconds(multiplied);
     // Blocks of narrow tiles come apart after some waves, and then share less of what they load.
     constexpr double together = 2;
-    return waves <= 1 ? lone_us : waves <= together ? std::min(lone_us, wave_us) : wave_us;
+    const double us = waves <= 1 ? lone_us : waves <= together ? std::min(lone_us, wave_us) : wave_us;
+    return multiprocessors < machine.multiprocessors
+               ? std::clamp(us * multiprocessors / machine.multiprocessors,
+                            std::min(us, multiplied_microseconds(machine, *kernel, multiplied)), us)
+               : us;
   }
-  const double operations = 2.0 * tile.rows * tile.cols * static_cast<double>(k);
-  const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
-  return operations / operations_per_microsecond + machine.tile_microseconds;
+  return operations_microseconds(machine, tile, static_cast<double>(k)) + machine.tile_microseconds;
 }
 
 double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k) {
@@ -126,7 +144,7 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
     return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);
   const double wave_us = unaligned_wave_microseconds(machine, {tile, schedule.share_k}, gemm, problem.k,
-                                                     problem.b_layout, waves);
+                                                     problem.b_layout, waves, schedule.multiprocessors);
   const double computed_us = sustained_microseconds(machine, waves * wave_us);
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;

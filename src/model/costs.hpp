@@ -9,9 +9,10 @@ namespace flashoverlap {
 /// A copy within the GPU, which reads and writes.
 double copied_microseconds(const Machine& machine, double bytes);
 
-/// A wave of a kernel's tiles at full clocks, in a GEMM of this many waves: see `Machine::kernels`.
+/// A wave of a kernel's tiles at full clocks, in a GEMM of this many waves: see `Machine::kernels`. Blocks
+/// that wait for what they load wait less where fewer multiprocessors load.
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-                         std::int64_t k, double waves);
+                         std::int64_t k, double waves, int multiprocessors);
 
 /// What a GEMM takes at least to read its operands and write C once, elements of 16 bits.
 double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k);

@@ -48,7 +48,7 @@ double least_microseconds(const Machine& machine, const KernelChoice& kernel, co
   const std::int64_t count = wave_count(tile, gemm, multiprocessors);
   const bool shares = kernel.share_k && tiles % workers > 0;
   const double work = shares ? static_cast<double>(tiles) / workers : static_cast<double>(count);
-  return work * wave_microseconds(machine, tile, b_layout, k, static_cast<double>(count));
+  return work * wave_microseconds(machine, tile, b_layout, k, static_cast<double>(count), multiprocessors);
 }
 
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
@@ -88,8 +88,8 @@ double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::in
     least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
-    const double wave_us =
-        unaligned_wave_microseconds(machine, {tile, /*share_k=*/true}, gemm, k, b_layout, waves);
+    const double wave_us = unaligned_wave_microseconds(machine, {tile, /*share_k=*/true}, gemm, k, b_layout,
+                                                       waves, multiprocessors);
     const double computed_us = sustained_microseconds(machine, waves * wave_us);
     const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
     least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);

@@ -50,7 +50,7 @@ double unaligned_slowdown(const Machine& machine, const KernelChoice& kernel, co
   if (slowdown == 1) return 1;
   const auto wave_us = [&](std::int64_t depth) {
     constexpr double waves = 2;
-    return wave_microseconds(machine, tile, b_layout, depth, waves);
+    return wave_microseconds(machine, tile, b_layout, depth, waves, machine.multiprocessors);
   };
   constexpr std::int64_t shallow = 4 * line;
   constexpr std::int64_t deep = 32 * line;
@@ -62,8 +62,9 @@ double unaligned_slowdown(const Machine& machine, const KernelChoice& kernel, co
 }
 
 double unaligned_wave_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                                   std::int64_t k, OperandLayout b_layout, double waves) {
-  return wave_microseconds(machine, kernel.tile, b_layout, k, waves) *
+                                   std::int64_t k, OperandLayout b_layout, double waves,
+                                   int multiprocessors) {
+  return wave_microseconds(machine, kernel.tile, b_layout, k, waves, multiprocessors) *
          unaligned_slowdown(machine, kernel, gemm, k, b_layout);
 }
 

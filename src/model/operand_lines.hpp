@@ -21,6 +21,6 @@ double unaligned_slowdown(const Machine& machine, const KernelChoice& kernel, co
 
 /// `wave_microseconds` of this GEMM, as far as that depends on where its rows begin.
 double unaligned_wave_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                                   std::int64_t k, OperandLayout b_layout, double waves);
+                                   std::int64_t k, OperandLayout b_layout, double waves, int multiprocessors);
 
 }  // namespace flashoverlap

@@ -45,8 +45,8 @@ bool has_groups(const Schedule& schedule) {
 /// The share of its time that a GEMM loses at the power limit; 0 if it is not worth to look.
 double lost_share(const Machine& machine, const Problem& problem, const Schedule& schedule, double waves) {
   constexpr double least_share = 0.01;
-  const double full_us =
-      waves * wave_microseconds(machine, kernel_tile(schedule), problem.b_layout, problem.k, waves);
+  const double full_us = waves * wave_microseconds(machine, kernel_tile(schedule), problem.b_layout,
+                                                   problem.k, waves, schedule.multiprocessors);
   const double share = 1 - full_us / sustained_microseconds(machine, full_us);
   return share < least_share ? 0 : share;
 }

@@ -88,7 +88,8 @@ TEST(CostsTest, SumsForAllTakeLongerWhereTheirRowsBeginBetweenLines) {
 TEST(CostsTest, AWaveMultipliesWholeSteps) {
   const Machine machine = preset("h200-nvlink");
   const auto wave_us = [&](std::int64_t k) {
-    return wave_microseconds(machine, machine.kernels.front().tile, OperandLayout::k_contiguous, k, 2);
+    return wave_microseconds(machine, machine.kernels.front().tile, OperandLayout::k_contiguous, k, 2,
+                             machine.multiprocessors);
   };
   EXPECT_EQ(wave_us(1032), wave_us(1088));
   EXPECT_LT(wave_us(1024), wave_us(1032));
@@ -163,13 +164,29 @@ TEST(CostsTest, TilesAreStoredWhileTheNextOneIsComputedWhereKernelsDoSo) {
   EXPECT_DOUBLE_EQ(delay_us(8192, 128, 100, /*ranks=*/2), 6 + 100 * 2 * 16 / 128.0);
 }
 
+TEST(CostsTest, BlocksThatWaitForLoadsWaitLessWhereFewerMultiprocessorsLoad) {
+  Machine machine = testing::round_machine();
+  const KernelTile tile{.rows = 128, .cols = 128};
+  const int all = machine.multiprocessors = 8;
+  machine.teraflops = 2.0 * 128 * 128 * all / 1e6;  // of one step of k in 1 us
+  const auto wave_us = [&](double of_many, int multiprocessors) {
+    const Curve wave{{{64, 70}, {640, of_many}}};
+    machine.kernels = {{.tile = tile, .wave = wave, .lone_wave = wave}};
+    return wave_microseconds(machine, tile, OperandLayout::k_contiguous, 640, 3, multiprocessors);
+  };
+  EXPECT_DOUBLE_EQ(wave_us(1000, all), 1000);
+  EXPECT_DOUBLE_EQ(wave_us(1000, all * 3 / 4), 750);
+  EXPECT_DOUBLE_EQ(wave_us(1000, all / 4), 70 + 576) << "then it multiplies without a pause";
+  EXPECT_DOUBLE_EQ(wave_us(600, all / 4), 600) << "which it did before";
+}
+
 // Blocks come apart from the third wave on, and none has company in a GEMM of one.
 TEST(CostsTest, TwoWavesAreAsFastEachAsALoneOneOrAsManyAre) {
   Machine machine = testing::round_machine();
   const KernelTile tile{.rows = 128, .cols = 128};
   const auto wave_us = [&](double lone, double wave, double waves) {
     machine.kernels = {{.tile = tile, .wave = {{{64, wave}}}, .lone_wave = {{{64, lone}}}}};
-    return wave_microseconds(machine, tile, OperandLayout::k_contiguous, 64, waves);
+    return wave_microseconds(machine, tile, OperandLayout::k_contiguous, 64, waves, machine.multiprocessors);
   };
   EXPECT_DOUBLE_EQ(wave_us(40, 50, 1), 40);
   EXPECT_DOUBLE_EQ(wave_us(40, 50, 2), 40);

@@ -124,7 +124,8 @@ double slowed_us(const Problem& problem, const Schedule& schedule, const Machine
 double lone_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const auto wave_us = [&](double waves) {
     return unaligned_wave_microseconds(machine, {kernel_tile(schedule), schedule.share_k},
-                                       gemm_shape(problem, 0), problem.k, problem.b_layout, waves);
+                                       gemm_shape(problem, 0), problem.k, problem.b_layout, waves,
+                                       schedule.multiprocessors);
   };
   constexpr double many = 100;
   const double slowed = machine.capped.empty() ? 0 : 1 - 1 / testing::slower_during_gemm;
