@@ -80,6 +80,10 @@ struct Machine {
   /// multiprocessors. Both may lack kinds and be empty.
   std::map<int, Collectives> capped{};
   std::map<int, Collectives> during_gemm{};
+  /// The same of those kinds that take longer where the result is the caller's memory, which NCCL does not
+  /// share among GPUs. Without a cap none does.
+  std::map<int, Collectives> capped_for_callers{};
+  std::map<int, Collectives> during_gemm_for_callers{};
   CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time
   CurvesByRanks store{};        ///< the same by stores from as many multiprocessors as fill the link
   /// What each of a few multiprocessors stores in memory of peers. 0: not known, then few are as fast as
@@ -101,6 +105,10 @@ struct Machine {
 /// some of this kind.
 double collective_microseconds(const Collectives& collectives, MessageKind kind, int ranks, double bytes);
 
+/// The machine as operators see it whose results are the caller's memory: with the curves for callers in
+/// place of the others.
+Machine with_results_of_callers(Machine machine);
+
 /// Throws `InvalidArgument` with the field ("collectives.all_reduce.2[1]"), its value and the rule: times,
 /// rates and counts are positive and finite; points are in ascending order, and the last step takes time; all
 /// four collectives are there; copy_engine and store are there exactly if there is peer access.
@@ -112,7 +120,7 @@ std::vector<std::string> preset_names();
 Machine preset(std::string_view name);
 
 /// Raised whenever the format changes; other versions are refused.
-inline constexpr int machine_schema_version = 7;
+inline constexpr int machine_schema_version = 8;
 
 /// As JSON. Reading is as strict as for plans, and validates.
 std::string machine_to_json(const Machine& machine);

@@ -80,15 +80,16 @@ double gemm_us(const GpuRank& gpu, const Machine& machine, const KernelTile& til
   return gpu.maximum(median(times));
 }
 
-/// The time of a wave, and of a GEMM besides its waves.
-struct Line {
-  double wave_us = 0;
-  double start_us = 0;
+/// GEMMs of few waves by one kernel, which run at full clocks.
+struct MeasuredWaves {
+  int waves = 0;
+  double us = 0;
+  double lone_us = 0;   ///< a GEMM of one wave
+  double start_us = 0;  ///< what a GEMM takes besides its waves
 };
 
-/// From GEMMs of few waves, which run at full clocks.
-Line line_of(const GpuRank& gpu, const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
-             std::int64_t k) {
+MeasuredWaves measure_waves(const GpuRank& gpu, const Machine& machine, const KernelTile& tile,
+                            OperandLayout b_layout, std::int64_t k) {
   constexpr double usual_step_us = 2.4e-3;  // of a column; it only says how many waves to take
   constexpr double enough_us = 100;
   const double expected_us = static_cast<double>(k) / 64 * usual_step_us * tile.cols;
@@ -97,7 +98,10 @@ Line line_of(const GpuRank& gpu, const Machine& machine, const KernelTile& tile,
   const double few_us = gemm_us(gpu, machine, tile, b_layout, k, few);
   const double more_us = gemm_us(gpu, machine, tile, b_layout, k, more);
   const double wave_us = std::max((more_us - few_us) / (more - few), 1e-3);
-  return {wave_us, few_us - few * wave_us};
+  return {.waves = more,
+          .us = more_us,
+          .lone_us = gemm_us(gpu, machine, tile, b_layout, k, 1),
+          .start_us = few_us - few * wave_us};
 }
 
 }  // namespace
@@ -106,27 +110,29 @@ void measure_kernels(const GpuRank& gpu, Machine& machine) {
   constexpr std::array<std::int64_t, 3> depths{256, 2048, 8192};
   const KernelTile& widest = machine_kernels(machine).tiles.front();
   machine.kernels.clear();
+  std::vector<std::array<MeasuredWaves, depths.size()>> measured;
   std::vector<double> starts;
   for (const KernelTile& tile : machine_kernels(machine).tiles) {
     for (const OperandLayout b_layout : {OperandLayout::k_contiguous, OperandLayout::row_contiguous}) {
-      KernelCosts& costs = machine.kernels.emplace_back(KernelCosts{tile, b_layout, {}, {}});
-      for (const std::int64_t k : depths) {
-        const Line line = line_of(gpu, machine, tile, b_layout, k);
-        starts.push_back(line.start_us);
-        add_rising_point(costs.wave, static_cast<double>(k), line.wave_us);
-        // With the start for now.
-        add_rising_point(costs.lone_wave, static_cast<double>(k),
-                         gemm_us(gpu, machine, tile, b_layout, k, 1));
+      machine.kernels.push_back({tile, b_layout, {}, {}});
+      auto& of_kernel = measured.emplace_back();
+      for (std::size_t depth = 0; depth < depths.size(); ++depth) {
+        of_kernel[depth] = measure_waves(gpu, machine, tile, b_layout, depths[depth]);
+        starts.push_back(of_kernel[depth].start_us);
       }
     }
   }
-  machine.gemm_launch_microseconds = std::max(0.5, median(starts));
-  for (KernelCosts& costs : machine.kernels) {
-    Curve lone;
-    for (const Curve::Point& point : costs.lone_wave.points)
-      add_rising_point(lone, point.size,
-                       std::max(0.1, point.microseconds - machine.gemm_launch_microseconds));
-    costs.lone_wave = std::move(lone);
+  const double start_us = machine.gemm_launch_microseconds = std::max(0.5, median(starts));
+  constexpr double least_us = 0.1;
+  for (std::size_t kernel = 0; kernel < measured.size(); ++kernel) {
+    KernelCosts& costs = machine.kernels[kernel];
+    for (std::size_t depth = 0; depth < depths.size(); ++depth) {
+      const MeasuredWaves& some = measured[kernel][depth];
+      const auto k = static_cast<double>(depths[depth]);
+      // The mean: blocks of narrow tiles come apart little by little.
+      add_rising_point(costs.wave, k, std::max(least_us, (some.us - start_us) / some.waves));
+      add_rising_point(costs.lone_wave, k, std::max(least_us, some.lone_us - start_us));
+    }
   }
 
   const std::vector<Curve::Point>& wide = machine.kernels.front().wave.points;

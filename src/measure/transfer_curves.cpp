@@ -118,8 +118,11 @@ class PartialGemm {
   double alone_us_ = 0;
 };
 
-/// Collectives of one communicator on memory as operators pass it (`meets_collectives`): results are the
-/// caller's, all-gathers read an operand, and exchanges are between memory that NCCL does not know.
+/// Whose memory the result of an all-reduce is. A reduce-scatter takes as long in either.
+enum class Result : std::uint8_t { own, of_caller };
+
+/// Collectives of one communicator on memory as operators pass it (`meets_collectives`): all-gathers read an
+/// operand, and exchanges are between memory that NCCL does not know.
 class MeasuredCollectives {
  public:
   MeasuredCollectives(const GpuRank& gpu, int thread_blocks, std::int64_t most_bytes)
@@ -134,14 +137,17 @@ class MeasuredCollectives {
                                     static_cast<std::uint64_t>(gpu.rank()), gpu.stream()));
     }
     for (const MessageKind kind : collective_kinds) launch(kind, mebibyte, gpu.stream());  // connects
+    launch(MessageKind::all_reduce, mebibyte, gpu.stream(), Result::of_caller);
     gpu.barrier();
   }
   ~MeasuredCollectives() { gpu_.barrier(); }
   MeasuredCollectives(const MeasuredCollectives&) = delete;
   MeasuredCollectives& operator=(const MeasuredCollectives&) = delete;
 
+  bool has_shared_memory() const { return source_.is_shared; }
+
   /// `bytes`: of the whole matrix.
-  void launch(MessageKind kind, std::int64_t bytes, cudaStream_t stream) const {
+  void launch(MessageKind kind, std::int64_t bytes, cudaStream_t stream, Result result = Result::own) const {
     constexpr auto type = DataType::bf16;
     const int ranks = communicator_.ranks();
     const std::int64_t part = bytes / 2 / ranks;
@@ -149,8 +155,9 @@ class MeasuredCollectives {
     auto* const from = reinterpret_cast<std::uint16_t*>(operand_.data());
     auto* const to = static_cast<std::uint16_t*>(destination_.data.get());
     auto* const received = reinterpret_cast<std::uint16_t*>(received_.data());
-    if (kind == MessageKind::all_reduce)
-      return communicator_.all_reduce(received, part * ranks, type, stream);
+    if (kind == MessageKind::all_reduce) {
+      return communicator_.all_reduce(result == Result::own ? sums : received, part * ranks, type, stream);
+    }
     if (kind == MessageKind::reduce_scatter)
       return communicator_.reduce_scatter(sums, received, part, type, stream);
     if (kind == MessageKind::all_gather) return communicator_.all_gather(from, to, part, type, stream);
@@ -164,15 +171,16 @@ class MeasuredCollectives {
     communicator_.exchange(sends, receives, type, stream);
   }
 
-  double alone_us(MessageKind kind, std::int64_t bytes) const {
-    return median_us(gpu_, [&] { launch(kind, bytes, gpu_.stream()); });
+  double alone_us(MessageKind kind, std::int64_t bytes, Result result = Result::own) const {
+    return median_us(gpu_, [&] { launch(kind, bytes, gpu_.stream(), result); });
   }
 
-  double during_us(PartialGemm& gemm, MessageKind kind, std::int64_t bytes, double at_least_us) const {
+  double during_us(PartialGemm& gemm, MessageKind kind, std::int64_t bytes, double at_least_us,
+                   Result result = Result::own) const {
     constexpr double meeting_us = 300;  // until all ranks have begun
     constexpr double worst_slowdown = 4;
     const double us = median_us_during(
-        gpu_, [&] { launch(kind, bytes, gpu_.stream()); },
+        gpu_, [&] { launch(kind, bytes, gpu_.stream(), result); },
         [&] {
           gemm.wait();
           gemm.keep_busy(meeting_us + worst_slowdown * at_least_us);
@@ -254,10 +262,13 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
   const std::vector<std::int64_t> sizes{mebibyte / 4,  mebibyte,      mebibyte * 3 / 2, 2 * mebibyte,
                                         3 * mebibyte,  4 * mebibyte,  8 * mebibyte,     16 * mebibyte,
                                         64 * mebibyte, 256 * mebibyte};
-  const std::vector<std::int64_t> sizes_with_cap{mebibyte / 4, mebibyte, 16 * mebibyte, 64 * mebibyte};
+  const std::vector<std::int64_t> sizes_with_cap{mebibyte / 4, mebibyte,      4 * mebibyte,
+                                                 8 * mebibyte, 16 * mebibyte, 64 * mebibyte};
   machine.collectives.clear();
   machine.capped.clear();
   machine.during_gemm.clear();
+  machine.capped_for_callers.clear();
+  machine.during_gemm_for_callers.clear();
   machine.collective_slowdowns.clear();
   const int ranks = gpu.ranks();
   const std::int64_t usual = 64 * mebibyte;
@@ -281,6 +292,15 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
         add_point(machine.capped[cap][kind][ranks], bytes, alone_us);
         add_point(machine.during_gemm[cap][kind][ranks], bytes,
                   collectives.during_us(gemm, kind, bytes, alone_us));
+      }
+    }
+    if (collectives.has_shared_memory()) {
+      constexpr auto kind = MessageKind::all_reduce;
+      for (const std::int64_t bytes : sizes_with_cap) {
+        const double alone_us = collectives.alone_us(kind, bytes, Result::of_caller);
+        add_point(machine.capped_for_callers[cap][kind][ranks], bytes, alone_us);
+        add_point(machine.during_gemm_for_callers[cap][kind][ranks], bytes,
+                  collectives.during_us(gemm, kind, bytes, alone_us, Result::of_caller));
       }
     }
     constexpr double nearly = 1.1;

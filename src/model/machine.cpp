@@ -142,6 +142,18 @@ double Machine::store_microseconds(int ranks, double bytes) const {
   return time_at(store, ranks, bytes, Beyond::same_bytes);
 }
 
+Machine with_results_of_callers(Machine machine) {
+  const auto replace = [](std::map<int, Collectives>& by_cap, std::map<int, Collectives>& for_callers) {
+    for (auto& [cap, collectives] : for_callers) {
+      for (auto& [kind, curves] : collectives) by_cap[cap][kind] = std::move(curves);
+    }
+    for_callers.clear();
+  };
+  replace(machine.capped, machine.capped_for_callers);
+  replace(machine.during_gemm, machine.during_gemm_for_callers);
+  return machine;
+}
+
 void validate(const Machine& machine) {
   require(!machine.name.empty(), "name", "\"\"", "must not be empty");
   require(machine.compute_capability >= 0 && machine.compute_capability < 1000, "compute_capability",
@@ -179,8 +191,10 @@ void validate(const Machine& machine) {
             "must hold a curve for at least one world size");
   }
   check_collectives("collectives", machine.collectives);
-  for (const auto& [name, by_cap] :
-       {std::pair{"capped", &machine.capped}, {"during_gemm", &machine.during_gemm}}) {
+  for (const auto& [name, by_cap] : {std::pair{"capped", &machine.capped},
+                                     {"during_gemm", &machine.during_gemm},
+                                     {"capped_for_callers", &machine.capped_for_callers},
+                                     {"during_gemm_for_callers", &machine.during_gemm_for_callers}}) {
     for (const auto& [cap, collectives] : *by_cap) {
       const std::string field = fmt::format("{}.{}", name, cap);
       check_cap(field, cap, machine);

@@ -50,6 +50,8 @@ void visit_keys(const auto& visit, Document& machine) {
   visit("collectives", machine.collectives);
   visit("capped", machine.capped);
   visit("during_gemm", machine.during_gemm);
+  visit("capped_for_callers", machine.capped_for_callers);
+  visit("during_gemm_for_callers", machine.during_gemm_for_callers);
   visit("copy_engine", machine.copy_engine);
   visit("store", machine.store);
   visit("block_store_gigabytes_per_second", machine.block_store_gigabytes_per_second);

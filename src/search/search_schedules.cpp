@@ -263,7 +263,8 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
                                         const SearchSpace& space) {
   validate(problem);
   validate(machine);
-  return Search(problem, machine, space).run();
+  if (space.own_result) return Search(problem, machine, space).run();
+  return Search(problem, with_results_of_callers(machine), space).run();
 }
 
 std::vector<Candidate> shortlist(const std::vector<Candidate>& candidates, std::size_t count) {
