@@ -328,7 +328,7 @@ struct Tuner::State {
     std::vector<Schedule> finalists =
         contest.fastest(std::move(overlapped), effort_for(expected_us).finalists, is_one);
     if (sequential) finalists.push_back(sequential->schedule);
-    constexpr double affordable_us = 130'000;  // of each finalist, in either way
+    constexpr double affordable_us = 100'000;  // of each finalist, in either way
     const int repetitions = static_cast<int>(std::clamp(affordable_us / expected_us, 9.0, 27.0));
     const std::vector<double> times = contest.measure(finalists, repetitions);
     const bool in_rows = std::ranges::min(times) > least_us_in_rows;

@@ -116,7 +116,9 @@ Json trials_json(const std::vector<Trial>& trials) {
 class Report {
  public:
   Report(std::string_view used_fabric, const OverlapBenchmark& benchmark)
-      : fabric_(used_fabric), benchmark_(benchmark) {}
+      : fabric_(used_fabric),
+        benchmark_(benchmark),
+        machine_(benchmark.own_result ? benchmark.machine : with_results_of_callers(benchmark.machine)) {}
 
   /// `trials`: of the tuner, whose choice is the last method; empty if it was not asked.
   void add(const ShapeTimes& shape, const std::vector<Trial>& trials, bool print) {
@@ -213,15 +215,15 @@ class Report {
   };
 
   double predicted_us(const std::vector<Plan>& plans) const {
-    const Machine& machine = benchmark_.machine;
     const bool may_be_copied = !benchmark_.own_result && benchmark_.reader == Reader::caller;
-    const double copy_us = may_be_copied ? result_copy_microseconds(machine, plans) : 0;
-    const double begun_us = copy_us > 0 ? 0 : begun_before_microseconds(machine, plans);
-    return simulated_latency_us(plans, machine) - begun_us + copy_us;
+    const double copy_us = may_be_copied ? result_copy_microseconds(machine_, plans) : 0;
+    const double begun_us = copy_us > 0 ? 0 : begun_before_microseconds(machine_, plans);
+    return simulated_latency_us(plans, machine_) - begun_us + copy_us;
   }
 
   std::string_view fabric_;
   const OverlapBenchmark& benchmark_;
+  Machine machine_;  ///< that predictions are of
   Json rows_ = Json::array();
   bool right_ = true;
   std::map<std::string, Means> means_;
