@@ -83,11 +83,10 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
     const double wave_us = kernel->wave.microseconds(multiplied);
     // Blocks of narrow tiles come apart after some waves, and then share less of what they load.
     constexpr double together = 2;
-    const double us = waves <= 1 ? lone_us : waves <= together ? std::min(lone_us, wave_us) : wave_us;
-    return multiprocessors < machine.multiprocessors
-               ? std::clamp(us * multiprocessors / machine.multiprocessors,
-                            std::min(us, undisturbed_microseconds(machine, *kernel, multiplied)), us)
-               : us;
+    if (waves <= 1) return lone_us;
+    const double us = waves <= together ? std::min(lone_us, wave_us) : wave_us;
+    const double least_us = std::min(us, undisturbed_microseconds(machine, *kernel, multiplied));
+    return std::max(least_us, us * multiprocessors / machine.multiprocessors);
   }
   return operations_microseconds(machine, tile, static_cast<double>(k)) + machine.tile_microseconds;
 }

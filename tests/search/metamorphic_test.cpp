@@ -286,7 +286,8 @@ TEST(MetamorphicTest, WithoutCostsOfCommunicationTheGemmRemains) {
       const double alone_us = gemm_us(problem, schedule, machine);
       EXPECT_GE(us, alone_us - 1e-3);
       if (schedule.shots > 0) continue;  // adding up is work too
-      least_us = std::min(least_us, alone_us);
+      // Of fewer multiprocessors each has more of what all load from.
+      if (schedule.multiprocessors == machine.multiprocessors) least_us = std::min(least_us, alone_us);
       if (schedule.strategy == Strategy::sequential || schedule.strategy == Strategy::signal) {
         EXPECT_NEAR(us, alone_us, 1e-3);
       }
