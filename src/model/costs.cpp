@@ -202,11 +202,13 @@ double tiles_stored_microseconds(const Machine& machine, const Problem& problem,
   // Tiles for several ranks, one after the other. Those that go to all together are as fast as large stores.
   // Fitted to 142 ReduceScatters and AllReduces on 4 H100 and H200, and taken for routed rows too.
   constexpr double to_several = 1.15;
-  // Into rows of the result that begin between lines of 128 bytes: fitted to 225 AllReduces on 2 H200.
-  constexpr double between_lines = 1.13;
+  // Into rows of the result that begin between lines of 128 bytes: fitted to 225 AllReduces and 61 GEMM +
+  // AllToAll on 2 H200.
+  constexpr double between_lines = 1.2;
   double slowdown = 1;
   if (problem.ranks > 2 && !to_all) slowdown *= to_several;
-  if (to_all && problem.n % line_elements != 0) slowdown *= between_lines;
+  const bool into_results = to_all || problem.operation == Operation::gemm_all_to_all;
+  if (into_results && problem.n % line_elements != 0) slowdown *= between_lines;
   return slowdown * stored_microseconds(machine, problem.ranks, bytes);
 }
 

@@ -107,6 +107,21 @@ TEST(CopyTest, LiesBetweenTheMeasuredWorldSizesOrTakesTheTimeOfTheLast) {
 
 // Presets
 
+TEST(Machine, WithResultsOfCallersHasTheirCurvesInPlaceOfTheOthers) {
+  Machine machine = preset("h200-nvlink");
+  const auto curves = [](double us) { return CurvesByRanks{{2, {{{1e6, us}, {1e8, 100 * us}}}}}; };
+  machine.capped[4] = {{MessageKind::all_reduce, curves(10)}, {MessageKind::all_gather, curves(20)}};
+  machine.during_gemm[4] = {{MessageKind::all_reduce, curves(30)}};
+  machine.capped_for_callers[4][MessageKind::all_reduce] = curves(15);
+  machine.during_gemm_for_callers[4][MessageKind::all_reduce] = curves(45);
+  const Machine seen = with_results_of_callers(machine);
+  EXPECT_EQ(seen.capped.at(4).at(MessageKind::all_reduce), curves(15));
+  EXPECT_EQ(seen.capped.at(4).at(MessageKind::all_gather), curves(20));
+  EXPECT_EQ(seen.during_gemm.at(4).at(MessageKind::all_reduce), curves(45));
+  EXPECT_EQ(seen.collectives, machine.collectives);
+  EXPECT_EQ(with_results_of_callers(seen), seen);
+}
+
 TEST(PresetTest, HasTheMeasuredAndThePublishedMachines) {
   EXPECT_THAT(preset_names(), ElementsAre("h200-nvlink", "h200-pcie", "h100-nvlink", "h100-pcie", "a100",
                                           "a800", "l40s", "rtx3090", "rtx4090"));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -41,6 +42,29 @@ TEST(DefaultSchedule, OfALargeLayerBeatsSequentialByFarOnNvlink) {
     EXPECT_LT(1.1 * predicted_us(problem, chosen, machine), predicted_us(problem, sequential, machine))
         << name(operation);
   }
+}
+
+TEST(DefaultSchedule, OfSignalledSumsKnowsWhoseMemoryTheyEndIn) {
+  const auto at_rate = [](double bytes_per_us) {
+    return CurvesByRanks{{2, {{{1e6, 1e6 / bytes_per_us}, {1e9, 1e9 / bytes_per_us}}}}};
+  };
+  Machine machine = preset("h200-nvlink");
+  machine.capped[8][MessageKind::all_reduce] = machine.during_gemm[8][MessageKind::all_reduce] = at_rate(2e5);
+  Machine for_callers = machine;
+  for_callers.capped_for_callers[8][MessageKind::all_reduce] =
+      for_callers.during_gemm_for_callers[8][MessageKind::all_reduce] = at_rate(2e4);
+  Problem problem = layer(Operation::gemm_all_reduce);
+  problem.ranks = 2;
+  const auto least_us = [&](bool own_result, const Machine& on) {
+    double least = std::numeric_limits<double>::max();
+    for (const Candidate& each :
+         search_schedules(problem, on, {.strategies = {Strategy::signal}, .own_result = own_result})) {
+      least = std::min(least, each.predicted_us);
+    }
+    return least;
+  };
+  EXPECT_GT(least_us(/*own_result=*/false, for_callers), 1.1 * least_us(false, machine));
+  EXPECT_EQ(least_us(/*own_result=*/true, for_callers), least_us(true, machine));
 }
 
 // The fastest kernel has tiles of 96 columns, which are not stored in whole lines.

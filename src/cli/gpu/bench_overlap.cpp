@@ -100,14 +100,26 @@ void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedu
   std::fflush(stdout);
 }
 
+/// What differs from a schedule that nothing is said of, in one line.
+std::string short_json(const Schedule& schedule) {
+  Json json = schedule_json(schedule);
+  const Json usual = schedule_json({});
+  for (const auto& [key, value] : usual.items()) {
+    if (key != "strategy" && json[key] == value) json.erase(key);
+  }
+  return json.dump();
+}
+
+double to_hundredths(double us) { return std::round(100 * us) / 100; }
+
 Json trials_json(const std::vector<Trial>& trials) {
   Json schedules = Json::array();
   Json predicted_us = Json::array();
   Json measured_us = Json::array();
   for (const Trial& trial : trials) {
-    schedules.push_back(schedule_json(trial.schedule).dump());
-    predicted_us.push_back(trial.predicted_us);
-    measured_us.push_back(trial.measured_us);
+    schedules.push_back(short_json(trial.schedule));
+    predicted_us.push_back(to_hundredths(trial.predicted_us));
+    measured_us.push_back(to_hundredths(trial.measured_us));
   }
   return {{"schedules", schedules}, {"predicted_us", predicted_us}, {"measured_us", measured_us}};
 }
