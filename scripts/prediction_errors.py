@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Prints how far predictions are off, as tables for docs/log/tuning.md, from bench/results/tuned-*.json.
 
-The error is predicted / measured − 1. The rank correlation is Spearman's, over the schedules of a shape: all that
-were tried by the methods that were compared, where the file has them.
+The error is predicted / measured − 1. The rank correlation is Spearman's, over the schedules of a shape that were
+tried, in files that have them.
 """
 
 import math
 
-from results import schedule, tuned_shapes
+from results import tuned_shapes
 
-FEWEST = 3  # schedules of a shape, for a rank correlation that says something
+FEWEST = 10  # schedules of a shape, for a rank correlation that says something
 
 
 def kind(row):
@@ -30,19 +30,10 @@ def correlation(left, right):
     return together / apart if apart else None
 
 
-def times(rows):
-    """Predicted and measured, of the schedules that differ: the tuned one may be the best of its strategy, which was
-    measured too. Those that the tuner tried were measured in another way."""
-    tried = [pair for row in rows if "trials" in row and not row["tuned"]
-             for pair in zip(row["trials"]["predicted_us"], row["trials"]["measured_us"])]
-    if tried:
-        return tried
-    different = {schedule(row): row for row in rows}.values()
-    return [(row["predicted_us"], row["overlap_us"]) for row in different]
-
-
 def rank_correlation(rows):
-    pairs = times(rows)
+    """Of all schedules that the methods tried. Those that the tuner tried were measured in another way."""
+    pairs = [pair for row in rows if "trials" in row and not row["tuned"]
+             for pair in zip(row["trials"]["predicted_us"], row["trials"]["measured_us"])]
     if len(pairs) < FEWEST:
         return None
     return correlation(*(ranks(list(values)) for values in zip(*pairs)))

@@ -8,7 +8,6 @@ import os
 from svg import ROOT
 
 SHAPE = ("op", "fabric", "ranks", "dtype", "m", "n", "k", "a_layout", "b_layout", "experts")
-SCHEDULE = ("strategy", "layout", "tile_cols", "groups", "waves_per_group", "rounds", "comm_sms")
 
 
 def read(path):
@@ -33,10 +32,6 @@ def tuned_shapes():
         else:
             listed.update(shapes)
     return list(listed.values()) + [rows for shapes in drawn.values() for rows in shapes.values()]
-
-
-def schedule(row):
-    return tuple(str(row[key]) for key in SCHEDULE) + (row.get("shots", 0),)
 
 
 def moved_bytes(row):

@@ -86,7 +86,9 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
     if (waves <= 1) return lone_us;
     const double us = waves <= together ? std::min(lone_us, wave_us) : wave_us;
     const double least_us = std::min(us, undisturbed_microseconds(machine, *kernel, multiplied));
-    return std::max(least_us, us * multiprocessors / machine.multiprocessors);
+    constexpr double kept = 0.15;  // of the wait for what others load, by however few
+    const double share = static_cast<double>(multiprocessors) / machine.multiprocessors;
+    return std::max(least_us, us * (kept + (1 - kept) * share));
   }
   return operations_microseconds(machine, tile, static_cast<double>(k)) + machine.tile_microseconds;
 }

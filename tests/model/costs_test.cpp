@@ -177,7 +177,7 @@ TEST(CostsTest, BlocksThatWaitForLoadsWaitLessWhereFewerMultiprocessorsLoad) {
     return wave_microseconds(machine, tile, OperandLayout::k_contiguous, 640, 3, multiprocessors);
   };
   EXPECT_DOUBLE_EQ(wave_us(1000, all), 1000);
-  EXPECT_DOUBLE_EQ(wave_us(1000, all * 3 / 4), 750);
+  EXPECT_DOUBLE_EQ(wave_us(1000, all * 3 / 4), 150 + 0.75 * 850);
   EXPECT_DOUBLE_EQ(wave_us(1000, all / 4), 70 + 576) << "then it multiplies without a pause";
   EXPECT_DOUBLE_EQ(wave_us(600, all / 4), 600) << "which it did before";
   EXPECT_DOUBLE_EQ(wave_us(1000, all / 4, 900), 0.85 * 900) << "a small tile waits for its own loads";

@@ -333,7 +333,7 @@ TEST(SimulateTilesTest, TakeLongerWhileStoresAreOnTheirWay) {
 TEST(SimulateTilesTest, StoredOnEveryRankAreSentToEveryOther) {
   auto plans = plans_of(3, 1);
   plans[0].tiles[0] = {.rows = 1, .cols = 5, .rank = every_rank};
-  constexpr double between_lines = 1.13;  // rows of 16 elements
+  constexpr double between_lines = 1.2;  // rows of 16 elements
   EXPECT_DOUBLE_EQ(simulate(plans, round_machine()).latency_us, 1 + 10 + between_lines * 2 * 20);
 }
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 
@@ -110,7 +111,12 @@ TEST_F(TunerTest, TunesForANormByItself) {
 TEST_F(TunerTest, TakesTheKindOfScheduleThatWonForNearlyAsManyRows) {
   const auto errors = on_ranks(ranks, limit, [&](const Communicator& communicator) {
     Tuner tuner(communicator, options());
-    const Schedule tuned = tuner.tune(problem(1536)).schedule;
+    const TunedPlan plan = tuner.tune(problem(1536));
+    const Schedule& tuned = plan.schedule;
+    const auto trial = std::ranges::find(tuner.trials(), tuned, &Trial::schedule);
+    ASSERT_NE(trial, tuner.trials().end());
+    EXPECT_EQ(trial->measured_us, plan.tuned_us);
+    EXPECT_EQ(trial->predicted_us, plan.predicted_us);
     const Schedule near = tuner.schedule(problem(1400));
     EXPECT_EQ(near.strategy, tuned.strategy);
     tuner.schedule(problem(1024));
