@@ -83,8 +83,7 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
     const double wave_us = kernel->wave.microseconds(multiplied);
     // Blocks of narrow tiles come apart after some waves, and then share less of what they load.
     constexpr double together = 2;
-    if (waves <= 1) return lone_us;
-    const double us = waves <= together ? std::min(lone_us, wave_us) : wave_us;
+    const double us = waves <= 1 ? lone_us : waves <= together ? std::min(lone_us, wave_us) : wave_us;
     const double least_us = std::min(us, undisturbed_microseconds(machine, *kernel, multiplied));
     constexpr double kept = 0.15;  // of the wait for what others load, by however few
     const double share = static_cast<double>(multiprocessors) / machine.multiprocessors;

@@ -10,7 +10,7 @@ namespace flashoverlap {
 double copied_microseconds(const Machine& machine, double bytes);
 
 /// A wave of a kernel's tiles at full clocks, in a GEMM of this many waves: see `Machine::kernels`. Blocks
-/// that wait for what they load wait less where fewer multiprocessors load, if there are several waves.
+/// that wait for what they load wait less where fewer multiprocessors load.
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, double waves, int multiprocessors);
 
