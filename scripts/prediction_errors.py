@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints how far predictions are off, as tables for docs/log/tuning.md, from bench/results/tuned-*.json.
+"""Prints how far predictions are off, as tables for docs/log/predictions.md, from bench/results/tuned-*.json.
 
 The error is predicted / measured − 1. The rank correlation is Spearman's, over the schedules of a shape that were
 tried, in files that have them.

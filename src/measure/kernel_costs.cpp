@@ -20,7 +20,7 @@ constexpr int repetitions = 7;
 /// What remains of the slowdown of a GPU that does nothing but multiply where other work comes between, as it
 /// does in a model and in benchmarks. Clocks fall at once with the power, and further over some
 /// milliseconds, as a GPU that has rested runs faster first. Fitted to what the tuner and `bench` measured on
-/// 2 H200 (docs/log/tuning.md).
+/// 2 H200 (docs/log/predictions.md).
 double slowdown_among_others(double gemm_us) {
   constexpr double at_once_us = 120;
   constexpr double rested_us = 8000;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t line = line_elements;  // a step of k too
 
-/// Fitted to 871 GEMMs of 301 random shapes on 2 H200 (docs/log/tuning.md).
+/// Fitted to 871 GEMMs of 301 random shapes on 2 H200 (docs/log/predictions.md).
 struct RowCosts {
   double cycles;    ///< that it takes a multiprocessor at least to load a step of a row
   double slowdown;  ///< of what multiplying bounds

@@ -7,7 +7,7 @@
 #include "plan/result_rows.hpp"
 
 // All numbers are fitted to 351 random problems on 2 H200, of which 291 ran by up to ten schedules each
-// (docs/log/tuning.md).
+// (docs/log/predictions.md).
 namespace flashoverlap {
 
 double between_gemms_microseconds(const Machine& machine, MessageKind kind, double alone_us, double gemm_us) {
