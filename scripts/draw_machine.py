@@ -12,11 +12,12 @@ import sys
 import svg
 from results import read
 
-DRAWN = ("bench/results/machine-2xh200-nvlink-2026-11-23.json", "docs/machine-curves.svg")
+DRAWN = ("bench/results/machine-2xh200-nvlink-2026-11-30.json", "docs/machine-curves.svg")
 TRANSPORTS = {"all_reduce": "#d98200", "reduce_scatter": "#1f77d0", "all_gather": "#2a9d4e", "exchange": "#a04fc0",
               "copy engine": "#c0392b", "store": "#888888"}
 PALETTE = ("#c0392b", "#d98200", "#a89a00", "#2a9d4e", "#12999a", "#1f77d0", "#5a5fd8", "#a04fc0", "#888888")
 WIDTH, HEIGHT = 400, 260
+DOTTED = ' stroke-dasharray="2 3"'
 
 
 class Series:
@@ -76,29 +77,39 @@ def next_to_a_gemm(machine, kind):
     series = [Series("alone", "#888888", of_most_ranks(machine["collectives"][kind])[1], ' stroke-dasharray="5 3"')]
     for colour, (cap, curves) in zip(PALETTE[1::2], machine["during_gemm"].items()):
         series.append(Series(f"{cap} multiprocessors", colour, of_most_ranks(curves.get(kind, {}))[1]))
+    for colour, curves in zip(PALETTE[1::2], machine["during_gemm_for_callers"].values()):
+        if kind in curves:
+            series.append(Series("", colour, of_most_ranks(curves[kind])[1], DOTTED))
     return series
 
 
 def kernels(machine):
-    """Dashed without a name where the rows of B are contiguous."""
-    colours = {}
+    """Of some tiles, from the largest to the smallest, with the largest clusters. Dotted without a name where the rows
+    of B are contiguous."""
+    by_size = sorted(machine["kernels"], key=lambda each: (-each["tile_rows"] * each["tile_cols"], each["cluster_rows"]))
+    tiles = list({(each["tile_rows"], each["tile_cols"]): each["cluster_rows"] for each in by_size}.items())
+    count = min(len(tiles), len(PALETTE))
     series = []
-    for kernel in machine["kernels"]:
-        tile = f'{kernel["tile_rows"]}x{kernel["tile_cols"]}'
-        colour = colours.setdefault(tile, PALETTE[len(colours) % len(PALETTE)])
-        is_plain = kernel["b_layout"] == "k_contiguous"
-        series.append(Series(tile if is_plain else "", colour, kernel["wave"],
-                             "" if is_plain else ' stroke-dasharray="2 3"'))
+    for place, colour in zip(range(count), PALETTE):
+        (rows, cols), cluster = tiles[place * (len(tiles) - 1) // max(1, count - 1)]
+        for kernel in by_size:
+            if (kernel["tile_rows"], kernel["tile_cols"], kernel["cluster_rows"]) != (rows, cols, cluster):
+                continue
+            is_plain = kernel["b_layout"] == "k_contiguous"
+            series.append(Series(f"{rows}x{cols}" if is_plain else "", colour, kernel["wave"],
+                                 "" if is_plain else DOTTED))
     return sorted(series, key=lambda each: not each.name)
 
 
 def panels(machine):
     yield "alone: a whole collective, or one copy", "bytes", alone(machine)
     if machine["kernels"]:
-        yield "one wave of tiles, dashed: rows of B contiguous", "k", kernels(machine)
+        yield "one wave of tiles, dotted: rows of B contiguous", "k", kernels(machine)
     for kind in machine["collectives"]:
         if any(kind in curves for curves in machine["during_gemm"].values()):
-            yield f"{kind}, next to a GEMM", "bytes of the full matrix", next_to_a_gemm(machine, kind)
+            for_callers = any(kind in curves for curves in machine["during_gemm_for_callers"].values())
+            title = f"{kind}, next to a GEMM" + (", dotted: results of callers" if for_callers else "")
+            yield title, "bytes of the full matrix", next_to_a_gemm(machine, kind)
 
 
 def main():
