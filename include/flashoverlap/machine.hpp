@@ -81,7 +81,7 @@ struct Machine {
   std::map<int, Collectives> capped{};
   std::map<int, Collectives> during_gemm{};
   /// The same of those kinds that take longer where the result is the caller's memory, which NCCL does not
-  /// share among GPUs. Without a cap none does.
+  /// share among GPUs. Without a cap no kind does.
   std::map<int, Collectives> capped_for_callers{};
   std::map<int, Collectives> during_gemm_for_callers{};
   CurvesByRanks copy_engine{};  ///< one copy to one peer while all ranks copy, each to one peer at a time

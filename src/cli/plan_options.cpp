@@ -77,7 +77,7 @@ std::vector<int> searched_groups(const Problem& problem, const Schedule& schedul
           fmt::format("only the groups of --strategy signal can be searched, not those of {}",
                       name(schedule.strategy)));
   require(schedule.groups.empty(), "--search", "(given)", "cannot be combined with --groups");
-  return best_grouping(problem, schedule, machine).groups;
+  return best_grouping(problem, schedule, with_results_of_callers(machine)).groups;
 }
 
 }  // namespace

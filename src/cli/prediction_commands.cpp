@@ -82,7 +82,7 @@ class PredictionCommand {
     progress.step("proving");
     validate(predicted.plans);
     progress.step("simulating");
-    predicted.prediction = predict(predicted.plans, predicted.machine);
+    predicted.prediction = predict(predicted.plans, with_results_of_callers(predicted.machine));
     progress.step("writing");
     for (const Output& output : outputs_) {
       if (!output.path.empty()) write_file(output.option, output.path, output.text(predicted));

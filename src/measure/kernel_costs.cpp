@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 #include <vector>
 
 #include "flashoverlap/planner.hpp"
@@ -27,15 +26,15 @@ double slowdown_among_others(double gemm_us) {
   return (gemm_us / (gemm_us + at_once_us) + gemm_us / (gemm_us + rested_us)) / 2;
 }
 
-/// A GEMM of this many whole waves of a kernel's tiles on all multiprocessors, whose row blocks are all
-/// computed together, as those of most problems are.
+/// A GEMM of this many whole waves of a kernel's tiles on all multiprocessors. Its row blocks are all
+/// computed together, unless those would be less than half of what can be.
 Problem gemm_of(const Machine& machine, const KernelTile& tile, OperandLayout b_layout, std::int64_t k,
                 int waves) {
   const int entries = machine.multiprocessors / tile.cluster_rows;
   const int together =
       kernel_schedule(machine_kernels(machine), Strategy::sequential, {tile}, machine.multiprocessors).raster;
   int rows = 1;
-  for (int divisor = 2; divisor <= together; ++divisor) {
+  for (int divisor = 2; divisor <= together || 2 * rows < together; ++divisor) {
     if (entries % divisor == 0) rows = divisor;
   }
   const std::int64_t cols = std::int64_t{entries} / rows * waves;
@@ -122,7 +121,8 @@ void measure_kernels(const GpuRank& gpu, Machine& machine) {
       }
     }
   }
-  const double start_us = machine.gemm_launch_microseconds = std::max(0.5, median(starts));
+  const double start_us = std::max(0.5, median(starts));
+  machine.gemm_launch_microseconds = start_us;
   constexpr double least_us = 0.1;
   for (std::size_t kernel = 0; kernel < measured.size(); ++kernel) {
     KernelCosts& costs = machine.kernels[kernel];

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "cuda/graph.hpp"
 #include "exec/cuda/in_order.hpp"
@@ -39,6 +40,7 @@ Sweep sweep(const GpuRank& gpu, const OverlapBenchmark& benchmark, const Problem
   const auto candidates = search_schedules(problem, benchmark.machine,
                                            {.strategies = {method.strategy},
                                             .layouts = {method.layout},
+                                            .reader = benchmark.reader,
                                             .own_result = benchmark.own_result,
                                             .comm_multiprocessors = benchmark.comm_multiprocessors});
   std::vector<Schedule> schedules;

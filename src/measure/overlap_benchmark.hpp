@@ -36,7 +36,8 @@ struct MethodTimes {
   double p90_us = 0;
   double kernel_us = 0;  ///< median of its GEMM kernel without communication; `sequential`: cuBLASLt
   double host_us = 0;    ///< median time of one call of Operator::run
-  /// What it was chosen from: all that the search found for the method, in the order of predictions.
+  /// What it was chosen from, in the order of predictions: all that the search found for the method. Empty
+  /// where that is one schedule.
   std::vector<Trial> trials{};
 
   const Schedule& schedule() const { return plans.front().schedule; }

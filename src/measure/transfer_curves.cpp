@@ -119,10 +119,11 @@ class PartialGemm {
 };
 
 /// Whose memory the result of an all-reduce is. A reduce-scatter takes as long in either.
-enum class Result : std::uint8_t { own, of_caller };
+enum class SumsIn : std::uint8_t { own, callers };
 
 /// Collectives of one communicator on memory as operators pass it (`meets_collectives`): all-gathers read an
-/// operand, and exchanges are between memory that NCCL does not know.
+/// operand, reduce-scatters write a caller's result, and exchanges are between memory that NCCL does not
+/// know.
 class MeasuredCollectives {
  public:
   MeasuredCollectives(const GpuRank& gpu, int thread_blocks, std::int64_t most_bytes)
@@ -137,7 +138,7 @@ class MeasuredCollectives {
                                     static_cast<std::uint64_t>(gpu.rank()), gpu.stream()));
     }
     for (const MessageKind kind : collective_kinds) launch(kind, mebibyte, gpu.stream());  // connects
-    launch(MessageKind::all_reduce, mebibyte, gpu.stream(), Result::of_caller);
+    launch(MessageKind::all_reduce, mebibyte, gpu.stream(), SumsIn::callers);
     gpu.barrier();
   }
   ~MeasuredCollectives() { gpu_.barrier(); }
@@ -147,7 +148,7 @@ class MeasuredCollectives {
   bool has_shared_memory() const { return source_.is_shared; }
 
   /// `bytes`: of the whole matrix.
-  void launch(MessageKind kind, std::int64_t bytes, cudaStream_t stream, Result result = Result::own) const {
+  void launch(MessageKind kind, std::int64_t bytes, cudaStream_t stream, SumsIn memory = SumsIn::own) const {
     constexpr auto type = DataType::bf16;
     const int ranks = communicator_.ranks();
     const std::int64_t part = bytes / 2 / ranks;
@@ -156,7 +157,7 @@ class MeasuredCollectives {
     auto* const to = static_cast<std::uint16_t*>(destination_.data.get());
     auto* const received = reinterpret_cast<std::uint16_t*>(received_.data());
     if (kind == MessageKind::all_reduce) {
-      return communicator_.all_reduce(result == Result::own ? sums : received, part * ranks, type, stream);
+      return communicator_.all_reduce(memory == SumsIn::own ? sums : received, part * ranks, type, stream);
     }
     if (kind == MessageKind::reduce_scatter)
       return communicator_.reduce_scatter(sums, received, part, type, stream);
@@ -171,16 +172,16 @@ class MeasuredCollectives {
     communicator_.exchange(sends, receives, type, stream);
   }
 
-  double alone_us(MessageKind kind, std::int64_t bytes, Result result = Result::own) const {
-    return median_us(gpu_, [&] { launch(kind, bytes, gpu_.stream(), result); });
+  double alone_us(MessageKind kind, std::int64_t bytes, SumsIn memory = SumsIn::own) const {
+    return median_us(gpu_, [&] { launch(kind, bytes, gpu_.stream(), memory); });
   }
 
   double during_us(PartialGemm& gemm, MessageKind kind, std::int64_t bytes, double at_least_us,
-                   Result result = Result::own) const {
+                   SumsIn memory = SumsIn::own) const {
     constexpr double meeting_us = 300;  // until all ranks have begun
     constexpr double worst_slowdown = 4;
     const double us = median_us_during(
-        gpu_, [&] { launch(kind, bytes, gpu_.stream(), result); },
+        gpu_, [&] { launch(kind, bytes, gpu_.stream(), memory); },
         [&] {
           gemm.wait();
           gemm.keep_busy(meeting_us + worst_slowdown * at_least_us);
@@ -297,10 +298,10 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
     if (collectives.has_shared_memory()) {
       constexpr auto kind = MessageKind::all_reduce;
       for (const std::int64_t bytes : sizes_with_cap) {
-        const double alone_us = collectives.alone_us(kind, bytes, Result::of_caller);
+        const double alone_us = collectives.alone_us(kind, bytes, SumsIn::callers);
         add_point(machine.capped_for_callers[cap][kind][ranks], bytes, alone_us);
         add_point(machine.during_gemm_for_callers[cap][kind][ranks], bytes,
-                  collectives.during_us(gemm, kind, bytes, alone_us, Result::of_caller));
+                  collectives.during_us(gemm, kind, bytes, alone_us, SumsIn::callers));
       }
     }
     constexpr double nearly = 1.1;

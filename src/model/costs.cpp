@@ -58,8 +58,8 @@ double operations_microseconds(const Machine& machine, const KernelTile& tile, d
   return 2.0 * tile.rows * tile.cols * k / operations_per_microsecond;
 }
 
-/// A wave of blocks that do not wait for what others load too: they wait for multiplications alone, or, of
-/// small tiles, for their own loads, which are most of a lone wave.
+/// A wave at least, on however few multiprocessors: what multiplying takes, or most of a lone wave, in which
+/// small tiles wait for their own loads.
 double undisturbed_microseconds(const Machine& machine, const KernelCosts& kernel, double k) {
   constexpr double own_share = 0.85;  // of a lone wave: of 270 GEMMs by 29 to 66 multiprocessors on 2 H200
   const Curve::Point& shallow = kernel.wave.points.front();  // mostly the tile's begin and end
@@ -85,8 +85,8 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
     constexpr double together = 2;
     const double us = waves <= 1 ? lone_us : waves <= together ? std::min(lone_us, wave_us) : wave_us;
     const double least_us = std::min(us, undisturbed_microseconds(machine, *kernel, multiplied));
-    constexpr double kept = 0.15;  // of the wait for what others load, by however few
-    const double share = static_cast<double>(multiprocessors) / machine.multiprocessors;
+    constexpr double kept = 0.15;  // of a wave, on however few
+    const double share = std::min(1.0, static_cast<double>(multiprocessors) / machine.multiprocessors);
     return std::max(least_us, us * (kept + (1 - kept) * share));
   }
   return operations_microseconds(machine, tile, static_cast<double>(k)) + machine.tile_microseconds;

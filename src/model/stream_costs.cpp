@@ -6,8 +6,8 @@
 #include "plan/kernel_messages.hpp"
 #include "plan/result_rows.hpp"
 
-// All numbers are fitted to 351 random problems on 2 H200, of which 291 ran by up to ten schedules each
-// (docs/log/predictions.md).
+// Unless said otherwise, numbers are fitted to 351 random problems on 2 H200, of which 291 ran by up to ten
+// schedules each (docs/log/predictions.md).
 namespace flashoverlap {
 
 double between_gemms_microseconds(const Machine& machine, MessageKind kind, double alone_us, double gemm_us) {

@@ -49,10 +49,11 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
       const double bytes = parts->bytes(first, count);
       if (bytes == 0) return 0.0;
       const double begin_us = machine.launch_microseconds + group_pause_microseconds(machine, signalled);
-      // The cap does not hold for the last group, whose collective comes after the GEMM.
-      return begin_us + (first + count < waves ? capped_collective_microseconds(ranks, signalled, machine,
-                                                                                kind, bytes, during_gemm)
-                                               : machine.collective_microseconds(kind, ranks, bytes));
+      // The cap does not hold for a collective after the GEMM, that of the last group.
+      const bool is_capped = first + count < waves || kind == MessageKind::exchange;
+      return begin_us +
+             (is_capped ? capped_collective_microseconds(ranks, signalled, machine, kind, bytes, during_gemm)
+                        : machine.collective_microseconds(kind, ranks, bytes));
     };
   };
   costs.communication_us = communication_us(true);

@@ -15,14 +15,14 @@ bool is_slower(const Finalist& one, const Finalist& other) {
          one.repeated_us > (1 + noise) * other.repeated_us;
 }
 
-/// The one of `sequential` that comes in question: by libraries, unless sums of this library's after cuBLASLt
-/// are faster.
-const Finalist* best_in_sequence(std::span<const Finalist> finalists) {
+/// Of those at `places`, the one of `sequential` that is considered: by libraries, unless sums of this
+/// library's after cuBLASLt are faster.
+const Finalist* best_in_sequence(std::span<const Finalist> finalists,
+                                 const std::vector<std::size_t>& places) {
+  const auto us = [](const Finalist& one) { return one.is_by_libraries ? one.us() : (1 + noise) * one.us(); };
   const Finalist* best = nullptr;
-  for (const Finalist& each : finalists) {
-    const auto us = [](const Finalist& one) {
-      return one.is_by_libraries ? one.us() : (1 + noise) * one.us();
-    };
+  for (const std::size_t place : places) {
+    const Finalist& each = finalists[place];
     if (each.is_sequential && (best == nullptr || us(each) < us(*best))) best = &each;
   }
   return best;
@@ -43,7 +43,7 @@ std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_ro
   }
   const auto us_of = [&](std::size_t place) { return finalists[place].us(); };
   const double least_us = us_of(std::ranges::min(places, {}, us_of));
-  const Finalist* const in_sequence = best_in_sequence(finalists);
+  const Finalist* const in_sequence = best_in_sequence(finalists, places);
   const auto is_preferred = [&](const Finalist& each) {
     if (in_rows) return !each.is_sequential && each.us() <= (1 + rested) * least_us;
     return &each == in_sequence && each.us() <= (1 + uncertain) * least_us;

@@ -317,6 +317,23 @@ TEST(SimulateRoomTest, ALowerCapMakesCollectivesSlowerInProportion) {
       << "the last one is not capped";
 }
 
+TEST(SimulateRoomTest, ALowerCapMakesTheLastExchangeSlowerToo) {
+  auto plans = plans_of(2, 8);
+  Machine machine = round_machine();
+  machine.comm_multiprocessors = 3;
+  const auto exchange_us = [&](int cap) {
+    for (Plan& plan : plans) {
+      plan.schedule.multiprocessors = 2;
+      plan.schedule.strategy = Strategy::signal;
+      plan.schedule.comm_multiprocessors = cap;
+      plan.messages = {exchange({}, {part(1 - plan.rank, 1)}, {part(1 - plan.rank, 1)})};
+    }
+    const Interval transfer = only_transfer(simulate(plans, machine), 0);
+    return transfer.end_us - transfer.start_us;
+  };
+  EXPECT_DOUBLE_EQ(exchange_us(1), 3 * exchange_us(3));
+}
+
 /// A byte takes a cap of one 1 µs, and 2 µs while tiles are computed.
 Machine machine_slowed_by_gemms() {
   Machine machine = round_machine();

@@ -272,8 +272,10 @@ TEST(MetamorphicTest, WithoutCostsOfCommunicationTheGemmRemains) {
       for (auto& [ranks, curve] : curves) curve = {{{1, nothing}, {1e15, 2 * nothing}}};
     };
     for (auto& [kind, curves] : machine.collectives) make_free(curves);
-    machine.capped.clear();
-    machine.during_gemm.clear();
+    for (auto* const by_cap : {&machine.capped, &machine.during_gemm, &machine.capped_for_callers,
+                               &machine.during_gemm_for_callers}) {
+      by_cap->clear();
+    }
     make_free(machine.copy_engine);
     make_free(machine.store);
     machine.launch_microseconds = machine.signal_microseconds = nothing;

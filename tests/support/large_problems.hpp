@@ -28,8 +28,10 @@ inline void scale(Collectives& collectives, double factor) {
 /// The machine with the time of every transfer multiplied.
 inline Machine with_transfers(Machine machine, double factor) {
   scale(machine.collectives, factor);
-  for (auto& [cap, collectives] : machine.capped) scale(collectives, factor);
-  for (auto& [cap, collectives] : machine.during_gemm) scale(collectives, factor);
+  for (auto* const by_cap : {&machine.capped, &machine.during_gemm, &machine.capped_for_callers,
+                             &machine.during_gemm_for_callers}) {
+    for (auto& [cap, collectives] : *by_cap) scale(collectives, factor);
+  }
   scale(machine.copy_engine, factor);
   scale(machine.store, factor);
   return machine;
@@ -63,7 +65,9 @@ class LargeProblems {
     Machine machine = preset(between(0, 1) == 0 ? "h200-nvlink" : "h200-pcie");
     if (between(0, 1) == 0) return machine;
     const int cap = machine.comm_multiprocessors;
-    machine.capped[cap] = machine.during_gemm[cap] = machine.collectives;
+    machine.capped[cap] = machine.collectives;
+    scale(machine.capped[cap], 1.2);
+    machine.during_gemm[cap] = machine.capped[cap];
     scale(machine.during_gemm[cap], slower_during_gemm);
     return machine;
   }

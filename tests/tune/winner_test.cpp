@@ -37,6 +37,8 @@ TEST(Winner, IsInSequenceWithTheFasterSumsWhereNoStreamIsFasterByMoreThanOneAndA
   EXPECT_EQ(winner({streams(200), own_sums(201), libraries(202.8)}), 1U);
   EXPECT_EQ(winner({streams(200), own_sums(203.2), libraries(206)}), 0U);
   EXPECT_EQ(winner({own_sums(87.7), libraries(88.7)}), 0U);
+  constexpr Finalist tiring{.between_others_us = 100, .repeated_us = 105, .is_sequential = true};
+  EXPECT_EQ(winner({streams(102.9), tiring, libraries(104)}), 2U) << "sums that are out do not count";
 }
 
 TEST(Winner, IsByLibrariesWhereNoStreamIsFasterByMoreThanOneAndAHalfPercent) {

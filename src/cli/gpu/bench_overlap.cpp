@@ -100,7 +100,7 @@ void print_row(const ShapeTimes& shape, const MethodTimes& method, double speedu
   std::fflush(stdout);
 }
 
-/// What differs from a schedule that nothing is said of, in one line.
+/// Its strategy, and the fields that differ from the defaults, in one line.
 std::string short_json(const Schedule& schedule) {
   Json json = schedule_json(schedule);
   const Json usual = schedule_json({});

@@ -244,7 +244,8 @@ std::vector<Communicator::Part> CudaMessages::parts(std::span<const Part> parts,
   return resolved;
 }
 
-/// For a collective, which is at the same place in the lists of all ranks. An exchange need not be.
+/// For a collective, which is at the same place in the lists of all ranks. Exchanges need not be, and keep
+/// the cap.
 const Communicator& CudaMessages::communicator_for(std::size_t index) const {
   const Message& message = messages_[index];
   const bool is_last = index + 1 == messages_.size() && waits_for_tiles(plan_, message);

@@ -92,9 +92,10 @@ CublasGemm::CublasGemm(DataType data_type, const Shape& c, std::int64_t k, Opera
 }
 
 // After two passes, the first of which is one launch, what is far slower is left out. Of long GEMMs, which
-// the load of a kernel hardly delays, after the first one.
+// are not launched before they are timed, already after the first one, in which kernels are loaded too.
 void CublasGemm::choose_algorithm(const void* a, const void* b, void* c, cudaStream_t stream) {
   constexpr double much_work = 2e12;  // 3 ms on an H200
+  constexpr double loading_us = 2000;
   const bool is_long = operations_ > much_work;
   const int passes = is_long ? 3 : 4;
   const int least_passes = is_long ? 1 : 2;
@@ -104,7 +105,7 @@ void CublasGemm::choose_algorithm(const void* a, const void* b, void* c, cudaStr
   CudaTimer timer;
   std::vector<double> least_us(candidates_.size(), std::numeric_limits<double>::infinity());
   for (int pass = 0; pass < passes; ++pass) {
-    const double limit_us = far_slower * std::ranges::min(least_us);
+    const double limit_us = far_slower * std::ranges::min(least_us) + (pass == 1 ? loading_us : 0);
     for (chosen_ = 0; chosen_ < candidates_.size(); ++chosen_) {
       double& us = least_us[chosen_];
       if (pass >= least_passes && us > limit_us) continue;
