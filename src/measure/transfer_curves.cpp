@@ -284,7 +284,7 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
     return machine.collective_microseconds(kind, ranks, static_cast<double>(usual));
   };
   bool is_enough = false;
-  for (const int cap : machine.peer_access ? std::vector{4, 8, 16} : std::vector{2, 4, 8}) {
+  for (const int cap : machine.peer_access ? std::vector{4, 8, 16} : std::vector{2, 4, 8, 16}) {
     const MeasuredCollectives collectives(gpu, cap, usual);
     PartialGemm gemm(gpu, machine, machine.multiprocessors - cap);
     for (const MessageKind kind : collective_kinds) {
