@@ -128,7 +128,8 @@ std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::siz
     }
     const std::vector<double> times = measure(measured, trial_repetitions, kept);
     for (std::size_t place = 0; place < measured.size(); ++place) {
-      const Measured& trial = fastest.emplace_back(measured[place], times[place]);
+      fastest.push_back({measured[place], times[place]});
+      const Measured& trial = fastest.back();
       if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
         fastest_also = trial;
     }

@@ -61,9 +61,10 @@ Messages expected_messages(const Problem& problem, const Schedule& schedule) {
   return {groups * (is_signal ? 1 : (problem.ranks - 1) * schedule.rounds), 1 / (slices * exposed_groups)};
 }
 
-/// With its launch, which what a GEMM stores itself does without.
+/// Of one of `count` in the mean, with its launch, which what a GEMM stores itself does without.
 double expected_message_us(const Machine& machine, const Problem& problem, const Schedule& schedule,
-                           double sent_bytes, double gemm_us) {
+                           double count, double gemm_us) {
+  const double sent_bytes = most_sent_bytes(problem) / count;
   const double launch_us = machine.launch_microseconds;
   if (schedule.shots > 0) return launch_us + machine.store_microseconds(problem.ranks, sent_bytes);
   switch (schedule.strategy) {
@@ -87,9 +88,13 @@ double expected_message_us(const Machine& machine, const Problem& problem, const
                                                   machine.collective_microseconds(kind, problem.ranks, bytes),
                                                   gemm_us);
   }
+  const double capped_us = capped_collective_microseconds(problem.ranks, schedule, machine, kind, bytes,
+                                                          /*during_gemm=*/true);
+  const bool last_has_no_cap = kind != MessageKind::exchange && !communicates_first(problem.operation);
+  const double last_us =
+      last_has_no_cap ? machine.collective_microseconds(kind, problem.ranks, bytes) : capped_us;
   return launch_us + group_pause_microseconds(machine, schedule) +
-         capped_collective_microseconds(problem.ranks, schedule, machine, kind, bytes,
-                                        /*during_gemm=*/true);
+         ((count - 1) * capped_us + last_us) / count;
 }
 
 /// How many times as long tiles take while their rank sends.
@@ -111,8 +116,7 @@ double expected_schedule_us(const Machine& machine, const Problem& problem, cons
   if (problem.ranks == 1) return gemm_us;
   const Messages messages = expected_messages(problem, schedule);
   const double communication_us =
-      messages.count *
-      expected_message_us(machine, problem, schedule, most_sent_bytes(problem) / messages.count, gemm_us);
+      messages.count * expected_message_us(machine, problem, schedule, messages.count, gemm_us);
   if (schedule.strategy == Strategy::sequential) return gemm_us + communication_us;
   const double slowdown = expected_slowdown(machine, problem, schedule);
   gemm_us += std::min(communication_us, gemm_us * slowdown) * (1 - 1 / slowdown);
