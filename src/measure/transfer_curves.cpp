@@ -177,7 +177,7 @@ class MeasuredCollectives {
   }
 
   double during_us(PartialGemm& gemm, MessageKind kind, std::int64_t bytes, double at_least_us,
-                   SumsIn memory = SumsIn::own) const {
+                   SumsIn memory) const {
     constexpr double meeting_us = 300;  // until all ranks have begun
     constexpr double worst_slowdown = 4;
     const double us = median_us_during(
@@ -287,22 +287,19 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
   for (const int cap : machine.peer_access ? std::vector{4, 8, 16} : std::vector{2, 4, 8, 16}) {
     const MeasuredCollectives collectives(gpu, cap, usual);
     PartialGemm gemm(gpu, machine, machine.multiprocessors - cap);
-    for (const MessageKind kind : collective_kinds) {
+    const auto measure = [&](MessageKind kind, SumsIn memory, Collectives& capped, Collectives& during_gemm) {
       for (const std::int64_t bytes : sizes_with_cap) {
-        const double alone_us = collectives.alone_us(kind, bytes);
-        add_point(machine.capped[cap][kind][ranks], bytes, alone_us);
-        add_point(machine.during_gemm[cap][kind][ranks], bytes,
-                  collectives.during_us(gemm, kind, bytes, alone_us));
+        const double alone_us = collectives.alone_us(kind, bytes, memory);
+        add_point(capped[kind][ranks], bytes, alone_us);
+        add_point(during_gemm[kind][ranks], bytes,
+                  collectives.during_us(gemm, kind, bytes, alone_us, memory));
       }
-    }
+    };
+    for (const MessageKind kind : collective_kinds)
+      measure(kind, SumsIn::own, machine.capped[cap], machine.during_gemm[cap]);
     if (collectives.has_shared_memory()) {
-      constexpr auto kind = MessageKind::all_reduce;
-      for (const std::int64_t bytes : sizes_with_cap) {
-        const double alone_us = collectives.alone_us(kind, bytes, SumsIn::callers);
-        add_point(machine.capped_for_callers[cap][kind][ranks], bytes, alone_us);
-        add_point(machine.during_gemm_for_callers[cap][kind][ranks], bytes,
-                  collectives.during_us(gemm, kind, bytes, alone_us, SumsIn::callers));
-      }
+      measure(MessageKind::all_reduce, SumsIn::callers, machine.capped_for_callers[cap],
+              machine.during_gemm_for_callers[cap]);
     }
     constexpr double nearly = 1.1;
     if (!is_enough) {

@@ -84,9 +84,10 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
     // Blocks of narrow tiles come apart after some waves, and then share less of what they load.
     constexpr double together = 2;
     const double us = waves <= 1 ? lone_us : waves <= together ? std::min(lone_us, wave_us) : wave_us;
+    if (multiprocessors >= machine.multiprocessors) return us;
     const double least_us = std::min(us, undisturbed_microseconds(machine, *kernel, multiplied));
     constexpr double kept = 0.15;  // of a wave, on however few
-    const double share = std::min(1.0, static_cast<double>(multiprocessors) / machine.multiprocessors);
+    const double share = static_cast<double>(multiprocessors) / machine.multiprocessors;
     return std::max(least_us, us * (kept + (1 - kept) * share));
   }
   return operations_microseconds(machine, tile, static_cast<double>(k)) + machine.tile_microseconds;
@@ -263,6 +264,10 @@ double collective_slowdown(const Machine& machine, const Schedule& schedule, Mes
   if (measured == machine.collective_slowdowns.end()) return 1;
   const auto slowdown = measured->second.find(kind);
   return slowdown == measured->second.end() ? 1 : slowdown->second;
+}
+
+bool last_has_no_cap(const Problem& problem, MessageKind kind) {
+  return kind != MessageKind::exchange && !communicates_first(problem.operation);
 }
 
 double capped_collective_microseconds(int ranks, const Schedule& schedule, const Machine& machine,

@@ -74,6 +74,10 @@ double store_delay_microseconds(const Machine& machine, const Problem& problem, 
 double capped_collective_microseconds(int ranks, const Schedule& schedule, const Machine& machine,
                                       MessageKind kind, double bytes, bool during_gemm);
 
+/// Whether the last one by `Strategy::signal` goes without the schedule's cap: a collective after the GEMM.
+/// Exchanges keep it, as one rank may have fewer of them than another.
+bool last_has_no_cap(const Problem& problem, MessageKind kind);
+
 /// Bytes of rows of one of the plan's buffers.
 double bytes_of(const Plan& plan, const Region& region);
 

@@ -147,8 +147,8 @@ bool Simulator::is_between_gemms(const Message& message) const {
 
 bool Simulator::is_uncapped(const RankProgress& rank) const {
   if (schedule_.strategy == Strategy::sequential) return true;
-  if (schedule_.strategy != Strategy::signal || rank.message().kind == MessageKind::exchange) return false;
-  if (communicates_first(rank.plan->problem.operation)) return false;
+  if (schedule_.strategy != Strategy::signal || !last_has_no_cap(rank.plan->problem, rank.message().kind))
+    return false;
   const auto rest = std::span(rank.plan->messages).subspan(rank.next_message + 1);
   return std::ranges::none_of(rest, [](const Message& each) { return is_made_by_nccl(each.kind); });
 }

@@ -24,13 +24,11 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
     if (gemm.rows == 0) continue;
     double least_us = std::numeric_limits<double>::infinity();
     for (const KernelChoice& kernel : kernels) {
-      // Those that make no more waves take less time for each.
-      for (const int multiprocessors :
-           {machine.multiprocessors, even_multiprocessors(kernel, gemm, machine.multiprocessors)}) {
-        const double us =
-            least_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, multiprocessors);
-        least_us = std::min(least_us, sustained_microseconds(machine, us));
-      }
+      // More would make no fewer waves, and each no shorter.
+      const int multiprocessors = even_multiprocessors(kernel, gemm, machine.multiprocessors);
+      const double us =
+          least_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, multiprocessors);
+      least_us = std::min(least_us, sustained_microseconds(machine, us));
     }
     least_us += gemm_start_microseconds(machine, /*by_cublas=*/false);
     if (!machine.kernels.empty()) {

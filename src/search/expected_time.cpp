@@ -90,9 +90,9 @@ double expected_message_us(const Machine& machine, const Problem& problem, const
   }
   const double capped_us = capped_collective_microseconds(problem.ranks, schedule, machine, kind, bytes,
                                                           /*during_gemm=*/true);
-  const bool last_has_no_cap = kind != MessageKind::exchange && !communicates_first(problem.operation);
-  const double last_us =
-      last_has_no_cap ? machine.collective_microseconds(kind, problem.ranks, bytes) : capped_us;
+  const double last_us = last_has_no_cap(problem, kind)
+                             ? machine.collective_microseconds(kind, problem.ranks, bytes)
+                             : capped_us;
   return launch_us + group_pause_microseconds(machine, schedule) +
          ((count - 1) * capped_us + last_us) / count;
 }

@@ -44,13 +44,13 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
     const int needed = concurrent ? wave_count(signalled, parts->awaited_entries(first, count)) : all_waves;
     return machine.gemm_launch_microseconds + needed * wave_us + machine.signal_microseconds;
   };
+  const bool last_is_capped = !last_has_no_cap(problem, kind);
   const auto communication_us = [=, &machine](bool during_gemm) {
     return [=, &machine](int first, int count) {
       const double bytes = parts->bytes(first, count);
       if (bytes == 0) return 0.0;
       const double begin_us = machine.launch_microseconds + group_pause_microseconds(machine, signalled);
-      // The cap does not hold for a collective after the GEMM, that of the last group.
-      const bool is_capped = first + count < waves || kind == MessageKind::exchange;
+      const bool is_capped = first + count < waves || last_is_capped;
       return begin_us +
              (is_capped ? capped_collective_microseconds(ranks, signalled, machine, kind, bytes, during_gemm)
                         : machine.collective_microseconds(kind, ranks, bytes));
