@@ -24,7 +24,7 @@ struct KernelFamily {
   int first_compute_capability = 0;  ///< of the GPUs that run it: 10 · major + minor, 90 for Hopper
   int last_compute_capability = 0;
   int step_depth = 0;     ///< columns of k that a tile multiplies at a time, or a multiple of them
-  bool shares_k = false;  ///< kernels without clusters can do what `Schedule::share_k` says
+  bool shares_k = false;  ///< workers can do what `Schedule::share_k` says
   /// Kernels store what ranks gather while they multiply. Others do so before.
   bool stores_aside = false;
   std::span<const KernelTile> tiles{};
@@ -47,8 +47,5 @@ inline KernelTile kernel_tile(const Schedule& schedule) {
   return {schedule.tile_rows, schedule.tile_cols, schedule.cluster_rows};
 }
 bool has_kernel(const KernelFamily& family, const Schedule& schedule);
-
-/// Whether a family's workers can share a tile's k.
-bool shares_k(const KernelFamily& family, const KernelTile& tile);
 
 }  // namespace flashoverlap

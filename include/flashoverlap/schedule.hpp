@@ -43,8 +43,8 @@ struct Schedule {
   /// the GEMM's own do, where routes do not change.
   int comm_multiprocessors = 0;
   /// Where tiles do not fill the last wave, its workers share them evenly: each multiplies a part of a tile's
-  /// k, and one adds what the others leave for it, or each a part. Only by kernels of which `shares_k` says
-  /// so.
+  /// k, and one adds what the others leave for it, or each a part. Only by kernels of families that do so
+  /// (`KernelFamily::shares_k`).
   bool share_k = false;
   int raster = 8;           ///< row blocks that are computed together, column by column, to reuse L2
   int waves_per_group = 1;  ///< size of every group, if `groups` is empty

@@ -71,10 +71,6 @@ const KernelFamily* kernel_family(int compute_capability) {
   return found == families.end() ? nullptr : found;
 }
 
-bool shares_k(const KernelFamily& family, const KernelTile& tile) {
-  return family.shares_k && tile.cluster_rows == 1;
-}
-
 bool has_kernel(const KernelFamily& family, const Schedule& schedule) {
   return std::ranges::count(family.tiles, kernel_tile(schedule)) > 0;
 }

@@ -53,9 +53,7 @@ void require_steps(const Plan& plan, const KernelFamily& family) {
 
 void require_shareable(const Plan& plan, const KernelFamily& family) {
   if (!plan.schedule.share_k) return;
-  require(shares_k(family, kernel_tile(plan.schedule)), "share_k", true,
-          family.shares_k ? "must be false for clusters of several blocks"
-                          : fmt::format("must be false for {} kernels", family.name));
+  require(family.shares_k, "share_k", true, fmt::format("must be false for {} kernels", family.name));
   require(plan.schedule.step_depth == family.step_depth, "step_depth", plan.schedule.step_depth,
           fmt::format("must be {} where workers share k", family.step_depth));
   const bool one_part = !plan.own_k_first && plan.a_blocks.count == 1 && plan.wait_depth == none;

@@ -38,14 +38,13 @@ bool are_unpaired(const Machine& machine, int multiprocessors) {
   return 2 * multiprocessors <= machine.multiprocessors;
 }
 
-/// Of 16 bits, that a GEMM reads and writes.
+}  // namespace
+
 double elements_per_microsecond(const Machine& machine) {
   constexpr double reached = 1.04;  // times what a copy reaches, by GEMMs of few rows on H100 and H200
   constexpr double bytes = 2;
   return machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
 }
-
-}  // namespace
 
 double copied_microseconds(const Machine& machine, double bytes) {
   return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
@@ -115,24 +114,6 @@ double memory_microseconds(const Machine& machine, const KernelTile& tile, const
                           (are_unpaired(machine, drawing) ? unpaired : 1);
   const double own_elements = static_cast<double>(tile.cols) / tile.cluster_rows * static_cast<double>(k);
   return std::max(least_us, start_us + waves * own_elements / own_rate);
-}
-
-double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
-                            std::int64_t workers) {
-  // Fitted to GEMMs of 1 to 256 rows on an H200: those of 105 shapes that come within half of the fastest.
-  constexpr double start_us = 1;
-  constexpr double parts_us = 1.2;
-  constexpr double look_us = 0.62;
-  constexpr double element_us = 3.5 / (128 * 64);
-  const std::int64_t busy = sharing_workers(tiles, workers);
-  const bool is_even = busy % tiles == 0;
-  const bool in_parts = is_even && busy / tiles >= least_parts;
-  const std::int64_t shares = busy / tiles + (in_parts ? 0 : is_even ? -1 : 1);
-  const std::int64_t cols = in_parts ? divide_up(tile.cols, busy / tiles) : tile.cols;
-  // A look reads 16 pieces of 8 columns, of wide tiles 4.
-  const std::int64_t looks = divide_up(divide_up(cols, 8) * shares, tile.cols <= 128 ? 16 : 4);
-  const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
-  return start_us + (in_parts ? parts_us : 0) + look_us * static_cast<double>(looks) + element_us * sums;
 }
 
 double sustained_microseconds(const Machine& machine, double microseconds) {

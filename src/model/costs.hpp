@@ -14,6 +14,9 @@ double copied_microseconds(const Machine& machine, double bytes);
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, double waves, int multiprocessors);
 
+/// Of 16 bits, that a GEMM reads and writes.
+double elements_per_microsecond(const Machine& machine);
+
 /// What a GEMM takes at least to read its operands and write C once, elements of 16 bits.
 double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k);
 
@@ -21,12 +24,6 @@ double least_memory_microseconds(const Machine& machine, const Shape& gemm, std:
 /// of them, each multiprocessor draws its part of the memory's rate at most.
 double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                            int multiprocessors, bool share_k);
-
-/// What it adds to a wave that its workers share these tiles: see `Schedule::share_k`. Sums of the tile's
-/// rows, or of the fewer of the GEMM, are left in the L2 cache, where one worker of each tile fetches
-/// them all, or each a part.
-double sharing_microseconds(const KernelTile& tile, std::int64_t rows, std::int64_t tiles,
-                            std::int64_t workers);
 
 /// What a GEMM takes at the clocks that the GPU can sustain, if it takes this long at full ones: see
 /// `Machine::throttled`. The memory's rate does not depend on them.

@@ -6,6 +6,7 @@
 #include "flashoverlap/error.hpp"
 #include "model/costs.hpp"
 #include "model/operand_lines.hpp"
+#include "model/shared_wave.hpp"
 #include "plan/grouping.hpp"
 #include "plan/strategies.hpp"
 
@@ -33,7 +34,7 @@ std::vector<KernelChoice> kernel_choices(const Machine& machine, int multiproces
   for (const KernelTile& tile : family.tiles) {
     if ((knows_some && !is_known(tile)) || tile.cluster_rows > multiprocessors) continue;
     choices.push_back({tile});
-    if (shares_k(family, tile)) choices.push_back({tile, true});
+    if (family.shares_k) choices.push_back({tile, true});
   }
   require(!choices.empty(), "multiprocessors", multiprocessors,
           fmt::format("must be enough for a cluster of the kernels of {}", machine.name));
@@ -55,14 +56,17 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors) {
   const KernelTile& tile = kernel.tile;
   const int workers = multiprocessors / tile.cluster_rows;
-  const std::int64_t shared = entry_count(tile, gemm) % workers;
+  const std::int64_t entries = entry_count(tile, gemm);
+  const std::int64_t shared = entries % workers;
   const bool shares = kernel.share_k && shared > 0;
   const double least_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
   const double computed_us =
       sustained_microseconds(machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout));
   const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
-  return std::max(computed_us, read_us) +
-         (shares ? sharing_microseconds(tile, gemm.rows, shared, workers) : 0);
+  const double us = std::max(computed_us, read_us);
+  if (!shares) return us;
+  const double wave_us = us * workers / static_cast<double>(entries);
+  return us + sharing_microseconds(machine, tile, gemm, k, shared, workers, wave_us);
 }
 
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule) {

@@ -10,6 +10,7 @@
 #include "model/costs.hpp"
 #include "model/gemm_time.hpp"
 #include "model/operand_reads.hpp"
+#include "model/shared_wave.hpp"
 #include "model/simulator.hpp"
 #include "model/stream_costs.hpp"
 #include "plan/kernel_messages.hpp"
@@ -91,9 +92,10 @@ void Simulator::add_rank(const Plan& plan) {
     rank.tile_us += std::exchange(rank.partials_us, 0) * adding / static_cast<double>(tiles);
   }
   if (const std::int64_t shared = tiles % workers_; schedule_.share_k && shared > 0) {
-    rank.shared_tile_us = rank.tile_us * static_cast<double>(shared) / workers_ +
-                          sharing_microseconds(kernel_tile(schedule_),
-                                               gemm_shape(plan.problem, plan.rank).rows, shared, workers_);
+    rank.shared_tile_us =
+        rank.tile_us * static_cast<double>(shared) / workers_ +
+        sharing_microseconds(machine_, kernel_tile(schedule_), gemm_shape(plan.problem, plan.rank),
+                             plan.problem.k, shared, workers_, rank.tile_us);
   }
   rank.products_us = tiles > 0 ? waves * rank.tile_us : 0;
   rank.adding_us = adding_microseconds(plan, machine_);

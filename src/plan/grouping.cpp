@@ -47,10 +47,11 @@ int wave_count(const Schedule& schedule, std::int64_t entries) {
   return static_cast<int>(first_waves(schedule) + divide_up(entries - first, workers(schedule)));
 }
 
-std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers) {
+std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
   if (tiles == 0) return workers;
-  const std::int64_t even = workers / tiles * tiles;
-  return 5 * even >= 4 * workers ? even : workers;
+  const std::int64_t useful = std::clamp(tiles * steps / least_share, tiles, workers);
+  const std::int64_t even = useful / tiles * tiles;
+  return 5 * even >= 4 * useful ? even : useful;
 }
 
 Grouping::Grouping(const Schedule& schedule, std::int64_t entries)

@@ -44,9 +44,12 @@ int wave_count(const Schedule& schedule, std::int64_t entries);
 /// one adds all.
 constexpr std::int64_t least_parts = 3;
 
-/// Workers that share the tiles of a last wave (`Schedule::share_k`). All but a fifth if each then has a part
-/// of one tile: what it leaves for another worker holds up nothing.
-std::int64_t sharing_workers(std::int64_t tiles, std::int64_t workers);
+/// Steps of k of a tile that a worker takes at least where several share it.
+constexpr std::int64_t least_share = 4;
+
+/// Workers that share the tiles of a last wave, of this many steps of k (`Schedule::share_k`). All but a
+/// fifth if each then has a part of one tile: what it leaves for another worker holds up nothing.
+std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers);
 
 /// A schedule's groups of `entries` tile entries, and how they divide an extent of row blocks or column
 /// blocks: a group ends with the block whose end is nearest to the end of the group's last wave.

@@ -44,13 +44,14 @@ Parts parts_of(const Problem& problem, Layout layout) {
   return problem.exchange == Exchange::rows ? Parts{.of_rows = ranks} : Parts{};
 }
 
-/// Whether this library's kernel computes while nothing is communicated, and k is in one part: its last wave
-/// may share k then.
-bool is_kernel_alone(const Problem& problem, const Schedule& schedule) {
+/// Whether the last wave may share k, which is in one part then. Streams that use multiprocessors wait for
+/// groups of tiles, of which the last ones would end together.
+bool may_share_k(const Problem& problem, const Schedule& schedule) {
   const bool in_parts = gathers_along_k(problem) || (problem.operation == Operation::all_to_all_gemm &&
                                                      problem.exchange == Exchange::heads);
-  return schedule.strategy == Strategy::sequential && problem.capacity == 0 && !in_parts &&
-         !is_by_cublas(problem, schedule);
+  const bool by_kernel = schedule.strategy == Strategy::store || schedule.strategy == Strategy::copy ||
+                         (schedule.strategy == Strategy::sequential && !is_by_cublas(problem, schedule));
+  return by_kernel && problem.capacity == 0 && !in_parts;
 }
 
 }  // namespace
@@ -115,7 +116,7 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
   for (const KernelChoice& kernel : kernel_choices(machine, multiprocessors)) {
     Schedule schedule = kernel_schedule(family, strategy, kernel, multiprocessors);
     schedule.layout = layout;
-    if (kernel.share_k && !is_kernel_alone(problem, schedule)) continue;
+    if (kernel.share_k && !may_share_k(problem, schedule)) continue;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;

@@ -62,7 +62,7 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   constexpr std::int64_t least_depth = 256;
   if (!works_in_rounds(problem, schedule.strategy)) return 1;
   if (communicates_first(problem.operation)) {
-    return has_few_waves(schedule, {problem.m, problem.n})
+    return has_few_waves(schedule, {problem.m, problem.n}) && !schedule.share_k
                ? std::max<std::int64_t>(1, problem.k / least_depth)
                : 1;
   }

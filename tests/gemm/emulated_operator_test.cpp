@@ -176,7 +176,7 @@ TEST_P(EmulatedOperator, SumsInShotsAreTheSameOnAllRanksInEveryRun) {
                             .n = std::int64_t{8} * cases.between(1, 60),
                             .k = std::int64_t{8} * ranks * cases.between(1, 24),
                             .ranks = ranks};
-      const bool shares = shares_k(*family_.kernels, tile) && cases.between(0, 1) == 1;
+      const bool shares = family_.kernels->shares_k && cases.between(0, 1) == 1;
       const int workers = cases.between(2, 6);
       const bool stays_partial =
           shots == 1 && supports(problem, Strategy::store, Layout::partial) && cases.between(0, 1) == 1;
@@ -206,7 +206,7 @@ TEST_P(EmulatedOperator, WorkersThatShareATileStoreWhatIsGatheredToo) {
   SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
   std::uint64_t own_seed = seed;
   for (const KernelTile& tile : family_.kernels->tiles) {
-    if (!shares_k(*family_.kernels, tile)) continue;
+    if (!family_.kernels->shares_k) continue;
     for (const int workers : {3, 4, 5}) {
       SCOPED_TRACE(fmt::format("tile {}x{} workers {}", tile.rows, tile.cols, workers));
       const std::vector<Plan> plans = make_plans({.operation = Operation::all_gather_gemm,
@@ -217,7 +217,8 @@ TEST_P(EmulatedOperator, WorkersThatShareATileStoreWhatIsGatheredToo) {
                                                  {.strategy = Strategy::store,
                                                   .tile_rows = tile.rows,
                                                   .tile_cols = tile.cols,
-                                                  .multiprocessors = workers,
+                                                  .cluster_rows = tile.cluster_rows,
+                                                  .multiprocessors = workers * tile.cluster_rows,
                                                   .share_k = true,
                                                   .shots = 1});
       expect_right(plans, /*runs=*/2, ++own_seed);

@@ -68,11 +68,13 @@ TEST(Grouping, RefusesGroupsThatDoNotAddUp) {
 }
 
 TEST(SharingWorkers, AreAllButAFifthIfEachThenHasAPartOfOneTile) {
-  EXPECT_EQ(sharing_workers(56, 132), 112);
-  EXPECT_EQ(sharing_workers(53, 132), 106);
-  EXPECT_EQ(sharing_workers(52, 132), 132);  // 104 are fewer than four fifths
-  EXPECT_EQ(sharing_workers(112, 132), 112);
-  EXPECT_EQ(sharing_workers(0, 132), 132);
+  EXPECT_EQ(sharing_workers(56, 64, 132), 112);
+  EXPECT_EQ(sharing_workers(53, 64, 132), 106);
+  EXPECT_EQ(sharing_workers(52, 64, 132), 132);  // 104 are fewer than four fifths
+  EXPECT_EQ(sharing_workers(112, 64, 132), 112);
+  EXPECT_EQ(sharing_workers(0, 64, 132), 132);
+  EXPECT_EQ(sharing_workers(1, 41, 132), 10) << "four steps each at least";
+  EXPECT_EQ(sharing_workers(40, 3, 132), 40);
 }
 
 }  // namespace

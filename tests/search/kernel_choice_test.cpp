@@ -33,8 +33,8 @@ TEST(KernelChoice, TakesTheWidestTileWhereItFillsWholeWaves) {
 }
 
 TEST(KernelChoice, TakesANarrowerTileWhereItSavesAWave) {
-  EXPECT_EQ(columns_for({1024, 3584}, 8192), 224);   // 8 x 16 tiles instead of 8 x 14 wider ones
-  EXPECT_EQ(columns_for({1024, 6656}, 16384), 208);  // two waves either way
+  EXPECT_EQ(columns_for({1024, 3584}, 8192), 224);  // 8 x 16 tiles instead of 8 x 14 wider ones
+  EXPECT_EQ(columns_for({1024, 6656}, 1024), 208);  // two waves either way
   EXPECT_EQ(columns_for({1024, 1792}, 4096), 112);
 }
 
@@ -129,7 +129,7 @@ TEST(KernelChoice, SharesKWhereTilesLeaveMultiprocessorsIdle) {
   EXPECT_TRUE(shares({16, 4096}, 7168));
   EXPECT_TRUE(shares({64, 5120}, 8192));
   EXPECT_FALSE(shares({64, 8192}, 4096)) << "128 tiles of 64 columns";
-  EXPECT_FALSE(shares({4096, 8192}, 8192));
+  EXPECT_FALSE(shares({multiprocessors * 128, 2048}, 8192)) << "whole waves";
 }
 
 TEST(KernelChoice, TakesTilesOfFewRowsForFewRows) {

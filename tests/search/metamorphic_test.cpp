@@ -13,7 +13,9 @@
 #include "model/gemm_time.hpp"
 #include "model/operand_lines.hpp"
 #include "model/operand_reads.hpp"
+#include "model/shared_wave.hpp"
 #include "plan/grouping.hpp"
+#include "plan/message_rules.hpp"
 #include "support/large_problems.hpp"
 #include "support/random_problems.hpp"
 
@@ -73,11 +75,16 @@ bool stays_one_group(const Schedule& schedule, const Problem& more) {
   return !schedule.share_k || entry_count(schedule, more.m, more.n) <= workers(schedule);
 }
 
-/// More tiles take less of this: each is shared by fewer workers.
-double sharing_us(const Schedule& schedule, std::int64_t rows, std::int64_t tiles) {
+/// More tiles can take less of this: each is shared by fewer workers, or by as many at the same places of k.
+double sharing_us(const Problem& problem, int rank, const Schedule& schedule, const Machine& machine,
+                  std::int64_t tiles) {
+  const Shape gemm = gemm_shape(problem, rank);
   const std::int64_t shared = tiles % workers(schedule);
   if (!schedule.share_k || shared == 0) return 0;
-  return sharing_microseconds(kernel_tile(schedule), rows, shared, workers(schedule));
+  const double waves = static_cast<double>(tiles) / workers(schedule);
+  const double wave_us = tile_entry_microseconds(problem, rank, schedule, machine, waves);
+  return sharing_microseconds(machine, kernel_tile(schedule), gemm, problem.k, shared, workers(schedule),
+                              wave_us);
 }
 
 /// Where a GEMM waits for the memory, more waves each read a part of the operands, and the first slices are
@@ -183,8 +190,9 @@ TEST(MetamorphicTest, AScheduleIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
       Schedule whole = schedule;
       whole.waves_per_group = 1 << 20;
       const auto whole_us = [&](const Problem& each) {
+        const std::vector<Plan> plans = make_plans(each, whole);
         return simulated_us(each, whole, machine) -
-               sharing_us(whole, each.m, entry_count(whole, each.m, each.n));
+               sharing_us(each, 0, whole, machine, product_count(plans.front()));
       };
       for (const Problem& each : {more[0], more[1]}) {
         if (!stays_one_group(whole, each)) continue;
@@ -252,7 +260,7 @@ double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& 
         schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
     const double us = waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves) +
                       narrow_groups_microseconds(plan, machine, workers(schedule)) +
-                      sharing_us(schedule, gemm_shape(problem, plan.rank).rows, tiles);
+                      sharing_us(problem, plan.rank, schedule, machine, tiles);
     slowest_us = std::max(slowest_us, us);
   }
   return gemm_start_microseconds(machine, predicts_cublas(machine, problem, schedule)) + slowest_us;

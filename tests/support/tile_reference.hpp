@@ -227,8 +227,8 @@ inline Case next_gpu_case(RandomCases& cases, int index, const KernelFamily& fam
   schedule.groups.clear();
   const bool in_one_part = !gathers_along_k(problem) && schedule.rounds == 1 &&
                            problem.operation != Operation::all_to_all_gemm && problem.capacity == 0;
-  schedule.share_k = shares_k(family, tile) && in_one_part && schedule.first_multiprocessors == 0 &&
-                     cases.between(0, 1) == 1;
+  schedule.share_k =
+      family.shares_k && in_one_part && schedule.first_multiprocessors == 0 && cases.between(0, 1) == 1;
   return drawn;
 }
 

@@ -34,8 +34,8 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   schedule.rounds = wanted.rounds;
   schedule.shots = wanted.shots;
   if (sums_after_gemm(schedule)) schedule.cluster_rows = 1;
-  schedule.share_k = wanted.strategy == Strategy::store && wanted.shots == 1 &&
-                     shares_k(machine_kernels(machine), kernel_tile(schedule));
+  schedule.share_k =
+      wanted.strategy == Strategy::store && wanted.shots == 1 && machine_kernels(machine).shares_k;
   // Small shapes in parts of k are one wave, whose slices come together; large ones are not.
   const bool in_parts = communicates_first(wanted.problem.operation) && wanted.rounds > 1;
   if (reserved == 0 || in_parts) return schedule;

@@ -9,8 +9,6 @@
 namespace flashoverlap {
 namespace {
 
-/// Steps of k of a tile that a worker takes; fewer are left to the worker before or after.
-constexpr std::int64_t least_share = 4;
 /// Of the last wave, by worker: it never begins a third tile.
 constexpr std::int64_t shared_entries = 2;
 
@@ -22,15 +20,23 @@ DeviceTile empty_entry() {
   return entry;
 }
 
+/// More steps of a tile's first worker where it has two: the other one has left its sums by the time they are
+/// added. Of 256 × 4096 × 7168 on an H200, 128 × 128: they are there 1.6 µs after its last step, of 0.36 µs.
+std::int64_t lead(std::int64_t steps) {
+  constexpr std::int64_t most = 3;
+  constexpr std::int64_t part = 8;  // of the half of a tile
+  return std::min(most, steps / 2 / part);
+}
+
 /// Where each worker begins, in steps of all tiles one after the other; and the end.
 std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
   const std::int64_t all = tiles * steps;
-  const std::int64_t useful =
-      std::clamp<std::int64_t>(all / least_share, std::max<std::int64_t>(tiles, 1), workers);
-  const std::int64_t busy = sharing_workers(tiles, useful);
+  const std::int64_t busy = sharing_workers(tiles, steps, workers);
+  const bool in_halves = busy == 2 * tiles;
   std::vector<std::int64_t> cuts;
   for (std::int64_t worker = 0; worker <= workers; ++worker) {
-    const std::int64_t even = all * std::min(worker, busy) / busy;
+    const std::int64_t even = all * std::min(worker, busy) / busy +
+                              (in_halves && worker < busy && worker % 2 == 1 ? lead(steps) : 0);
     const std::int64_t begin = even / steps * steps;
     if (even - begin < least_share) {
       cuts.push_back(begin);
@@ -117,11 +123,16 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::in
   return shared;
 }
 
+std::size_t sharing_blocks(const Plan& plan) {
+  return static_cast<std::size_t>(workers(plan.schedule)) *
+         static_cast<std::size_t>(plan.schedule.cluster_rows);
+}
+
 std::size_t share_bytes(const Plan& plan) {
   if (!plan.schedule.share_k) return 0;
   const auto sums =
       static_cast<std::size_t>(plan.schedule.tile_rows) * static_cast<std::size_t>(plan.schedule.tile_cols);
-  return static_cast<std::size_t>(workers(plan.schedule)) * (sums * sizeof(float) + sizeof(std::uint32_t));
+  return sharing_blocks(plan) * (sums * sizeof(float) + sizeof(std::uint32_t));
 }
 
 std::size_t most_entries(const Plan& plan) {

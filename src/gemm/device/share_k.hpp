@@ -22,7 +22,10 @@ struct SharedTiles {
 /// worker leaves one share at most.
 SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::int64_t products);
 
-/// Memory in which workers leave sums for each other and count the stored parts of a tile; 0 where the plan
+/// That leave sums for each other: all of each worker.
+std::size_t sharing_blocks(const Plan& plan);
+
+/// Memory in which they leave sums for each other and count the stored parts of a tile; 0 where the plan
 /// shares no k.
 std::size_t share_bytes(const Plan& plan);
 

@@ -15,20 +15,24 @@ class BlockTiles {
  public:
   __device__ explicit BlockTiles(const TileListArguments& arguments) : arguments_(arguments) {}
 
-  __device__ int first() const { return static_cast<int>(blockIdx.x) / Shape::cluster_rows; }
+  __device__ int first() const { return static_cast<int>(blockIdx.x / rows_of_blocks); }
   __device__ bool contains(int index) const { return index < arguments_.tile_count; }
   /// The entry after `index`.
   __device__ int next(int index) const {
     if (index >= arguments_.first_group_end) return index + arguments_.workers;
-    const int next = index + static_cast<int>(gridDim.x) / Shape::cluster_rows;
+    const int next = index + static_cast<int>(gridDim.x / rows_of_blocks);
     const bool leaves = next >= arguments_.first_group_end && first() >= arguments_.workers;
     return leaves ? arguments_.tile_count : next;
   }
   /// Rows of an entry before those of this block.
   __device__ int first_row() const { return cluster_block() * Shape::rows; }
-  __device__ int cluster_block() const { return static_cast<int>(blockIdx.x) % Shape::cluster_rows; }
+  __device__ int cluster_block() const { return static_cast<int>(blockIdx.x % rows_of_blocks); }
+  /// The block that computes the same rows of a tile as this one, of the worker that begins with that entry.
+  __device__ int block_of(int worker) const { return worker * Shape::cluster_rows + cluster_block(); }
 
  private:
+  static constexpr unsigned rows_of_blocks = Shape::cluster_rows;  ///< unsigned: a division is a shift
+
   const TileListArguments& arguments_;
 };
 

@@ -20,6 +20,7 @@ class Loader {
     tma_prefetch(&arguments_.a[0]);
     tma_prefetch(&arguments_.b[0]);
     shared_.initialize_stages();
+    store_shared(shared_.first_steps(), static_cast<std::uint64_t>(steps_of<Shape>(arguments_, next_)));
   }
 
   /// All stages at once, before anything else: until the operands have come the block can only wait. B,
@@ -83,12 +84,8 @@ class Loader {
     }
   }
 
-  static __device__ int first_k(const DeviceTile::Load& tile) {
-    return Shape::shares_k ? uniform(tile.first_k) : 0;
-  }
-  __device__ int depth_of(const DeviceTile::Load& tile) const {
-    return Shape::shares_k ? uniform(tile.depth) : arguments_.part_depth;
-  }
+  static __device__ int first_k(const DeviceTile::Load& tile) { return uniform(tile.first_k); }
+  static __device__ int depth_of(const DeviceTile::Load& tile) { return uniform(tile.depth); }
 
   __device__ void load_first_b() {
     if (tiles_.first() >= arguments_.product_count) return;

@@ -27,18 +27,16 @@ class Multiplier {
     Accumulator sum;
     Packed result;
     bool finished = false;
-    int steps = steps_of(tiles_.first());
+    auto steps = static_cast<int>(load_shared_64(shared_.first_steps()));
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
       const bool only_adds = index >= arguments_.product_count;
       const DeviceTile::Finish finish = multiply(index, only_adds ? 0 : steps, steps, sum, result, finished);
-      if constexpr (Shape::shares_k) {
-        if (leaves_share(finish)) leave_share(sum);
-        if (finish.shares < 0) {
-          finished = false;
-          continue;
-        }
-        add_shares(finish, index, sum);
+      if (leaves_share(finish)) leave_share(sum);
+      if (finish.shares < 0) {
+        finished = false;
+        continue;
       }
+      add_shares(finish, index, sum);
       const int own = only_adds ? none : arguments_.rank;
       if (finish.addends_by_tma != 0) {
         add_loaded_partials(own, sum);  // the loader has waited
@@ -83,13 +81,6 @@ class Multiplier {
   static constexpr std::uint32_t descriptor_step =
       (Layout == OperandLayout::k_contiguous ? 32 : 16 * swizzle_bytes) >> 4;
 
-  /// Of an entry of the list, if there is one.
-  __device__ int steps_of(int index) const {
-    int depth = arguments_.part_depth;
-    if constexpr (Shape::shares_k) depth = tiles_.contains(index) ? arguments_.tiles[index].load.depth : 0;
-    return arguments_.k_parts * ((depth + Shape::depth - 1) / Shape::depth);
-  }
-
   /// Returns how to finish the tile, and how many steps the next one has, read while the tensor cores work.
   __device__ DeviceTile::Finish multiply(int index, int steps, int& next_steps, Accumulator& sum,
                                          const Packed& result, bool finished) {
@@ -106,7 +97,8 @@ class Multiplier {
       }
     }
     const DeviceTile::Finish finish = arguments_.tiles[index].finish;
-    if constexpr (Shape::shares_k) next_steps = steps_of(tiles_.next(index));
+    const int next = tiles_.next(index);
+    next_steps = tiles_.contains(next) ? steps_of<Shape>(arguments_, arguments_.tiles[next].load) : 0;
     for (; step < steps; ++step) {
       multiply_step(sum, false);
       release_previous();
@@ -156,7 +148,7 @@ class Multiplier {
   __device__ int warp() const { return group_ * 4 + thread_ / 32; }
   __device__ float4* share_of_lane(int worker) const {
     return reinterpret_cast<float4*>(arguments_.shares) +
-           (worker * arguments_.share_warps + warp()) * lane_quads * 32 + thread_ % 32;
+           (tiles_.block_of(worker) * arguments_.share_warps + warp()) * lane_quads * 32 + thread_ % 32;
   }
   __device__ bool leaves_share(const DeviceTile::Finish& finish) const {
     return finish.shares < 0 ? finish.first_share >= 0 : finish.adds_a_part(tiles_.first());
@@ -194,7 +186,8 @@ class Multiplier {
         add_shares_of<2>(from, quads, index, sum);
         added += 2;
       } else {
-        add_shares_of<1>(from, quads, index, sum);
+        has_registers || in_parts ? add_shares_of<1>(from, quads, index, sum)
+                                  : add_shares_of<1, lane_quads>(from, lane_quads, index, sum);
         ++added;
       }
     }
@@ -202,10 +195,12 @@ class Multiplier {
   }
 
   /// Of `Shares` workers. Each look takes as long as memory answers, however much it reads: so it reads as
-  /// much as registers hold, without a branch between two reads.
-  template <int Shares>
+  /// much as registers hold, without a branch between two reads. `Quads`: how many there are, if that is
+  /// known.
+  template <int Shares, int Quads = 0>
   __device__ void add_shares_of(float4* from, int quads, int index, Accumulator& sum) {
-    constexpr int reads_at_once = has_registers ? 16 : 4;
+    constexpr int reads_at_once = has_registers ? 16 : 8;
+    if constexpr (Quads > 0) quads = Quads;
     constexpr int batch = (lane_quads < reads_at_once ? lane_quads : reads_at_once) / Shares;
     const std::int64_t stride = share_of_lane(1) - share_of_lane(0);
 #pragma unroll

@@ -177,7 +177,7 @@ void resolve_matrices(const Plan& plan, const GemmMemory& memory, const Boxes& b
 }
 
 void resolve_shares(const Plan& plan, std::byte* memory, GemmArguments& arguments) {
-  const std::size_t sums = share_bytes(plan) - workers(plan.schedule) * sizeof(std::uint32_t);
+  const std::size_t sums = share_bytes(plan) - sharing_blocks(plan) * sizeof(std::uint32_t);
   arguments.shares = reinterpret_cast<float*>(memory);
   arguments.stored_parts = reinterpret_cast<std::uint32_t*>(memory + sums);
 }

@@ -29,7 +29,7 @@ class Storer {
   __device__ void run() {
     if (warp_ == 0) open_launch(arguments_);
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
-      if (Shape::shares_k && arguments_.tiles[index].finish.shares < 0) continue;
+      if (arguments_.tiles[index].finish.shares < 0) continue;
       const DeviceTile::Store tile = arguments_.tiles[index].store;
       const bool last = !tiles_.contains(tiles_.next(index));
       if (arguments_.tiles[index].finish.stored_by_tma == 0) {
@@ -44,9 +44,7 @@ class Storer {
       }
       if (arguments_.tile_times != nullptr && issues_) arguments_.tile_times[tile.index] = nanoseconds();
       if (tile.raise == nullptr || !issues_) continue;
-      if constexpr (Shape::shares_k) {
-        if (!completes(arguments_.tiles[index].finish, tile.leaves_gpu)) continue;
-      }
+      if (!completes(arguments_.tiles[index].finish, tile.leaves_gpu)) continue;
       unraised_ = {tile.raise, tile.leaves_gpu};
       // A late raise comes after the next tile's first box.
       if (tile.raise_late == 0 || Shape::boxes == 1) raise_after<0>();
@@ -76,7 +74,7 @@ class Storer {
   __device__ bool completes(const DeviceTile::Finish& finish, int leaves_gpu) {
     if (!finish.adds_a_part(tiles_.first())) return true;
     tma_store_wait_visible<0>();
-    std::uint32_t* const stored = arguments_.stored_parts + finish.first_share;
+    std::uint32_t* const stored = arguments_.stored_parts + tiles_.block_of(finish.first_share);
     const std::uint32_t others = (leaves_gpu == 0 ? count_on_gpu(stored) : count_everywhere(stored)) + 1;
     if (others + 1 < static_cast<std::uint32_t>(finish.shares)) return false;
     *stored = nothing_left;
