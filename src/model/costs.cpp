@@ -38,24 +38,25 @@ bool are_unpaired(const Machine& machine, int multiprocessors) {
   return 2 * multiprocessors <= machine.multiprocessors;
 }
 
-}  // namespace
-
+/// Of 16 bits, that a GEMM reads and writes.
 double elements_per_microsecond(const Machine& machine) {
   constexpr double reached = 1.04;  // times what a copy reaches, by GEMMs of few rows on H100 and H200
   constexpr double bytes = 2;
   return machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
 }
 
+}  // namespace
+
 double copied_microseconds(const Machine& machine, double bytes) {
   return 2 * bytes / (machine.memory_gigabytes_per_second * 1e3);
 }
-
-namespace {
 
 double operations_microseconds(const Machine& machine, const KernelTile& tile, double k) {
   const double operations_per_microsecond = machine.teraflops * 1e6 / machine.multiprocessors;
   return 2.0 * tile.rows * tile.cols * k / operations_per_microsecond;
 }
+
+namespace {
 
 /// A wave at least, on however few multiprocessors: what multiplying takes, or most of a lone wave, in which
 /// small tiles wait for their own loads.

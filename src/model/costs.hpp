@@ -9,13 +9,13 @@ namespace flashoverlap {
 /// A copy within the GPU, which reads and writes.
 double copied_microseconds(const Machine& machine, double bytes);
 
+/// What a tile's products take at the machine's rate.
+double operations_microseconds(const Machine& machine, const KernelTile& tile, double k);
+
 /// A wave of a kernel's tiles at full clocks, in a GEMM of this many waves: see `Machine::kernels`. Blocks
 /// that wait for what they load wait less where fewer multiprocessors load.
 double wave_microseconds(const Machine& machine, const KernelTile& tile, OperandLayout b_layout,
                          std::int64_t k, double waves, int multiprocessors);
-
-/// Of 16 bits, that a GEMM reads and writes.
-double elements_per_microsecond(const Machine& machine);
 
 /// What a GEMM takes at least to read its operands and write C once, elements of 16 bits.
 double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k);

@@ -27,26 +27,23 @@ double sums_microseconds(const Sharing& sharing, const KernelTile& tile, std::in
   constexpr double look_us = 0.8;
   constexpr double element_us = 1.5 / (128 * 64);
   const bool in_parts = sharing.is_even() && sharing.of_each() >= least_parts;
-  const std::int64_t shares =
-      sharing.is_even() && !in_parts ? sharing.of_each() - 1 : std::max<std::int64_t>(sharing.of_each(), 1);
-  const std::int64_t cols = in_parts ? divide_up(tile.cols, sharing.of_each()) : tile.cols;
+  // With parts each worker reads a part of the columns from all of them.
+  const std::int64_t shares = in_parts            ? 1
+                              : sharing.is_even() ? sharing.of_each() - 1
+                                                  : std::max<std::int64_t>(sharing.of_each(), 1);
   // A look reads 16 pieces of 8 columns, of wide tiles 8.
-  const std::int64_t looks = divide_up(divide_up(cols, 8) * shares, tile.cols <= 128 ? 16 : 8);
+  const double pieces = static_cast<double>(divide_up(tile.cols, 8) * shares);
+  const double looks = std::max(1.0, pieces / (tile.cols <= 128 ? 16 : 8));
   const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
-  return start_us + (in_parts ? parts_us : 0) + look_us * static_cast<double>(looks) + element_us * sums;
+  return start_us + (in_parts ? parts_us : 0) + look_us * looks + element_us * sums;
 }
 
-/// Workers that have different parts of their tiles are each at another place of k: what they read, few
-/// others read at the same time, and it comes from memory where the operands do not fit into the L2 cache.
-double scattered_reads_microseconds(const Sharing& sharing, const Machine& machine, const KernelTile& tile,
-                                    const Shape& gemm, std::int64_t k) {
-  // Fitted to nine kernels for five GEMMs on an H200, whose cache has 50 MB.
-  constexpr double kept_elements = 15e6;
-  constexpr double missed = 0.8;
-  const auto depth = static_cast<double>(k);
-  if (sharing.is_even() || static_cast<double>(gemm.rows + gemm.cols) * depth < kept_elements) return 0;
-  const double entry_elements = (tile.rows * tile.cluster_rows + tile.cols) * depth;
-  return missed * static_cast<double>(sharing.tiles) * entry_elements / elements_per_microsecond(machine);
+/// Of a worker, which has some steps of k at least: all of them where k has too few to share.
+double least_part_microseconds(const Sharing& sharing, const Machine& machine, const KernelTile& tile,
+                               double wave_us) {
+  if (sharing.busy == sharing.tiles) return wave_us;
+  constexpr double depth = least_share * 64;
+  return std::min(wave_us, operations_microseconds(machine, tile, depth) + machine.tile_microseconds);
 }
 
 }  // namespace
@@ -55,10 +52,9 @@ double sharing_microseconds(const Machine& machine, const KernelTile& tile, cons
                             std::int64_t tiles, std::int64_t workers, double wave_us) {
   const std::int64_t steps = divide_up(k, machine_kernels(machine).step_depth);
   const Sharing sharing{.tiles = tiles, .busy = sharing_workers(tiles, steps, workers)};
-  const double tiles_us = wave_us * static_cast<double>(tiles);
-  const double computed_us = std::max(tiles_us / static_cast<double>(sharing.busy),
-                                      scattered_reads_microseconds(sharing, machine, tile, gemm, k));
-  return computed_us - tiles_us / static_cast<double>(workers) + sums_microseconds(sharing, tile, gemm.rows);
+  const double even_us = wave_us * static_cast<double>(tiles) / static_cast<double>(workers);
+  const double us = std::max(even_us, least_part_microseconds(sharing, machine, tile, wave_us));
+  return us - even_us + sums_microseconds(sharing, tile, gemm.rows);
 }
 
 }  // namespace flashoverlap

@@ -54,6 +54,15 @@ bool may_share_k(const Problem& problem, const Schedule& schedule) {
   return by_kernel && problem.capacity == 0 && !in_parts;
 }
 
+/// Whether enough multiprocessors are left that sharing k can gain something. Where few are, each worker is
+/// at another place of k, reads alone what others have read together, and can take longer.
+bool has_small_last_wave(const Problem& problem, const Schedule& schedule) {
+  constexpr double most = 0.75;
+  const Shape gemm = gemm_shape(problem, 0);
+  const std::int64_t left = entry_count(schedule, gemm.rows, gemm.cols) % workers(schedule);
+  return static_cast<double>(left) < most * workers(schedule);
+}
+
 }  // namespace
 
 double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
@@ -117,6 +126,8 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
     Schedule schedule = kernel_schedule(family, strategy, kernel, multiprocessors);
     schedule.layout = layout;
     if (kernel.share_k && !may_share_k(problem, schedule)) continue;
+    const bool sends = strategy == Strategy::store || strategy == Strategy::copy;
+    if (kernel.share_k && sends && !has_small_last_wave(problem, schedule)) continue;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include "flashoverlap/planner.hpp"
@@ -89,15 +90,23 @@ std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, St
                               int left_free) {
   const int few_waves = strategy == Strategy::p2p ? 4 : 2;
   const bool stores_tiles = strategy == Strategy::store && !communicates_first(problem.operation);
-  const std::vector<Schedule> all =
-      suitable_kernels(problem, machine, strategy, machine.multiprocessors - left_free, left_free,
-                       stores_tiles ? any : near_kernels);
+  std::vector<Schedule> all =
+      suitable_kernels(problem, machine, strategy, machine.multiprocessors - left_free, left_free, any);
+  // Those that share k cannot gather in parts of it, and come in addition.
+  const auto shares = [](const Schedule& each) { return each.share_k; };
+  const std::optional<Schedule> sharing = shares(all.front()) ? std::optional(all.front()) : std::nullopt;
+  std::erase_if(all, shares);
+  const double most_us =
+      (stores_tiles ? any : near_kernels) * expected_gemm_us(machine, problem, all.front());
+  std::erase_if(all,
+                [&](const Schedule& each) { return expected_gemm_us(machine, problem, each) > most_us; });
   std::vector<Schedule> chosen{all.front()};
   if (all.size() > 1) chosen.push_back(all[1]);
   const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
   if (std::ranges::count(chosen, smallest.tile_cols, &Schedule::tile_cols) == 0 &&
       waves(problem, all.front()) <= few_waves)
     chosen.push_back(smallest);
+  if (sharing) chosen.push_back(*sharing);
   return chosen;
 }
 

@@ -1,0 +1,41 @@
+// What it costs that workers share the k of the last wave's tiles.
+#include "model/shared_wave.hpp"
+
+#include <gtest/gtest.h>
+
+namespace flashoverlap {
+namespace {
+
+constexpr int workers = 132;
+constexpr KernelTile narrow{128, 128, 1};
+constexpr KernelTile wide{128, 256, 1};
+
+double sharing_us(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
+                  std::int64_t tiles, double wave_us) {
+  return sharing_microseconds(machine, tile, gemm, k, tiles, workers, wave_us);
+}
+
+TEST(SharedWave, IsAWholeWaveWhereKIsTooShortToShare) {
+  constexpr std::int64_t tiles = 12;
+  const double us = sharing_us(preset("h200-nvlink"), narrow, {128, 128 * tiles}, 4 * 64, tiles, 10);
+  EXPECT_DOUBLE_EQ(us, 10 * (1 - static_cast<double>(tiles) / workers));
+}
+
+TEST(SharedWave, IsFourStepsOfKAtLeast) {
+  Machine machine = preset("h200-nvlink");
+  const Shape gemm{128, 128};
+  const double us = sharing_us(machine, narrow, gemm, 1024, 1, 10);
+  machine.tile_microseconds += 1;
+  EXPECT_NEAR(sharing_us(machine, narrow, gemm, 1024, 1, 10), us + 1, 1e-9);
+}
+
+TEST(SharedWave, TakesLongerTheMoreSumsAreLeft) {
+  const Machine machine = preset("h200-nvlink");
+  const Shape gemm{128, 66 * 256};
+  const double wide_us = sharing_us(machine, wide, gemm, 1024, 66, 10);
+  EXPECT_GT(wide_us, 1.5 * sharing_us(machine, narrow, gemm, 1024, 66, 10));
+  EXPECT_GT(wide_us, sharing_us(machine, wide, {16, gemm.cols}, 1024, 66, 10)) << "of few rows";
+}
+
+}  // namespace
+}  // namespace flashoverlap
