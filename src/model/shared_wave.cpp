@@ -42,7 +42,7 @@ double sums_microseconds(const Sharing& sharing, const KernelTile& tile, std::in
 double least_part_microseconds(const Sharing& sharing, const Machine& machine, const KernelTile& tile,
                                double wave_us) {
   if (sharing.busy == sharing.tiles) return wave_us;
-  constexpr double depth = least_share * 64;
+  const auto depth = static_cast<double>(least_share * machine_kernels(machine).step_depth);
   return std::min(wave_us, operations_microseconds(machine, tile, depth) + machine.tile_microseconds);
 }
 

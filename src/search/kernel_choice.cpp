@@ -44,16 +44,6 @@ Parts parts_of(const Problem& problem, Layout layout) {
   return problem.exchange == Exchange::rows ? Parts{.of_rows = ranks} : Parts{};
 }
 
-/// Whether the last wave may share k, which is in one part then. Streams that use multiprocessors wait for
-/// groups of tiles, of which the last ones would end together.
-bool may_share_k(const Problem& problem, const Schedule& schedule) {
-  const bool in_parts = gathers_along_k(problem) || (problem.operation == Operation::all_to_all_gemm &&
-                                                     problem.exchange == Exchange::heads);
-  const bool by_kernel = schedule.strategy == Strategy::store || schedule.strategy == Strategy::copy ||
-                         (schedule.strategy == Strategy::sequential && !is_by_cublas(problem, schedule));
-  return by_kernel && problem.capacity == 0 && !in_parts;
-}
-
 /// Whether enough multiprocessors are left that sharing k can gain something. Where few are, each worker is
 /// at another place of k, reads alone what others have read together, and can take longer.
 bool has_small_last_wave(const Problem& problem, const Schedule& schedule) {
@@ -61,6 +51,17 @@ bool has_small_last_wave(const Problem& problem, const Schedule& schedule) {
   const Shape gemm = gemm_shape(problem, 0);
   const std::int64_t left = entry_count(schedule, gemm.rows, gemm.cols) % workers(schedule);
   return static_cast<double>(left) < most * workers(schedule);
+}
+
+/// Whether the last wave may share k, which is in one part then. Streams that use multiprocessors wait for
+/// groups of tiles, of which the last ones would end together.
+bool may_share_k(const Problem& problem, const Schedule& schedule) {
+  const bool in_parts = gathers_along_k(problem) || (problem.operation == Operation::all_to_all_gemm &&
+                                                     problem.exchange == Exchange::heads);
+  if (in_parts || problem.capacity > 0) return false;
+  if (schedule.strategy == Strategy::sequential) return !is_by_cublas(problem, schedule);
+  const bool sends = schedule.strategy == Strategy::store || schedule.strategy == Strategy::copy;
+  return sends && has_small_last_wave(problem, schedule);
 }
 
 }  // namespace
@@ -126,8 +127,6 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
     Schedule schedule = kernel_schedule(family, strategy, kernel, multiprocessors);
     schedule.layout = layout;
     if (kernel.share_k && !may_share_k(problem, schedule)) continue;
-    const bool sends = strategy == Strategy::store || strategy == Strategy::copy;
-    if (kernel.share_k && sends && !has_small_last_wave(problem, schedule)) continue;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;
