@@ -108,16 +108,18 @@ const CapturedRuns* Contest::runs_before() {
 }
 
 std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::size_t most,
-                                       const std::function<bool(const Schedule&)>& also) {
+                                       std::span<const Kind> kinds) {
   if (schedules.size() <= 1) return schedules;
   std::vector<Measured> fastest;
-  std::optional<Measured> fastest_also;
+  std::vector<std::optional<Measured>> fastest_of(kinds.size());
   while (!schedules.empty()) {
     // Times of rows can be compared with those of earlier ones.
     const bool in_rows = use_.is_in_model() && !fastest.empty() && fastest.front().us > least_us_in_rows;
     std::vector<Schedule> kept;
     for (const Measured& trial : fastest) kept.push_back(trial.schedule);
-    if (fastest_also) kept.push_back(fastest_also->schedule);
+    for (const std::optional<Measured>& trial : fastest_of) {
+      if (trial) kept.push_back(trial->schedule);
+    }
     std::vector<Schedule> measured;
     if (!in_rows) {
       for (Measured& trial : std::exchange(fastest, {})) measured.push_back(std::move(trial.schedule));
@@ -130,8 +132,10 @@ std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::siz
     for (std::size_t place = 0; place < measured.size(); ++place) {
       fastest.push_back({measured[place], times[place]});
       const Measured& trial = fastest.back();
-      if (also && also(trial.schedule) && (!fastest_also || trial.us < fastest_also->us))
-        fastest_also = trial;
+      for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+        std::optional<Measured>& best = fastest_of[kind];
+        if (kinds[kind](trial.schedule) && (!best || trial.us < best->us)) best = trial;
+      }
     }
     std::ranges::stable_sort(fastest, {}, &Measured::us);
     fastest.resize(std::min(most, fastest.size()));
@@ -140,7 +144,10 @@ std::vector<Schedule> Contest::fastest(std::vector<Schedule> schedules, std::siz
   }
   std::vector<Schedule> found;
   for (Measured& trial : fastest) found.push_back(std::move(trial.schedule));
-  if (fastest_also && std::ranges::none_of(found, also)) found.push_back(fastest_also->schedule);
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (fastest_of[kind] && std::ranges::none_of(found, kinds[kind]))
+      found.push_back(fastest_of[kind]->schedule);
+  }
   return found;
 }
 

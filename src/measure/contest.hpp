@@ -36,15 +36,20 @@ class Contest {
   /// those of a model.
   std::vector<double> measure_repeated(std::span<const Schedule> schedules, int repetitions);
 
+  /// What holds for some schedules.
+  using Kind = std::function<bool(const Schedule&)>;
+
   /// How many operators there are at a time while `fastest` finds `most`: those that it measures together,
   /// and those that it found before.
-  static constexpr std::size_t at_a_time(std::size_t most) { return together(most) + most + 1; }
+  static constexpr std::size_t at_a_time(std::size_t most, std::size_t kinds) {
+    return together(most) + most + kinds;
+  }
 
   /// The fastest in a few runs, and those that are `nearly_fastest`; at most `most`. Measures some at a time,
-  /// and the fastest of them again with the next, unless they are measured in rows. If `also` holds for none
-  /// of these, then the fastest for which it does comes after them. A single schedule is returned as it is.
+  /// and the fastest of them again with the next, unless they are measured in rows. After them comes the
+  /// fastest of each kind of which none is among them. A single schedule is returned as it is.
   std::vector<Schedule> fastest(std::vector<Schedule> schedules, std::size_t most,
-                                const std::function<bool(const Schedule&)>& also = {});
+                                std::span<const Kind> kinds = {});
 
   /// Of each schedule that was measured, as used, in the order of their first measurements: the last time.
   const std::vector<Measured>& measured() const { return measured_; }

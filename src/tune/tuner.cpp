@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -85,13 +86,20 @@ WorkspaceBytes workspace_bytes(const Problem& problem, const std::vector<Candida
   return bytes;
 }
 
+/// Kinds of which the fastest is always a finalist: one kernel, and sums of this library's after cuBLASLt's
+/// GEMM, which may be the fastest where all others turn out to be slower than libraries when run follows run.
+std::array<Contest::Kind, 2> kinds_of_finalists(const Problem& problem) {
+  return {[&problem](const Schedule& schedule) { return is_one_kernel(problem, schedule); }, sums_after_gemm};
+}
+
 /// Operands in rotation, the workspace, and of the schedules that are measured together the result in the
 /// caller's memory and what a norm reads and writes.
 std::int64_t measured_bytes(const Task& task, int rank, const std::vector<Candidate>& trials) {
   constexpr std::int64_t others = 300'000'000;
   const Effort effort = effort_for(trials.front().predicted_us);
-  const auto together = static_cast<std::int64_t>(Contest::at_a_time(effort.finalists));
   const Problem& problem = task.problem;
+  const auto together =
+      static_cast<std::int64_t>(Contest::at_a_time(effort.finalists, kinds_of_finalists(problem).size()));
   const Shape out = out_shape(problem, rank);
   const std::int64_t matrices =
       task.reader == Reader::norm ? 4 : 1;  // result, two residuals, normalized rows
@@ -307,18 +315,6 @@ struct Tuner::State {
     }
   }
 
-  /// Where all others turn out to be slower than libraries when run follows run, sums of this library's after
-  /// cuBLASLt's GEMM may still be faster.
-  static void add_fastest_sums(std::vector<Schedule>& finalists,
-                               std::span<const Contest::Measured> measured) {
-    std::optional<Contest::Measured> fastest;
-    for (const Contest::Measured& each : measured) {
-      if (sums_after_gemm(each.schedule) && (!fastest || each.us < fastest->us)) fastest = each;
-    }
-    if (fastest && std::ranges::find(finalists, fastest->schedule) == finalists.end())
-      finalists.push_back(fastest->schedule);
-  }
-
   TunedPlan measure(const Task& task, const std::vector<Candidate>& trials) {
     const auto& [problem, reader] = task;
     const OtherKernels before(gpu.stream());
@@ -334,12 +330,11 @@ struct Tuner::State {
         sequential = candidate;
       }
     }
-    const auto is_one = [&task](const Schedule& schedule) { return is_one_kernel(task.problem, schedule); };
+    const std::array kinds = kinds_of_finalists(problem);
     const double expected_us = trials.front().predicted_us;
     Contest contest(gpu, problem, operands, use);
     std::vector<Schedule> finalists =
-        contest.fastest(std::move(overlapped), effort_for(expected_us).finalists, is_one);
-    add_fastest_sums(finalists, contest.measured());
+        contest.fastest(std::move(overlapped), effort_for(expected_us).finalists, kinds);
     if (sequential) finalists.push_back(sequential->schedule);
     constexpr double affordable_us = 100'000;  // of each finalist, in either way
     const int repetitions = static_cast<int>(std::clamp(affordable_us / expected_us, 9.0, 27.0));
@@ -353,7 +348,7 @@ struct Tuner::State {
       const Schedule& schedule = finalists[place];
       measured.push_back({.between_others_us = times[place],
                           .repeated_us = repeated[place],
-                          .is_one_kernel = is_one(schedule),
+                          .is_one_kernel = is_one_kernel(problem, schedule),
                           .is_by_libraries = is_by_libraries(schedule),
                           .is_sequential = schedule.strategy == Strategy::sequential});
     }

@@ -11,8 +11,8 @@
 /// rows on the tensor cores and leaves the result in shared memory. The last gives up its registers and does
 /// the moving: its warp 0 loads the operands by TMA into a ring of stages, the others store shards and
 /// finished tiles and raise their counters when they are visible, so that the multipliers go on with the next
-/// tile meanwhile. With clusters of two, the blocks compute tiles below each other: each loads half of B for
-/// both.
+/// tile meanwhile. Its last warp helps at the start: it loads A while warp 0 loads B. With clusters of two,
+/// the blocks compute tiles below each other: each loads half of B for both.
 namespace flashoverlap::sm90 {
 
 template <typename Shape>
@@ -23,9 +23,12 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   const BlockTiles<Shape> tiles(arguments);
   const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
   constexpr int loading_warp = 4 * Shape::groups;
+  constexpr int helping_warp = loading_warp + Shape::storers;
   Loader<Shape> loader(arguments, shared, tiles);
-  if (warp == loading_warp) loader.begin();
+  if (warp == loading_warp) loader.begin(&arguments.b[0]);
+  if (warp == helping_warp) loader.begin(&arguments.a[0]);
   if (warp == loading_warp + 1 && elect()) shared.initialize_staging(tile_warps<Shape>(arguments));
+  if (warp == loading_warp + 2 && elect()) shared.initialize_stages();
   barrier_init_fence();
   constexpr bool alone = Shape::cluster_rows == 1;
   if constexpr (alone) {
@@ -34,19 +37,19 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     cluster_arrive();
     cluster_wait();
   }
-  if (warp == loading_warp) {
-    loader.load_first();
-  } else {
-    await_kernels_before();
-  }
-  // Only now, as the next kernel loads a constant B at once: what is over then is all but this kernel.
-  if (arguments.lets_next_begin != 0) let_next_kernel_begin();
   if (warp < loading_warp) {
+    await_kernels_before();
+    // Only now, as the next kernel loads a constant B at once: what is over then is all but this kernel.
+    if (arguments.lets_next_begin != 0) let_next_kernel_begin();
+    Multiplier<Shape> multiplier(arguments, shared, tiles, warp / 4);
     take_registers<216>();
-    Multiplier<Shape>(arguments, shared, tiles, warp / 4).run();
+    multiplier.run();
   } else {
-    give_up_registers<72>();
+    give_up_registers<72>();  // now, as this waits for what its warp has asked of the TMA
+    if (warp == loading_warp) loader.load_first_b();
+    await_kernels_before();
     if (warp == loading_warp) loader.run();
+    if (warp == helping_warp) loader.load_first_a();
     if (warp > loading_warp) store<Shape>(arguments, shared, tiles, warp - loading_warp - 1);
   }
   // No barrier here: the loader leaves when its partner, too, has read what it has loaded.

@@ -5,7 +5,7 @@
 namespace flashoverlap::sm90 {
 
 /// A warp that loads the operands of a block's tiles by TMA into the ring of stages, and after them the
-/// partial results that are added to the tile.
+/// partial results that are added to the tile. Another one loads the first columns of A.
 template <typename Shape>
 class Loader {
  public:
@@ -13,52 +13,59 @@ class Loader {
                     const BlockTiles<Shape>& tiles)
       : arguments_(arguments), shared_(shared), tiles_(tiles) {}
 
-  /// Before the other warps are ready.
-  __device__ void begin() {
-    if (tiles_.contains(tiles_.first())) next_ = arguments_.tiles[tiles_.first()].load;
-    if (!elect()) return;
-    tma_prefetch(&arguments_.a[0]);
-    tma_prefetch(&arguments_.b[0]);
-    shared_.initialize_stages();
-    store_shared(shared_.first_steps(), static_cast<std::uint64_t>(steps_of<Shape>(arguments_, next_)));
+  /// While barriers are initialised, the first entry comes from memory, and what the TMA reads first.
+  __device__ void begin(const CUtensorMap* map) {
+    if (tiles_.contains(tiles_.first())) read_entry(tiles_.first());
+    if (elect()) tma_prefetch(map);
   }
 
-  /// All stages at once, before anything else: until the operands have come the block can only wait. B,
-  /// unless it comes from other ranks, need not wait for what A waits for.
-  __device__ void load_first() {
+  // All stages at once, before anything else: until the operands have come the block can only wait. Every
+  // instruction before the first load counts, as it comes from memory, too.
+
+  /// B, unless it comes from other ranks, need not wait for what A waits for.
+  __device__ void load_first_b() {
+    const DeviceTile::Load tile = next_entry();
+    const DevicePartOfK part = first_part(tile);
+    loaded_b_ = first_depth_of_b(tile, part);
+    loaded_a_ = first_depth_of_a(tile, part);
+    if (loaded_b_ == 0) return;
     if (arguments_.b_is_constant == 0) await_kernels_before();
-    load_first_b();
-    await_kernels_before();
-    if (next_.start_wait.counter == nullptr || arguments_.own_depth != 0) load_first_a();
+    arguments_.b_is_read_once != 0 ? load_stages_of_b<true>(tile, part) : load_stages_of_b<false>(tile, part);
+  }
+
+  __device__ void load_first_a() {
+    const DeviceTile::Load tile = next_entry();
+    const DevicePartOfK part = first_part(tile);
+    const int loaded = first_depth_of_a(tile, part);
+    const int row = tile.a_row + tiles_.first_row();
+#pragma unroll 1
+    for (int k = 0; k < loaded; k += Shape::depth) {
+      if (elect()) load_a(k / Shape::depth, part.gathered, row, tile.second_a_row, part.a_k + k);
+    }
   }
 
   __device__ void run() { arguments_.b_is_read_once != 0 ? load_tiles<true>() : load_tiles<false>(); }
 
  private:
   static constexpr int box_cols = Shape::box_cols;
+  static constexpr int entry_words = sizeof(DeviceTile::Load) / sizeof(std::uint32_t);
 
   /// `Once`: B is read by one tile each.
   template <bool Once>
   __device__ void load_tiles() {
     for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
-      CounterWait wait = next_.start_wait;
-      const int first_a_row = uniform(next_.a_row) + tiles_.first_row();
-      const int second_a_row = uniform(next_.second_a_row);
-      const int b_row = uniform(next_.b_row);
-      const int gathered = uniform(next_.gathered);
-      const int addend_row = uniform(next_.addend_row);
-      const int own_first_k = first_k(next_);
-      const int depth = depth_of(next_);
-      if (const int next = tiles_.next(index); tiles_.contains(next)) next_ = arguments_.tiles[next].load;
+      const DeviceTile::Load tile = next_entry();
+      if (const int next = tiles_.next(index); tiles_.contains(next)) read_entry(next);
+      CounterWait wait = tile.start_wait;
       const int k_parts = index < arguments_.product_count ? arguments_.k_parts : 0;
       constexpr int never = -1;
       int awaited_k = wait.counter != nullptr ? arguments_.own_depth : never;  // from the part's first on
 #pragma unroll 1  // so that the first load waits for few instructions to come from memory
       for (int index_of_part = 0; index_of_part < k_parts; ++index_of_part) {
-        const DevicePartOfK part = part_of_k(arguments_, index_of_part, gathered, own_first_k);
-        const int a_row = first_a_row + index_of_part * arguments_.a_block_stride;
+        const DevicePartOfK part = part_of_k(arguments_, index_of_part, tile.gathered, tile.first_k);
+        const int a_row = tile.a_row + tiles_.first_row() + index_of_part * arguments_.a_block_stride;
 #pragma unroll 1
-        for (int k = 0; k < depth; k += Shape::depth) {
+        for (int k = 0; k < tile.depth; k += Shape::depth) {
           if (k == awaited_k) {
             await(wait, index);
             ++wait.counter;
@@ -67,15 +74,15 @@ class Loader {
           const bool is_new = k >= loaded_b_;
           if (is_new) barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
           if (k >= loaded_a_ && elect()) {
-            if (is_new) load_b<Once>(stage_.index, part.gathered, b_row, part.b_k + k);
-            load_a(stage_.index, part.gathered, a_row, second_a_row, part.a_k + k);
+            if (is_new) load_b<Once>(stage_.index, part.gathered, tile.b_row, part.b_k + k);
+            load_a(stage_.index, part.gathered, a_row, tile.second_a_row, part.a_k + k);
           }
           stage_.advance();
         }
         loaded_a_ = loaded_b_ = 0;
         awaited_k -= arguments_.part_depth;
       }
-      if (addend_row >= 0) load_partials(index, addend_row);
+      if (tile.addend_row >= 0) load_partials(index, tile.addend_row);
     }
     // Every stage must have been consumed before this block may end, by the partner's consumers too.
     for (int left = 0; left < Shape::stages; ++left) {
@@ -84,40 +91,44 @@ class Loader {
     }
   }
 
-  static __device__ int first_k(const DeviceTile::Load& tile) { return uniform(tile.first_k); }
-  static __device__ int depth_of(const DeviceTile::Load& tile) { return uniform(tile.depth); }
+  /// A word in each lane. Were it the same in all of them, the compiler would wait for it at once, to have it
+  /// in registers of the warp.
+  __device__ void read_entry(int index) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(&arguments_.tiles[index].load);
+    next_ = words[min(lane, entry_words - 1)];
+  }
 
-  __device__ void load_first_b() {
-    if (tiles_.first() >= arguments_.product_count) return;
-    const DevicePartOfK part = first_part();
+  __device__ DeviceTile::Load next_entry() const {
+    std::uint32_t words[entry_words];
+#pragma unroll
+    for (int word = 0; word < entry_words; ++word) words[word] = __shfl_sync(~0u, next_, word);
+    DeviceTile::Load entry;
+    memcpy(&entry, words, sizeof entry);
+    return entry;
+  }
+
+  __device__ int first_depth_of_b(const DeviceTile::Load& tile, const DevicePartOfK& part) const {
     const bool is_gathered = !Shape::b_by_expert && part.gathered >> 1 != 0;
-    if (is_gathered && next_.start_wait.counter != nullptr) return;
-    loaded_b_ = min(depth_of(next_), Shape::stages * Shape::depth);
-    arguments_.b_is_read_once != 0 ? load_stages_of_b<true>(part) : load_stages_of_b<false>(part);
+    if (tiles_.first() >= arguments_.product_count || (is_gathered && tile.start_wait.counter != nullptr))
+      return 0;
+    return min(tile.depth, Shape::stages * Shape::depth);
+  }
+  __device__ int first_depth_of_a(const DeviceTile::Load& tile, const DevicePartOfK& part) const {
+    const bool waits = tile.start_wait.counter != nullptr && arguments_.own_depth == 0;
+    return waits ? 0 : first_depth_of_b(tile, part);
   }
 
   template <bool Once>
-  __device__ void load_stages_of_b(const DevicePartOfK& part) {
-    const int row = uniform(next_.b_row);
+  __device__ void load_stages_of_b(const DeviceTile::Load& tile, const DevicePartOfK& part) {
 #pragma unroll 1
     for (int k = 0; k < loaded_b_; k += Shape::depth) {
-      if (elect()) load_b<Once>(k / Shape::depth, part.gathered, row, part.b_k + k);
+      if (elect()) load_b<Once>(k / Shape::depth, part.gathered, tile.b_row, part.b_k + k);
     }
   }
 
-  __device__ void load_first_a() {
-    const DevicePartOfK part = first_part();
-    const int row = uniform(next_.a_row) + tiles_.first_row();
-    const int second_row = uniform(next_.second_a_row);
-    loaded_a_ = loaded_b_;
-#pragma unroll 1
-    for (int k = 0; k < loaded_a_; k += Shape::depth) {
-      if (elect()) load_a(k / Shape::depth, part.gathered, row, second_row, part.a_k + k);
-    }
-  }
-
-  __device__ DevicePartOfK first_part() const {
-    return part_of_k(arguments_, 0, uniform(next_.gathered), first_k(next_));
+  __device__ DevicePartOfK first_part(const DeviceTile::Load& tile) const {
+    return part_of_k(arguments_, 0, tile.gathered, tile.first_k);
   }
 
   __device__ void await(const CounterWait& wait, int index) {
@@ -206,7 +217,7 @@ class Loader {
   const GemmArguments& arguments_;
   const Shared<Shape>& shared_;
   const BlockTiles<Shape>& tiles_;
-  DeviceTile::Load next_{};
+  std::uint32_t next_ = 0;  ///< entry, a word in each lane
   Ring<Shape::stages> stage_;
   int loaded_a_ = 0;  ///< columns of k of the first tile that `load_first` has loaded
   int loaded_b_ = 0;

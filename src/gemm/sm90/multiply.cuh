@@ -19,33 +19,30 @@ class Multiplier {
         shared_(shared),
         tiles_(tiles),
         group_(group),
-        thread_(static_cast<int>(threadIdx.x) % 128),
+        thread_(static_cast<int>(threadIdx.x % 128)),
         a_descriptor_(descriptor<Shape::a_layout>(shared.a(0) + group * Shape::group_rows * swizzle_bytes)),
-        b_descriptor_(descriptor<Shape::b_layout>(shared.b(0))) {}
+        b_descriptor_(descriptor<Shape::b_layout>(shared.b(0))),
+        first_depth_(tiles.contains(tiles.first()) ? arguments.tiles[tiles.first()].load.depth : 0) {}
 
   __device__ void run() {
     Accumulator sum;
     Packed result;
     bool finished = false;
-    auto steps = static_cast<int>(load_shared_64(shared_.first_steps()));
-    for (int index = tiles_.first(); tiles_.contains(index); index = tiles_.next(index)) {
+    int steps = steps_of<Shape>(arguments_, first_depth_);
+    for (int index = tiles_.first(), next = 0; tiles_.contains(index); index = next) {
       const bool only_adds = index >= arguments_.product_count;
-      const DeviceTile::Finish finish = multiply(index, only_adds ? 0 : steps, steps, sum, result, finished);
-      if (leaves_share(finish)) leave_share(sum);
-      if (finish.shares < 0) {
-        finished = false;
-        continue;
-      }
-      add_shares(finish, index, sum);
-      const int own = only_adds ? none : arguments_.rank;
-      if (finish.addends_by_tma != 0) {
-        add_loaded_partials(own, sum);  // the loader has waited
-      } else {
-        if (finish.store_wait.counter != nullptr) {
-          if (thread_ % 32 == 0) wait_for(finish.store_wait, arguments_, index);
-          __syncwarp();
+      next = tiles_.next(index);
+      const DeviceTile::Finish finish =
+          multiply(index, next, only_adds ? 0 : steps, steps, sum, result, finished);
+      // One branch past all of it, as each fetches instructions that lie far apart.
+      if (!is_product_alone(finish)) {
+        if (leaves_share(finish)) leave_share(sum);
+        if (finish.shares < 0) {
+          finished = false;
+          continue;
         }
-        if (finish.addend_row >= 0) add_partials(own, finish.addend_row, arguments_.tiles[index].store, sum);
+        if (finish.shares > 0) add_shares(finish, index, sum);
+        add_addends(finish, index, only_adds ? none : arguments_.rank, sum);
       }
 #pragma unroll
       for (int pair = 0; pair < Shape::cols / 4; ++pair)
@@ -82,7 +79,7 @@ class Multiplier {
       (Layout == OperandLayout::k_contiguous ? 32 : 16 * swizzle_bytes) >> 4;
 
   /// Returns how to finish the tile, and how many steps the next one has, read while the tensor cores work.
-  __device__ DeviceTile::Finish multiply(int index, int steps, int& next_steps, Accumulator& sum,
+  __device__ DeviceTile::Finish multiply(int index, int next, int steps, int& next_steps, Accumulator& sum,
                                          const Packed& result, bool finished) {
     int step = 0;
 #pragma unroll
@@ -97,8 +94,7 @@ class Multiplier {
       }
     }
     const DeviceTile::Finish finish = arguments_.tiles[index].finish;
-    const int next = tiles_.next(index);
-    next_steps = tiles_.contains(next) ? steps_of<Shape>(arguments_, arguments_.tiles[next].load) : 0;
+    next_steps = tiles_.contains(next) ? steps_of<Shape>(arguments_, arguments_.tiles[next].load.depth) : 0;
     for (; step < steps; ++step) {
       multiply_step(sum, false);
       release_previous();
@@ -167,7 +163,7 @@ class Multiplier {
   /// In the order of k. Leaves nothing for the next launch. A worker that adds a part of the columns has them
   /// first in `sum` then.
   __device__ void add_shares(const DeviceTile::Finish& finish, int index, Accumulator& sum) {
-    if (!has_share() || finish.shares == 0) return;
+    if (!has_share()) return;
     const bool in_parts = finish.adds_a_part(tiles_.first());
     const int part_quads = in_parts ? (lane_quads + finish.shares - 1) / finish.shares : lane_quads;
     const int first_quad = in_parts ? (tiles_.first() - finish.first_share) * part_quads : 0;
@@ -255,8 +251,22 @@ class Multiplier {
     return left(sums.x) & left(sums.y) & left(sums.z) & left(sums.w);
   }
 
+  static __device__ bool is_product_alone(const DeviceTile::Finish& finish) {
+    return finish.shares == 0 && finish.addend_row < 0 && finish.addends_by_tma == 0 &&
+           finish.store_wait.counter == nullptr;
+  }
+
   // Partial results of the other ranks are added in rank order, with this rank's own in its place, unless it
   // is among them: then `own` is `none`, and `sum` says nothing.
+
+  __device__ void add_addends(const DeviceTile::Finish& finish, int index, int own, Accumulator& sum) {
+    if (finish.addends_by_tma != 0) return add_loaded_partials(own, sum);  // the loader has waited
+    if (finish.store_wait.counter != nullptr) {
+      if (thread_ % 32 == 0) wait_for(finish.store_wait, arguments_, index);
+      __syncwarp();
+    }
+    if (finish.addend_row >= 0) add_partials(own, finish.addend_row, arguments_.tiles[index].store, sum);
+  }
 
   /// From the stages that the loader fills with them, box by box.
   __device__ void add_loaded_partials(int own, Accumulator& sum) {
@@ -376,6 +386,7 @@ class Multiplier {
   int thread_;  // of the warpgroup
   std::uint32_t a_descriptor_;
   std::uint32_t b_descriptor_;
+  int first_depth_;            // of the first entry
   Ring<Shape::stages> stage_;  // to multiply next
   Ring<Shape::stages> read_;   // to give back next
   Ring<Shape::staged_boxes> staging_;

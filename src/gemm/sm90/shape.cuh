@@ -53,7 +53,7 @@ struct KernelShape {
   static_assert(rows == 64 || rows == 128);
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
-  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes + 1) * 8 <= barrier_bytes);
+  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);
 
   /// First column of a box in the tile. The last box ends with the tile, over some columns of the one before
   /// it if it must: both then store the same values.
@@ -105,12 +105,6 @@ class Shared {
     return barrier(2 * Shape::stages + 2 * Shape::groups * Shape::staged_boxes + group * Shape::boxes + box);
   }
 
-  /// Where the loader leaves how many steps the first tile has, which it reads before all others begin.
-  __device__ std::uint32_t first_steps() const {
-    return barrier(2 * Shape::stages + 2 * Shape::groups * Shape::staged_boxes +
-                   Shape::groups * Shape::boxes);
-  }
-
   /// By one thread each, unrolled: addresses that differ between threads would be worked off in turn.
   __device__ void initialize_stages() const {
     constexpr int every_multiplier_warp = Shape::groups * 4 * Shape::cluster_rows;
@@ -143,8 +137,8 @@ class Shared {
 };
 
 template <typename Shape>
-__device__ int steps_of(const GemmArguments& arguments, const DeviceTile::Load& tile) {
-  return arguments.k_parts * ((tile.depth + Shape::depth - 1) / Shape::depth);
+__device__ int steps_of(const GemmArguments& arguments, int depth) {
+  return arguments.k_parts * ((depth + Shape::depth - 1) / Shape::depth);
 }
 
 /// Bytes from the start of a staged box to columns [col, col + 8) of a row, 128-byte swizzled.

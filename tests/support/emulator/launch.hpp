@@ -207,6 +207,7 @@ inline void Launch::run(const std::vector<Grid>& grids) {
 
 inline void Launch::finish() {
   Fiber& self = fiber();
+  self.has_polled = false;  // asynchronous loads of the next kernel come after all of this one
   for (const auto& group : self.tensor_stores) {
     for (const auto& store : group) {
       if (!store->was_read) error("a thread ends before what it stores has been read");
