@@ -50,8 +50,8 @@ int wave_count(const Schedule& schedule, std::int64_t entries) {
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
   if (tiles == 0) return workers;
   const std::int64_t useful = std::clamp(tiles * steps / least_share, tiles, workers);
-  const std::int64_t even = useful / tiles * tiles;
-  return 5 * even >= 4 * useful ? even : useful;
+  const std::int64_t of_each = useful / tiles;
+  return of_each > 1 || 5 * tiles >= 4 * useful ? of_each * tiles : useful;
 }
 
 Grouping::Grouping(const Schedule& schedule, std::int64_t entries)

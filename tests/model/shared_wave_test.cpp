@@ -24,9 +24,9 @@ TEST(SharedWave, IsAWholeWaveWhereKIsTooShortToShare) {
 TEST(SharedWave, IsFourStepsOfKAtLeast) {
   Machine machine = preset("h200-nvlink");
   const Shape gemm{128, 128};
-  const double us = sharing_us(machine, narrow, gemm, 1024, 1, 10);
+  const double us = sharing_us(machine, narrow, gemm, 1024, 1, 5);
   machine.tile_microseconds += 1;
-  EXPECT_NEAR(sharing_us(machine, narrow, gemm, 1024, 1, 10), us + 1, 1e-9);
+  EXPECT_NEAR(sharing_us(machine, narrow, gemm, 1024, 1, 5), us + 1, 1e-9);
 }
 
 TEST(SharedWave, TakesLongerTheMoreSumsAreLeft) {

@@ -67,11 +67,13 @@ TEST(Grouping, RefusesGroupsThatDoNotAddUp) {
               HasSubstr("groups = 1,2: must add up to 4 waves, those of"));
 }
 
-TEST(SharingWorkers, AreAllButAFifthIfEachThenHasAPartOfOneTile) {
+TEST(SharingWorkers, AreAsManyForEachTileWhereThereAreTwoForEach) {
   EXPECT_EQ(sharing_workers(56, 64, 132), 112);
-  EXPECT_EQ(sharing_workers(53, 64, 132), 106);
-  EXPECT_EQ(sharing_workers(52, 64, 132), 132);  // 104 are fewer than four fifths
-  EXPECT_EQ(sharing_workers(112, 64, 132), 112);
+  EXPECT_EQ(sharing_workers(45, 64, 132), 90);
+  EXPECT_EQ(sharing_workers(44, 64, 132), 132);
+  EXPECT_EQ(sharing_workers(34, 64, 132), 102);
+  EXPECT_EQ(sharing_workers(67, 64, 132), 132);
+  EXPECT_EQ(sharing_workers(112, 64, 132), 112) << "four fifths have a tile";
   EXPECT_EQ(sharing_workers(0, 64, 132), 132);
   EXPECT_EQ(sharing_workers(1, 41, 132), 10) << "four steps each at least";
   EXPECT_EQ(sharing_workers(40, 3, 132), 40);
