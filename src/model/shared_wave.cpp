@@ -22,7 +22,6 @@ struct Sharing {
 /// What is left in the L2 cache of the tile's rows, or of the fewer of the GEMM, and fetched, by one worker
 /// of each tile or by each a part.
 double sums_microseconds(const Sharing& sharing, const KernelTile& tile, std::int64_t rows) {
-  if (sharing.busy == sharing.tiles) return 0;
   constexpr double parts_us = 2.9;
   constexpr double element_us = 2.4 / (128 * 64);
   const bool in_parts = sharing.is_even() && sharing.of_each() >= least_parts;
@@ -30,19 +29,18 @@ double sums_microseconds(const Sharing& sharing, const KernelTile& tile, std::in
   return (in_parts ? parts_us : 0) + element_us * sums;
 }
 
-/// Of each worker's part of `wave_us`. Workers that do not share tiles evenly are at many places of k, and
-/// each reads what it needs alone.
-double part_microseconds(const Sharing& sharing, double wave_us) {
+/// Of each worker's part of `wave_us`, if k has enough steps. Workers that do not share tiles evenly are at
+/// many places of k, and each reads what it needs alone.
+double part_microseconds(std::int64_t tiles, std::int64_t workers, double wave_us) {
   constexpr double alone = 1.25;
   constexpr double alone_us = 0.75;
-  const double us = wave_us * static_cast<double>(sharing.tiles) / static_cast<double>(sharing.busy);
-  return sharing.is_even() ? us : alone * us + alone_us;
+  const std::int64_t of_each = workers / tiles;
+  if (of_each > 1) return wave_us / static_cast<double>(of_each);
+  return alone * wave_us * static_cast<double>(tiles) / static_cast<double>(workers) + alone_us;
 }
 
-/// Of a worker, which has some steps of k at least: all of them where k has too few to share.
-double least_part_microseconds(const Sharing& sharing, const Machine& machine, const KernelTile& tile,
-                               double wave_us) {
-  if (sharing.busy == sharing.tiles) return wave_us;
+/// Of a worker, which has some steps of k at least.
+double least_part_microseconds(const Machine& machine, const KernelTile& tile, double wave_us) {
   const auto depth = static_cast<double>(least_share * machine_kernels(machine).step_depth);
   return std::min(wave_us, operations_microseconds(machine, tile, depth) + machine.tile_microseconds);
 }
@@ -54,8 +52,9 @@ double sharing_microseconds(const Machine& machine, const KernelTile& tile, cons
   const std::int64_t steps = divide_up(k, machine_kernels(machine).step_depth);
   const Sharing sharing{.tiles = tiles, .busy = sharing_workers(tiles, steps, workers)};
   const double even_us = wave_us * static_cast<double>(tiles) / static_cast<double>(workers);
+  if (sharing.busy == tiles) return wave_us - even_us;  // one for each tile
   const double us =
-      std::max(part_microseconds(sharing, wave_us), least_part_microseconds(sharing, machine, tile, wave_us));
+      std::max(part_microseconds(tiles, workers, wave_us), least_part_microseconds(machine, tile, wave_us));
   return us - even_us + sums_microseconds(sharing, tile, gemm.rows);
 }
 

@@ -51,7 +51,8 @@ std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_
   if (tiles == 0) return workers;
   const std::int64_t useful = std::clamp(tiles * steps / least_share, tiles, workers);
   const std::int64_t of_each = useful / tiles;
-  return of_each > 1 || 5 * tiles >= 4 * useful ? of_each * tiles : useful;
+  const bool nearly_all_have_one = 5 * tiles >= 4 * workers;
+  return of_each > 1 || useful < workers || nearly_all_have_one ? of_each * tiles : workers;
 }
 
 Grouping::Grouping(const Schedule& schedule, std::int64_t entries)

@@ -49,8 +49,8 @@ constexpr std::int64_t least_share = 4;
 
 /// Workers that share the tiles of a last wave, of this many steps of k (`Schedule::share_k`). As many for
 /// each tile, if that is two or more: what a worker leaves for another one holds up nothing then, and many
-/// workers are at the same place of k, so that what they read is read once. Else all, or, where these are
-/// four fifths of them, one for each tile.
+/// workers are at the same place of k, so that what they read is read once. Else all, or one for each tile
+/// where these are four fifths of them, or where k has too few steps for all.
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers);
 
 /// A schedule's groups of `entries` tile entries, and how they divide an extent of row blocks or column

@@ -77,6 +77,7 @@ TEST(SharingWorkers, AreAsManyForEachTileWhereThereAreTwoForEach) {
   EXPECT_EQ(sharing_workers(0, 64, 132), 132);
   EXPECT_EQ(sharing_workers(1, 41, 132), 10) << "four steps each at least";
   EXPECT_EQ(sharing_workers(40, 3, 132), 40);
+  EXPECT_EQ(sharing_workers(16, 7, 33), 16) << "28 would have four steps each";
 }
 
 }  // namespace
