@@ -8,25 +8,15 @@
 namespace flashoverlap {
 namespace {
 
-/// A wave's tiles that `busy` workers share.
-struct Sharing {
-  std::int64_t tiles;
-  std::int64_t busy;
-
-  bool is_even() const { return busy % tiles == 0; }
-  std::int64_t of_each() const { return busy / tiles; }  ///< workers of a tile
-};
-
 // Fitted to 472 kernels for 60 GEMMs on an H200, those that come within half of the fastest.
 
 /// What is left in the L2 cache of the tile's rows, or of the fewer of the GEMM, and fetched, by one worker
-/// of each tile or by each a part.
-double sums_microseconds(const Sharing& sharing, const KernelTile& tile, std::int64_t rows) {
+/// of each tile or, of three or more, by each a part.
+double sums_microseconds(std::int64_t of_each, const KernelTile& tile, std::int64_t rows) {
   constexpr double parts_us = 2.9;
   constexpr double element_us = 2.4 / (128 * 64);
-  const bool in_parts = sharing.is_even() && sharing.of_each() >= least_parts;
   const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
-  return (in_parts ? parts_us : 0) + element_us * sums;
+  return (of_each >= least_parts ? parts_us : 0) + element_us * sums;
 }
 
 /// Of each worker's part of `wave_us`, if k has enough steps. Workers that do not share tiles evenly are at
@@ -50,12 +40,12 @@ double least_part_microseconds(const Machine& machine, const KernelTile& tile, d
 double sharing_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                             std::int64_t tiles, std::int64_t workers, double wave_us) {
   const std::int64_t steps = divide_up(k, machine_kernels(machine).step_depth);
-  const Sharing sharing{.tiles = tiles, .busy = sharing_workers(tiles, steps, workers)};
+  const std::int64_t busy = sharing_workers(tiles, steps, workers);
   const double even_us = wave_us * static_cast<double>(tiles) / static_cast<double>(workers);
-  if (sharing.busy == tiles) return wave_us - even_us;  // one for each tile
+  if (busy == tiles) return wave_us - even_us;  // one for each tile
   const double us =
       std::max(part_microseconds(tiles, workers, wave_us), least_part_microseconds(machine, tile, wave_us));
-  return us - even_us + sums_microseconds(sharing, tile, gemm.rows);
+  return us - even_us + sums_microseconds(busy / tiles, tile, gemm.rows);
 }
 
 }  // namespace flashoverlap

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
     take_registers<216>();
     multiplier.run();
   } else {
-    give_up_registers<72>();  // now, as this waits for what its warp has asked of the TMA
+    give_up_registers<72>();  // before any load, as it waits until the TMA has taken those
     if (warp == loading_warp) loader.load_first_b();
     await_kernels_before();
     if (warp == loading_warp) loader.run();

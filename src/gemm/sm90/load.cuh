@@ -219,7 +219,7 @@ class Loader {
   const BlockTiles<Shape>& tiles_;
   std::uint32_t next_ = 0;  ///< entry, a word in each lane
   Ring<Shape::stages> stage_;
-  int loaded_a_ = 0;  ///< columns of k of the first tile that `load_first` has loaded
+  int loaded_a_ = 0;  ///< columns of k of the first tile that have been loaded at once
   int loaded_b_ = 0;
   std::uint64_t dropped_ = drop_from_l2();
 };
