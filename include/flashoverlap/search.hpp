@@ -48,8 +48,9 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group = 0,
 std::vector<int> first_groups(const Problem& problem, const Schedule& schedule);
 
 /// Costs of a problem under a schedule by strategy `signal`, on a valid machine, which they refer to and
-/// which must outlive them. `schedule.strategy` is ignored, and so are its groups, except for the size of the
-/// first one if it has `first_multiprocessors`. Throws `InvalidArgument` for operations that communicate
+/// which must outlive them. `schedule.strategy` is ignored. What tiles read depends on `schedule.groups`
+/// where these are all waves, else groups of one wave are taken; and of them the waves depend on the size of
+/// the first one if it has `first_multiprocessors`. Throws `InvalidArgument` for operations that communicate
 /// before the GEMM: the predictor does not cover them.
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, const Machine& machine);
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& schedule, Machine&& machine) = delete;
@@ -75,7 +76,8 @@ struct SearchSpace {
   /// See `CommunicatorOptions`. Where GPUs address each other's memory, leaves out reductions in several
   /// rounds, but for those by `copy` in two.
   bool concurrent_collectives = false;
-  /// Multiprocessors to leave to communication that needs some. Empty: those that the machine has curves for.
+  /// Multiprocessors to leave to communication that needs some, each at least 1 and less than the machine's.
+  /// Empty: those that the machine has curves for.
   std::vector<int> comm_multiprocessors{};
 };
 

@@ -25,9 +25,9 @@ double least_memory_microseconds(const Machine& machine, const Shape& gemm, std:
 double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                            int multiprocessors, bool share_k);
 
-/// What a GEMM takes at the clocks that the GPU can sustain, if it takes this long at full ones: see
-/// `Machine::throttled`. The memory's rate does not depend on them.
-double sustained_microseconds(const Machine& machine, double microseconds);
+/// What a GEMM on this many multiprocessors takes at the clocks that the GPU can sustain, if it takes this
+/// long at full ones: see `Machine::throttled`. The memory's rate does not depend on them.
+double sustained_microseconds(const Machine& machine, double microseconds, int multiprocessors);
 
 /// The time of one tile entry of a rank's GEMM with this many waves, of which the last may be shared and
 /// count in part. Ragged tiles take as long as full ones, which the hardware computes.

@@ -60,8 +60,8 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const std::int64_t shared = entries % workers;
   const bool shares = kernel.share_k && shared > 0;
   const double least_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
-  const double computed_us =
-      sustained_microseconds(machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout));
+  const double computed_us = sustained_microseconds(
+      machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout), multiprocessors);
   const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
   const double us = std::max(computed_us, read_us);
   if (!shares) return us;
@@ -94,7 +94,7 @@ double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::in
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
     const double wave_us = unaligned_wave_microseconds(machine, {tile, /*share_k=*/true}, gemm, k, b_layout,
                                                        waves, multiprocessors);
-    const double computed_us = sustained_microseconds(machine, waves * wave_us);
+    const double computed_us = sustained_microseconds(machine, waves * wave_us, multiprocessors);
     const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
     least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);
   }

@@ -1,5 +1,7 @@
-/// What the order of a plan's tiles costs: power, which their multiplications then lack.
+/// What the order of a plan's tiles costs: reads, and power, which their multiplications then lack.
 #pragma once
+
+#include <span>
 
 #include "flashoverlap/machine.hpp"
 #include "flashoverlap/plan.hpp"
@@ -10,13 +12,19 @@ namespace flashoverlap {
 /// nothing of what earlier waves have read.
 double operand_bytes(const Plan& plan, int workers);
 
-/// What the GEMM takes longer at the power limit (`Machine::throttled`) because its groups are so narrow that
-/// their waves read more than those of a whole GEMM, which the machine's kernels were measured with.
-double narrow_groups_microseconds(const Plan& plan, const Machine& machine, int workers);
+/// What a GEMM that takes `gemm_us` else takes longer because its groups are so narrow that their waves read
+/// more than those of a whole one, which the machine's kernels were measured with: the memory's time, and at
+/// the power limit (`Machine::throttled`) that of slower clocks.
+double narrow_groups_microseconds(const Plan& plan, const Machine& machine, int workers, double gemm_us);
 
-/// The same without a plan, of a GEMM in this many waves, where a group has these rows and columns of tile
-/// entries.
+/// Groups of a GEMM without a plan, which are `waves` together.
+struct TileGroups {
+  double waves = 0;
+  Shape each{};  ///< rows and columns of tile entries
+};
+
+/// The same of a GEMM of these groups.
 double narrow_groups_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule,
-                                  std::int64_t waves, const Shape& group);
+                                  std::span<const TileGroups> groups, double gemm_us);
 
 }  // namespace flashoverlap

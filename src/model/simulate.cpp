@@ -82,7 +82,8 @@ void Simulator::add_rank(const Plan& plan) {
       static_cast<double>(divide_up(first, first_workers_) + divide_up(tiles - first, workers_));
   const double waves = schedule_.share_k ? static_cast<double>(tiles) / workers_ : whole_waves;
   rank.tile_us = tile_entry_microseconds(plan.problem, plan.rank, schedule_, machine_, waves);
-  if (tiles > 0) rank.tile_us += narrow_groups_microseconds(plan, machine_, workers_) / waves;
+  if (tiles > 0)
+    rank.tile_us += narrow_groups_microseconds(plan, machine_, workers_, waves * rank.tile_us) / waves;
   // Where tiles that add lie among others this is shared out among all, so that those of a wave stay one
   // event.
   rank.partials_us = partials_microseconds(plan, machine_);

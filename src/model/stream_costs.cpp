@@ -65,9 +65,11 @@ double result_copy_microseconds(const Machine& machine, std::span<const Plan> pl
 double begun_before_microseconds(const Machine& machine, std::span<const Plan> plans) {
   const Schedule& schedule = plans.front().schedule;
   if (schedule.strategy != Strategy::store || !gemms_make_messages(plans)) return 0;
-  // Fitted to 99 runs on 2 H200. Sums in rounds, and what goes in one shot, wait for peers at the end.
-  const bool sums_in_rounds = schedule.rounds > 1 && !communicates_first(plans.front().problem.operation);
-  const double signals = schedule.shots > 0 ? 0.5 : sums_in_rounds ? 0.25 : 1.5;
+  // Fitted to 168 runs on 2 H200. What communicates last, or in one shot, waits for peers at the end.
+  const bool communicates_last = !communicates_first(plans.front().problem.operation);
+  const double signals = communicates_last && schedule.rounds > 1  ? 0.25
+                         : communicates_last || schedule.shots > 0 ? 0.5
+                                                                   : 1.5;
   return signals * machine.signal_microseconds;
 }
 

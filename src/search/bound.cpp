@@ -28,7 +28,7 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
       const int multiprocessors = even_multiprocessors(kernel, gemm, machine.multiprocessors);
       const double us =
           least_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, multiprocessors);
-      least_us = std::min(least_us, sustained_microseconds(machine, us));
+      least_us = std::min(least_us, sustained_microseconds(machine, us, multiprocessors));
     }
     least_us += gemm_start_microseconds(machine, /*by_cublas=*/false);
     if (!machine.kernels.empty()) {

@@ -13,20 +13,19 @@
 namespace flashoverlap {
 namespace {
 
-std::int64_t wave_count_of(const Problem& problem, const Schedule& schedule) {
-  const Shape gemm = gemm_shape(problem, 0);
+std::int64_t wave_count_of(const Shape& gemm, const Schedule& schedule) {
   return wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols));
 }
 
 /// Blocks of C that a group is made of, side by side as the planners cut it. A slice for each rank and round
-/// has several groups; `signal` takes its groups from the whole.
-Shape group_blocks(const Problem& problem, const Schedule& schedule) {
-  const Shape gemm = gemm_shape(problem, 0);
+/// has several groups; `signal` takes its groups from the whole, in layout tiled from its order.
+Shape group_blocks(const Problem& problem, const Shape& gemm, const Schedule& schedule) {
   const bool slices = schedule.strategy != Strategy::signal && !gathers_along_k(problem);
   const std::int64_t parts = slices ? std::int64_t{problem.ranks} * schedule.rounds : 1;
   const bool by_cols = gathers(problem, Operand::b);
   const std::int64_t rows = divide_up(gemm.rows, entry_rows(schedule) * (by_cols ? 1 : parts));
   const std::int64_t cols = divide_up(gemm.cols, schedule.tile_cols * (by_cols ? parts : 1));
+  if (schedule.layout == Layout::tiled) return {rows, cols};
   const std::int64_t entries = std::int64_t{schedule.waves_per_group} * workers(schedule);
   const auto across = [&](std::int64_t extent, std::int64_t other) {
     return std::clamp<std::int64_t>((entries + other / 2) / other, 1, extent);
@@ -34,12 +33,14 @@ Shape group_blocks(const Problem& problem, const Schedule& schedule) {
   return by_cols ? Shape{rows, across(cols, rows)} : Shape{across(rows, cols), cols};
 }
 
-double grouped_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
+double grouped_gemm_us(const Machine& machine, const Problem& problem, const Shape& gemm,
+                       const Schedule& schedule) {
   if (predicts_cublas(machine, problem, schedule))
-    return cublas_microseconds(machine, gemm_shape(problem, 0), problem.k, problem.b_layout);
-  return expected_gemm_us(machine, problem, schedule) +
-         narrow_groups_microseconds(machine, problem, schedule, wave_count_of(problem, schedule),
-                                    group_blocks(problem, schedule));
+    return cublas_microseconds(machine, gemm, problem.k, problem.b_layout);
+  const double gemm_us = expected_gemm_us(machine, problem, schedule);
+  const TileGroups groups{static_cast<double>(wave_count_of(gemm, schedule)),
+                          group_blocks(problem, gemm, schedule)};
+  return gemm_us + narrow_groups_microseconds(machine, problem, schedule, {&groups, 1}, gemm_us);
 }
 
 /// Messages that a rank sends, and the share of all that the other one of GEMM and communication waits for:
@@ -49,12 +50,12 @@ struct Messages {
   double exposed_share = 1;
 };
 
-Messages expected_messages(const Problem& problem, const Schedule& schedule) {
+Messages expected_messages(const Problem& problem, const Shape& gemm, const Schedule& schedule) {
   if (schedule.shots > 0) return {1.0 * schedule.shots, 1.0 / schedule.shots};
   if (schedule.strategy == Strategy::sequential) return {};
   const bool is_signal = schedule.strategy == Strategy::signal;
   const double slices = is_signal ? 1 : problem.ranks * schedule.rounds;
-  const double waves = std::max(1.0, static_cast<double>(wave_count_of(problem, schedule)) / slices);
+  const double waves = std::max(1.0, static_cast<double>(wave_count_of(gemm, schedule)) / slices);
   const double groups = !schedule.groups.empty() ? static_cast<double>(schedule.groups.size())
                                                  : std::max(1.0, waves / schedule.waves_per_group);
   const double exposed_groups = schedule.groups.empty() ? groups : waves / schedule.groups.back();
@@ -111,10 +112,11 @@ double expected_slowdown(const Machine& machine, const Problem& problem, const S
 
 }  // namespace
 
-double expected_schedule_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
-  double gemm_us = grouped_gemm_us(machine, problem, schedule);
+double expected_schedule_us(const Machine& machine, const Problem& problem, const Shape& gemm,
+                            const Schedule& schedule) {
+  double gemm_us = grouped_gemm_us(machine, problem, gemm, schedule);
   if (problem.ranks == 1) return gemm_us;
-  const Messages messages = expected_messages(problem, schedule);
+  const Messages messages = expected_messages(problem, gemm, schedule);
   const double communication_us =
       messages.count * expected_message_us(machine, problem, schedule, messages.count, gemm_us);
   if (schedule.strategy == Strategy::sequential) return gemm_us + communication_us;

@@ -8,6 +8,8 @@
 namespace flashoverlap {
 
 /// GEMM and communication one after the other, or the longer one and what a message makes the other wait.
-double expected_schedule_us(const Machine& machine, const Problem& problem, const Schedule& schedule);
+/// `gemm`: of the rank with the most rows.
+double expected_schedule_us(const Machine& machine, const Problem& problem, const Shape& gemm,
+                            const Schedule& schedule);
 
 }  // namespace flashoverlap

@@ -53,6 +53,7 @@ void GroupParts::cut_rows(const Problem& problem, const ExchangedRows& exchanged
   std::int64_t rows = 0;
   for (int rank = 0; rank < problem.ranks; ++rank) rows = std::max(rows, gemm_shape(problem, rank).rows);
   areas_ = by_owner ? problem.ranks : 1;
+  areas_are_cols_ = by_heads;
   keeps_last_area_ = by_owner && exchanges;
   area_rows_ = by_heads ? rows : divide_up(rows, areas_);
   area_col_blocks_ = divide_up(by_heads ? problem.n / areas_ : problem.n, schedule_.tile_cols);
@@ -124,13 +125,23 @@ std::int64_t GroupParts::first_row(int wave) const {
 
 std::int64_t GroupParts::awaited_entries(int first, int count) const {
   if (schedule_.layout == Layout::tiled) return std::min(entries_, entries_in(schedule_, first + count));
-  const std::int64_t before = divide_up(first_row(first), entry_rows(schedule_));
-  const std::int64_t blocks = divide_up(first_row(first + count), entry_rows(schedule_)) - before;
   // All areas' blocks are computed in bands, column by column, in the order of the areas.
-  const std::int64_t all = areas_ * blocks;
-  const std::int64_t awaited = keeps_last_area_ ? all - blocks : all;
+  const std::int64_t before = areas_ * row_blocks(0, first);
+  const std::int64_t all = areas_ * row_blocks(first, count);
+  const std::int64_t awaited = keeps_last_area_ ? all - all / areas_ : all;
   const std::int64_t bands_end = std::min(all, divide_up(awaited, schedule_.raster) * schedule_.raster);
-  return (areas_ * before + bands_end) * area_col_blocks_ - (bands_end - awaited);
+  return (before + bands_end) * area_col_blocks_ - (bands_end - awaited);
+}
+
+std::int64_t GroupParts::row_blocks(int first, int count) const {
+  const auto before = [&](int wave) { return divide_up(first_row(wave), entry_rows(schedule_)); };
+  return before(first + count) - before(first);
+}
+
+Shape GroupParts::blocks(int first, int count) const {
+  const std::int64_t of_area = row_blocks(first, count);
+  return areas_are_cols_ ? Shape{of_area, areas_ * area_col_blocks_}
+                         : Shape{areas_ * of_area, area_col_blocks_};
 }
 
 double GroupParts::bytes(int first, int count) const {

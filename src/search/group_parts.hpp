@@ -33,10 +33,16 @@ class GroupParts {
   /// What the time of their collective depends on: bytes of a full matrix.
   double bytes(int first, int count) const;
 
+  /// Rows and columns of tile entries that these waves are, which are computed together. Layout natural.
+  Shape blocks(int first, int count) const;
+
  private:
   void cut_rows(const Problem& problem, const ExchangedRows& exchanged);
   void cut_tiles(const Problem& problem);
   void add_exchanged_tiles(const Problem& problem, double row_bytes);
+
+  /// Row blocks of each area that these waves are.
+  std::int64_t row_blocks(int first, int count) const;
 
   /// The first of the rows that wave `wave` and later ones communicate.
   std::int64_t first_row(int wave) const;
@@ -50,6 +56,7 @@ class GroupParts {
   std::int64_t area_rows_ = 0;
   std::int64_t areas_ = 1;
   std::int64_t area_col_blocks_ = 0;
+  bool areas_are_cols_ = false;
   bool keeps_last_area_ = false;
   double row_bytes_ = 0;                    ///< of all areas together
   std::vector<std::int64_t> first_rows_{};  ///< by wave, until there are no more

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/planner.hpp"
 #include "model/costs.hpp"
+#include "model/operand_reads.hpp"
 #include "model/stream_costs.hpp"
 #include "plan/grouping.hpp"
 #include "plan/planners/planners.hpp"
@@ -25,6 +27,28 @@ Schedule signalled(const Problem& problem, Schedule schedule) {
   return schedule;
 }
 
+/// The schedule's, or if they are not all of these waves, groups of one each.
+std::vector<int> whole_grouping(const Schedule& schedule, int waves) {
+  if (std::accumulate(schedule.groups.begin(), schedule.groups.end(), std::int64_t{0}) == waves)
+    return schedule.groups;
+  return std::vector<int>(static_cast<std::size_t>(waves), 1);
+}
+
+/// What the GEMM takes longer as each group is whole rows of C.
+double narrow_rows_us(const Problem& problem, const Schedule& schedule, const Machine& machine,
+                      const GroupParts& parts, int waves, double gemm_us) {
+  if (schedule.layout != Layout::natural) return 0;
+  std::vector<TileGroups> groups;
+  int first = 0;
+  for (const int count : whole_grouping(schedule, waves)) {
+    const Shape blocks = parts.blocks(first, count);
+    first += count;
+    if (blocks.rows > 0)
+      groups.push_back({static_cast<double>(blocks.rows * blocks.cols) / workers(schedule), blocks});
+  }
+  return narrow_groups_microseconds(machine, problem, schedule, groups, gemm_us);
+}
+
 }  // namespace
 
 GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, const Machine& machine,
@@ -34,8 +58,11 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
   const auto parts = std::make_shared<const GroupParts>(problem, signalled, exchanged);
   const int waves = wave_count(signalled, signalled_entries(problem, signalled));
   const int all_waves = wave_count(signalled, parts->entries());
-  const double wave_us = tile_entry_microseconds(problem, /*rank=*/0, signalled, machine, all_waves);
-  const double gemm_us = machine.gemm_launch_microseconds + all_waves * wave_us;
+  const double usual_us = all_waves * tile_entry_microseconds(problem, rank_with_most_rows(problem),
+                                                              signalled, machine, all_waves);
+  const double computed_us = usual_us + narrow_rows_us(problem, signalled, machine, *parts, waves, usual_us);
+  const double wave_us = all_waves > 0 ? computed_us / all_waves : 0;
+  const double gemm_us = machine.gemm_launch_microseconds + computed_us;
   const bool concurrent = free_multiprocessors(signalled, machine, parts->entries()) >=
                           collective_multiprocessors(signalled, machine);
   GroupingCosts costs{
@@ -74,7 +101,11 @@ PredictedGrouping best_grouping(const Problem& problem, const Schedule& schedule
     const GroupingCosts costs = grouping_costs(problem, tried, machine, exchanged);
     require(costs.waves <= most_waves, "waves", costs.waves,
             fmt::format("the groups of at most {} can be searched", most_waves));
-    return best_grouping(costs, first_group);
+    PredictedGrouping found = best_grouping(costs, first_group);
+    Schedule chosen = tried;
+    chosen.groups = found.groups;
+    found.latency_us = predict_latency(grouping_costs(problem, chosen, machine, exchanged), found.groups);
+    return found;
   };
   if (schedule.first_multiprocessors == 0) return search(0);
   PredictedGrouping best{{}, std::numeric_limits<double>::infinity()};

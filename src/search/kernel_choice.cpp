@@ -8,6 +8,7 @@
 #include "plan/expert_parts.hpp"
 #include "plan/grouping.hpp"
 #include "plan/strategies.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -46,22 +47,21 @@ Parts parts_of(const Problem& problem, Layout layout) {
 
 /// Whether enough multiprocessors are left that sharing k can gain something. Where few are, each worker is
 /// at another place of k, reads alone what others have read together, and can take longer.
-bool has_small_last_wave(const Problem& problem, const Schedule& schedule) {
+bool has_small_last_wave(const Shape& gemm, const Schedule& schedule) {
   constexpr double most = 0.75;
-  const Shape gemm = gemm_shape(problem, 0);
   const std::int64_t left = entry_count(schedule, gemm.rows, gemm.cols) % workers(schedule);
   return static_cast<double>(left) < most * workers(schedule);
 }
 
 /// Whether the last wave may share k, which is in one part then. Streams that use multiprocessors wait for
 /// groups of tiles, of which the last ones would end together.
-bool may_share_k(const Problem& problem, const Schedule& schedule) {
+bool may_share_k(const Problem& problem, const Shape& gemm, const Schedule& schedule) {
   const bool in_parts = gathers_along_k(problem) || (problem.operation == Operation::all_to_all_gemm &&
                                                      problem.exchange == Exchange::heads);
   if (in_parts || problem.capacity > 0) return false;
   if (schedule.strategy == Strategy::sequential) return !is_by_cublas(problem, schedule);
   const bool sends = schedule.strategy == Strategy::store || schedule.strategy == Strategy::copy;
-  return sends && has_small_last_wave(problem, schedule);
+  return sends && has_small_last_wave(gemm, schedule);
 }
 
 }  // namespace
@@ -122,11 +122,12 @@ std::vector<Schedule> kernel_schedules(const Machine& machine, const Problem& pr
                                        Layout layout, int multiprocessors, int comm_multiprocessors,
                                        double near) {
   const KernelFamily& family = machine_kernels(machine);
+  const Shape gemm = gemm_shape(problem, rank_with_most_rows(problem));
   std::vector<Schedule> schedules;
   for (const KernelChoice& kernel : kernel_choices(machine, multiprocessors)) {
     Schedule schedule = kernel_schedule(family, strategy, kernel, multiprocessors);
     schedule.layout = layout;
-    if (kernel.share_k && !may_share_k(problem, schedule)) continue;
+    if (kernel.share_k && !may_share_k(problem, gemm, schedule)) continue;
     schedule.comm_multiprocessors = comm_multiprocessors;
     if (strategy == Strategy::signal && !communicates_first(problem.operation))
       schedule.first_multiprocessors = multiprocessors + comm_multiprocessors;

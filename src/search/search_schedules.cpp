@@ -24,6 +24,7 @@
 #include "search/shot_schedules.hpp"
 #include "search/signalled_schedules.hpp"
 #include "search/sliced_schedules.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -64,6 +65,7 @@ class Search {
       : problem_(problem),
         machine_(machine),
         space_(space),
+        gemm_(gemm_shape(problem, rank_with_most_rows(problem))),
         layouts_(space.layouts.empty() ? readable_layouts(problem.operation, space.reader) : space.layouts),
         comm_multiprocessors_(space.comm_multiprocessors.empty() ? usual_comm_multiprocessors(machine)
                                                                  : space.comm_multiprocessors) {}
@@ -155,7 +157,7 @@ class Search {
   std::vector<Candidate> variants_of_best(std::vector<Candidate> candidates) const {
     std::ranges::stable_sort(candidates, {}, &Candidate::predicted_us);
     // Where a wave more or less matters, another kernel may take a strategy past the others.
-    const double near = has_few_waves(candidates.front().schedule, gemm_shape(problem_, 0)) ? 1.2 : 1.1;
+    const double near = has_few_waves(candidates.front().schedule, gemm_) ? 1.2 : 1.1;
     std::set<Strategy> varied{Strategy::sequential};
     if (!communicates_first(problem_.operation)) varied.insert(Strategy::signal);  // has its own search
     std::vector<Schedule> schedules;
@@ -174,7 +176,7 @@ class Search {
   std::vector<Candidate> with_expected_time(std::vector<Schedule> schedules) const {
     std::vector<Candidate> candidates;
     for (Schedule& schedule : schedules) {
-      const double expected_us = expected_schedule_us(machine_, problem_, schedule);
+      const double expected_us = expected_schedule_us(machine_, problem_, gemm_, schedule);
       candidates.push_back({std::move(schedule), expected_us});
     }
     return candidates;
@@ -225,8 +227,7 @@ class Search {
       std::optional<bool>& left_out =
           left_out_[{schedule.strategy, schedule.shots > 0, schedule.comm_multiprocessors > 0}];
       if (left_out == true) continue;
-      const Shape gemm = gemm_shape(problem_, 0);
-      const std::int64_t tiles = problem_.ranks * entry_count(schedule, gemm.rows, gemm.cols);
+      const std::int64_t tiles = problem_.ranks * entry_count(schedule, gemm_.rows, gemm_.cols);
       const double expected_us = candidate.predicted_us;
       const std::int64_t limit = expected_us > hopeless * least_us_ ? most_tiles / 2 : most_tiles;
       const bool is_needed = !simulated_ways_.contains(way_of(schedule)) &&
@@ -247,6 +248,7 @@ class Search {
   const Problem& problem_;
   const Machine& machine_;
   const SearchSpace& space_;
+  Shape gemm_;  ///< of the rank with the most rows
   std::vector<Layout> layouts_;
   std::vector<int> comm_multiprocessors_;
   using Needs = std::tuple<Strategy, bool, bool>;    ///< shots, multiprocessors of their own
@@ -263,6 +265,12 @@ std::vector<Candidate> search_schedules(const Problem& problem, const Machine& m
                                         const SearchSpace& space) {
   validate(problem);
   validate(machine);
+  for (std::size_t i = 0; i < space.comm_multiprocessors.size(); ++i) {
+    const int count = space.comm_multiprocessors[i];
+    require(
+        count >= 1 && count < machine.multiprocessors, fmt::format("comm_multiprocessors[{}]", i), count,
+        fmt::format("must be at least 1 and less than the {} of {}", machine.multiprocessors, machine.name));
+  }
   if (space.own_result) return Search(problem, machine, space).run();
   return Search(problem, with_results_of_callers(machine), space).run();
 }

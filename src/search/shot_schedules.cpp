@@ -15,7 +15,7 @@ std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& mach
   constexpr int most_waves = 4;
   constexpr double near = 1.3;
   if (most_shots_of(problem) == 0) return {};
-  const Shape gemm = gemm_shape(problem, 0);
+  const Shape gemm = gemm_shape(problem, rank_with_most_rows(problem));
   const KernelFamily& family = machine_kernels(machine);
   std::vector<Schedule> possible;
   for (const KernelChoice& kernel : kernel_choices(machine, machine.multiprocessors)) {

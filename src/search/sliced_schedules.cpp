@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -72,7 +73,7 @@ std::int64_t most_rounds(const Problem& problem, const Schedule& schedule) {
   return divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
 }
 
-constexpr double any = 100;  // times the least expected time of a kernel
+constexpr double any = std::numeric_limits<double>::infinity();  // times the least expected time
 
 std::vector<Schedule> suitable_kernels(const Problem& problem, const Machine& machine, Strategy strategy,
                                        int multiprocessors, int comm_multiprocessors, double near) {

@@ -1,6 +1,9 @@
 #include "search/traffic.hpp"
 
 #include <algorithm>
+#include <vector>
+
+#include "plan/at.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -22,6 +25,22 @@ MessageKind collective_of(Operation operation) {
     case Operation::all_to_all_gemm: break;
   }
   return MessageKind::exchange;
+}
+
+int rank_with_most_rows(const Problem& problem) {
+  if (!is_all_to_all(problem.operation) || problem.exchange != Exchange::rows) return 0;
+  const std::vector<std::vector<std::int64_t>> counts = count_rows_between(problem);
+  const auto rows = [&](int rank) {
+    if (!communicates_first(problem.operation)) return a_rows(problem, rank);
+    std::int64_t received = 0;
+    for (const std::vector<std::int64_t>& of_source : counts) received += at(of_source, rank);
+    return received;
+  };
+  int most = 0;
+  for (int rank = 1; rank < problem.ranks; ++rank) {
+    if (rows(rank) > rows(most)) most = rank;
+  }
+  return most;
 }
 
 double most_sent_bytes(const Problem& problem) {

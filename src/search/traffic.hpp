@@ -9,6 +9,9 @@ namespace flashoverlap {
 /// The collective that all of the communication can be done by.
 MessageKind collective_of(Operation operation);
 
+/// The rank whose C has the most rows. Counts rows where they are routed.
+int rank_with_most_rows(const Problem& problem);
+
 /// Bytes that the rank which must send the most sends to others.
 double most_sent_bytes(const Problem& problem);
 

@@ -184,6 +184,18 @@ TEST(CostsTest, BlocksThatWaitForLoadsWaitLessWhereFewerMultiprocessorsLoad) {
 }
 
 // Blocks come apart from the third wave on, and none has company in a GEMM of one.
+TEST(CostsTest, ClocksAreKeptWhereHalfOfTheMultiprocessorsCompute) {
+  Machine machine = testing::round_machine();
+  machine.multiprocessors = 100;
+  machine.throttled = {{{1, 1}, {100, 120}}};
+  constexpr double us = 100;
+  EXPECT_DOUBLE_EQ(sustained_microseconds(machine, us, 100), 120);
+  EXPECT_DOUBLE_EQ(sustained_microseconds(machine, us, 80), 120);
+  EXPECT_DOUBLE_EQ(sustained_microseconds(machine, us, 65), 110);
+  EXPECT_DOUBLE_EQ(sustained_microseconds(machine, us, 50), us);
+  EXPECT_DOUBLE_EQ(sustained_microseconds(machine, us, 10), us);
+}
+
 TEST(CostsTest, TwoWavesAreAsFastEachAsALoneOneOrAsManyAre) {
   Machine machine = testing::round_machine();
   const KernelTile tile{.rows = 128, .cols = 128};

@@ -52,13 +52,19 @@ TEST(StreamCostsTest, GroupsOfSignalledCollectivesPauseAndThoseOfOthersDoNot) {
 
 TEST(StreamCostsTest, OnlyWhatIsOneKernelBeginsBeforeTheLastRunHasEnded) {
   const Machine machine = preset("h200-nvlink");
-  const auto begun_us = [&](const Schedule& schedule) {
-    return begun_before_microseconds(machine, make_plans(problem_of(Operation::all_gather_gemm), schedule));
+  const auto begun_us = [&](Operation operation, const Schedule& schedule) {
+    return begun_before_microseconds(machine, make_plans(problem_of(operation), schedule));
   };
-  EXPECT_GT(begun_us({.strategy = Strategy::store}), begun_us({.strategy = Strategy::store, .shots = 1}));
-  EXPECT_GT(begun_us({.strategy = Strategy::store, .shots = 1}), 0);
-  EXPECT_EQ(begun_us({.strategy = Strategy::copy}), 0);
-  EXPECT_EQ(begun_us({.strategy = Strategy::sequential}), 0);
+  const Schedule store{.strategy = Strategy::store};
+  const Schedule shot{.strategy = Strategy::store, .shots = 1};
+  const Schedule rounds{.strategy = Strategy::store, .rounds = 2};
+  EXPECT_GT(begun_us(Operation::all_gather_gemm, store), begun_us(Operation::all_gather_gemm, shot));
+  EXPECT_GT(begun_us(Operation::all_gather_gemm, shot), 0);
+  EXPECT_GT(begun_us(Operation::all_gather_gemm, store), begun_us(Operation::gemm_reduce_scatter, store));
+  EXPECT_GT(begun_us(Operation::gemm_reduce_scatter, store),
+            begun_us(Operation::gemm_reduce_scatter, rounds));
+  EXPECT_EQ(begun_us(Operation::all_gather_gemm, {.strategy = Strategy::copy}), 0);
+  EXPECT_EQ(begun_us(Operation::all_gather_gemm, {.strategy = Strategy::sequential}), 0);
 }
 
 TEST(StreamCostsTest, OnlySumsThatGoToAllByStoreMeetInEachRound) {

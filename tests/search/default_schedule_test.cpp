@@ -216,6 +216,43 @@ TEST(SearchSchedules, HoldSeveralKernelsOfEveryStrategyHoweverManyTilesThereAre)
 
 // Each group reads the other operand once more. Where that takes the most power, as few as there may be must
 // be among those that are simulated.
+TEST(SearchSchedules, LookAtTheRankWithTheMostRows) {
+  const Machine machine = preset("h200-nvlink");
+  const auto search_without_rows_for = [&](std::int32_t empty) {
+    Problem problem{.operation = Operation::all_to_all_gemm, .m = 4096, .n = 2048, .k = 2048, .ranks = 4};
+    std::vector<std::int32_t> rows(4096);
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      const auto target = static_cast<std::int32_t>(row % 3);
+      rows[row] = target == empty ? 3 : target;
+    }
+    std::ranges::sort(rows);
+    problem.destinations.assign(4, rows);
+    return search_schedules(problem, machine);
+  };
+  const std::vector<Candidate> without_first = search_without_rows_for(0);
+  const std::vector<Candidate> without_last = search_without_rows_for(3);
+  EXPECT_EQ(without_first.size(), without_last.size());
+  EXPECT_NEAR(without_first.front().predicted_us / without_last.front().predicted_us, 1, 0.05);
+}
+
+TEST(SearchSchedules, FindKernelsWhereSharingKIsFasterByFar) {
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 2, .n = 1, .k = 4'000'000, .ranks = 2};
+  EXPECT_FALSE(search_schedules(problem, preset("h200-nvlink")).empty());
+}
+
+TEST(SearchSchedules, RefuseMultiprocessorsForTheCommunicationThatTheMachineDoesNotHave) {
+  const Machine machine = preset("h200-nvlink");
+  for (const int count : {-4, 0, machine.multiprocessors}) {
+    SearchSpace space{.comm_multiprocessors = {8, count}};
+    try {
+      search_schedules(layer(Operation::gemm_all_reduce), machine, space);
+      FAIL() << count;
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), "comm_multiprocessors[1]");
+    }
+  }
+}
+
 TEST(SearchSchedules, GatherAlongKInWideGroupsWhereThereAreManyWaves) {
   const Problem problem{.operation = Operation::all_gather_gemm,
                         .m = 53248,

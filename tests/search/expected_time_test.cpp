@@ -48,7 +48,7 @@ TEST(ExpectedTime, OfTheBestScheduleIsAmongTheLeastWhereThereAreManyTiles) {
     ++round;
     std::vector<double> expected_us;
     for (const Candidate& each : candidates)
-      expected_us.push_back(expected_schedule_us(machine, problem, each.schedule));
+      expected_us.push_back(expected_schedule_us(machine, problem, gemm_shape(problem, 0), each.schedule));
     tolerable += expected_us.front() <= most_tolerated * std::ranges::min(expected_us) ? 1 : 0;
   }
   EXPECT_GE(tolerable, rounds * 9 / 10);
@@ -58,7 +58,7 @@ TEST(ExpectedTime, NarrowGroupsTakeLongerAtThePowerLimit) {
   const Machine machine = preset("h200-nvlink");
   for (const Strategy strategy : {Strategy::copy, Strategy::store}) {
     const auto expected_us = [&](int waves) {
-      return expected_schedule_us(machine, large, in_groups(strategy, waves));
+      return expected_schedule_us(machine, large, gemm_shape(large, 0), in_groups(strategy, waves));
     };
     EXPECT_GT(expected_us(1), 1.03 * expected_us(4)) << name(strategy);
     EXPECT_GT(expected_us(2), expected_us(4)) << name(strategy);
@@ -68,9 +68,9 @@ TEST(ExpectedTime, NarrowGroupsTakeLongerAtThePowerLimit) {
 TEST(ExpectedTime, AShortLastGroupLeavesLittleToWaitFor) {
   const Machine machine = preset("h200-pcie");
   Schedule schedule = in_groups(Strategy::p2p, 8);
-  const double alike_us = expected_schedule_us(machine, large, schedule);
+  const double alike_us = expected_schedule_us(machine, large, gemm_shape(large, 0), schedule);
   schedule.groups = {8, 8, 8, 7, 1};
-  EXPECT_LT(expected_schedule_us(machine, large, schedule), alike_us);
+  EXPECT_LT(expected_schedule_us(machine, large, gemm_shape(large, 0), schedule), alike_us);
 }
 
 }  // namespace

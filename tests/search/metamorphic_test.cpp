@@ -90,28 +90,36 @@ double sharing_us(const Problem& problem, int rank, const Schedule& schedule, co
                               wave_us);
 }
 
+/// What the memory takes for a GEMM at least.
+double read_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  const Shape gemm = gemm_shape(problem, 0);
+  const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
+  return at_once ? memory_microseconds(machine, kernel_tile(schedule), gemm, problem.k,
+                                       schedule.multiprocessors, schedule.share_k)
+                 : least_memory_microseconds(machine, gemm, problem.k);
+}
+
 /// Where a GEMM waits for the memory, more waves each read a part of the operands, and the first slices are
-/// done sooner: by less than one wave takes with fewer.
+/// done sooner: by less than one wave takes with fewer, or in one shot than the link takes for all tiles.
 double sooner_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   const Shape gemm = gemm_shape(problem, 0);
   if (schedule.strategy == Strategy::sequential || gemm.rows == 0) return 0;
   const auto waves = static_cast<double>(wave_count(schedule, entry_count(schedule, gemm.rows, gemm.cols)));
   const double wave_us = tile_entry_microseconds(problem, 0, schedule, machine, waves);
-  const bool waits = waves * wave_us < 1.001 * least_memory_microseconds(machine, gemm, problem.k);
-  return waits ? wave_us : 0;
+  if (waves * wave_us >= 1.001 * read_us(problem, schedule, machine)) return 0;
+  if (schedule.shots == 0) return wave_us;
+  const Plan plan = make_plan(problem, schedule, 0);
+  double bytes = 0;
+  for (const Tile& tile : plan.tiles) bytes += bytes_to_peers(plan, tile);
+  return std::min(wave_us, tiles_stored_microseconds(machine, problem, bytes, /*to_all=*/false));
 }
 
 /// Fewer tiles than multiprocessors do not draw the memory's whole rate, and more of them may read the same
 /// sooner.
 double slowly_read_us(const Problem& problem, const Problem& more, const Schedule& schedule,
                       const Machine& machine) {
-  const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
-  if (!at_once || gemm_shape(problem, 0).rows == 0) return 0;
-  const auto read_us = [&](const Problem& each) {
-    return memory_microseconds(machine, kernel_tile(schedule), gemm_shape(each, 0), each.k,
-                               schedule.multiprocessors, schedule.share_k);
-  };
-  return std::max(0.0, read_us(problem) - read_us(more));
+  if (gemm_shape(problem, 0).rows == 0) return 0;
+  return std::max(0.0, read_us(problem, schedule, machine) - read_us(more, schedule, machine));
 }
 
 /// Tiles that begin while their rank sends are slower. What is sent at another time can slow one wave more at
@@ -129,6 +137,19 @@ double slowed_us(const Problem& problem, const Schedule& schedule, const Machine
   return 2 * stretches * (slowdown - 1) * tile_entry_microseconds(problem, 0, schedule, machine, waves);
 }
 
+/// The part of its time that tiles add at most to a transfer, if they are computed all the while.
+double slowed_part(const Problem& problem, const Schedule& schedule, const Machine& machine) {
+  double part = 0;
+  for (const Plan& plan : make_plans(problem, schedule)) {
+    for (const Message& message : plan.messages) {
+      const TransferTime time =
+          transfer_time(plan, message, machine, /*is_capped=*/true, /*follows_at_once=*/false);
+      if (time.during_gemm_us > 0) part = std::max(part, 1 - time.alone_us / time.during_gemm_us);
+    }
+  }
+  return part;
+}
+
 /// A GEMM of one wave takes longer for it than one of several for each of theirs. One may be left when the
 /// last transfer ends, and one may have slowed that transfer.
 double lone_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
@@ -138,8 +159,8 @@ double lone_us(const Problem& problem, const Schedule& schedule, const Machine& 
                                        schedule.multiprocessors);
   };
   constexpr double many = 100;
-  const double slowed = machine.capped.empty() ? 0 : 1 - 1 / testing::slower_during_gemm;
-  return (1 + slowed) * std::max(0.0, wave_us(1) - wave_us(many));
+  const double longer_us = std::max(0.0, wave_us(1) - wave_us(many));
+  return longer_us == 0 ? 0 : (1 + slowed_part(problem, schedule, machine)) * longer_us;
 }
 
 /// A link serves what comes first (docs/machine-model.md). In several rounds by tiles, blocks whose partial
@@ -261,9 +282,10 @@ double gemm_us(const Problem& problem, const Schedule& schedule, const Machine& 
     const std::int64_t tiles = std::ranges::count(plan.tiles, false, &Tile::only_adds);
     const double waves =
         schedule.share_k ? static_cast<double>(tiles) / workers(schedule) : wave_count(schedule, tiles);
-    const double narrow_us = narrow_groups_microseconds(plan, machine, workers(schedule));
-    const double us = waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves) +
-                      narrow_us + sharing_us(problem, plan.rank, schedule, machine, tiles, narrow_us);
+    const double waves_us = waves * tile_entry_microseconds(problem, plan.rank, schedule, machine, waves);
+    const double narrow_us = narrow_groups_microseconds(plan, machine, workers(schedule), waves_us);
+    const double us =
+        waves_us + narrow_us + sharing_us(problem, plan.rank, schedule, machine, tiles, narrow_us);
     slowest_us = std::max(slowest_us, us);
   }
   return gemm_start_microseconds(machine, predicts_cublas(machine, problem, schedule)) + slowest_us;

@@ -37,9 +37,6 @@ inline Machine with_transfers(Machine machine, double factor) {
   return machine;
 }
 
-/// Collectives of `LargeProblems::machine`, if a GEMM makes them slower.
-inline constexpr double slower_during_gemm = 1.3;
-
 class LargeProblems {
  public:
   explicit LargeProblems(std::uint64_t seed) : engine_(seed) {}
@@ -68,7 +65,7 @@ class LargeProblems {
     machine.capped[cap] = machine.collectives;
     scale(machine.capped[cap], 1.2);
     machine.during_gemm[cap] = machine.capped[cap];
-    scale(machine.during_gemm[cap], slower_during_gemm);
+    scale(machine.during_gemm[cap], 1.3);
     return machine;
   }
 
