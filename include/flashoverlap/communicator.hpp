@@ -81,8 +81,9 @@ class Communicator {
   /// all_gather's destination, at the same offset on every rank.
   ///
   /// Collective: every rank asks for the same number of bytes, and may wait on the host for the others as in
-  /// a first transfer. All ranks free their memory in the same order, at about the same time and after
-  /// everything enqueued with it has completed: unlike cudaFree this does not wait for the GPU.
+  /// a first transfer. Throws `CommunicationError` as transfers do. All ranks free their memory in the same
+  /// order, at about the same time and after everything enqueued with it has completed: unlike cudaFree this
+  /// does not wait for the GPU.
   CollectiveMemory allocate(std::size_t bytes) const;
 
   /// The same memory, registered with this communicator too, where `allocate` would register it. It may have
@@ -94,6 +95,10 @@ class Communicator {
   int device() const noexcept;
   const CommunicatorOptions& options() const noexcept;
 
+  /// Transfers are enqueued on the stream. The first of a kind may wait on the host until the other ranks
+  /// enqueue theirs, at most for `wait_limit`. They throw `InvalidArgument` for negative counts and wrong
+  /// peers, and `CommunicationError` if NCCL refuses them, a rank is lost or the communicator was aborted.
+  ///
   /// Counts are elements. all_reduce is in place; the others are in place where `source` and `destination`
   /// are the memory that NCCL's in-place rules name.
   void all_reduce(void* data, std::int64_t count, DataType data_type, Stream stream) const;
@@ -110,7 +115,7 @@ class Communicator {
     std::int64_t count = 0;
   };
   /// Sends and receives as one NCCL group. A pair of ranks matches them in order, with equal counts. Parts
-  /// for this rank itself are copied.
+  /// for this rank itself are copied; `InvalidArgument` if those sent and received differ.
   void exchange(const std::vector<Part>& sends, const std::vector<Part>& receives, DataType data_type,
                 Stream stream) const;
 

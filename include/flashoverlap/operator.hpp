@@ -94,7 +94,8 @@ class Operator {
            const TunerOptions& tuning);
 
   /// `plans`: every rank's plan, the same on all ranks. Validated here (`InvalidPlan`). Allocates memory,
-  /// loads kernels and runs once as a warm-up. Collective: every rank constructs it at the same time,
+  /// loads kernels and runs once as a warm-up, for which it takes as much GPU memory as a, b and out until it
+  /// returns. Collective: every rank constructs it at the same time,
   /// otherwise the others abort the communicator and throw `CommunicationError` within four times its
   /// `wait_limit`. Throws `InvalidArgument` for what these GPUs cannot do (`gpu_obstacle` says it
   /// beforehand): on every rank where strategies `copy` or `store` lack peer access. CUDA_LAUNCH_BLOCKING
@@ -152,11 +153,11 @@ class Operator {
   /// here or by a peer.
   void throw_if_failed() const;
 
-  /// Waits until every run enqueued so far has ended, at most twice the communicator's `wait_limit`: a run
-  /// that began and got stuck is reported as such; for one that did not begin the communicator is aborted,
-  /// which takes as long as `abort` does, and `WaitExpired` thrown. Then as `throw_if_failed`. It does not
-  /// wait for replays of a graph: synchronize with their stream first. Throws `CudaError` if the GPU has
-  /// failed.
+  /// Waits until every run enqueued so far has ended, at most three times the communicator's `wait_limit`: a
+  /// run that began and got stuck is reported as such; for one that did not begin the communicator is
+  /// aborted, which takes as long as `abort` does, and `WaitExpired` thrown. Then as `throw_if_failed`. It
+  /// does not wait for replays of a graph: synchronize with their stream first. Throws `CudaError` if the GPU
+  /// has failed.
   void wait() const;
 
   /// Of the last run, or the last launch of a graph that has captured runs, which must have ended; needs

@@ -43,10 +43,11 @@ struct TunedPlan {
   Problem problem{};
   Reader reader = Reader::caller;
   Schedule schedule{};
-  double tuned_us = 0;       ///< measured, with this schedule; of Reader::norm with an RMSNorm
-  double sequential_us = 0;  ///< measured, with strategy `sequential`
-  double predicted_us = 0;   ///< for this schedule without the norm; 0: there was no prediction
-  std::string date{};        ///< when it was measured: "2025-11-23 08:15 UTC"
+  double tuned_us = 0;  ///< measured, with this schedule; of Reader::norm with an RMSNorm
+  double sequential_us =
+      0;                    ///< measured, with strategy `sequential`; 0: it was not allowed, and none is kept
+  double predicted_us = 0;  ///< for this schedule without the norm; 0: there was no prediction
+  std::string date{};       ///< when it was measured: "2025-11-23 08:15 UTC"
   bool operator==(const TunedPlan&) const = default;
 };
 
@@ -109,7 +110,7 @@ class PlanCache {
   std::optional<Machine> machine() const;
 
   /// Keeps it in place of what is kept; makes the folder if there is none. Throws `Error` if it cannot be
-  /// written: then the old one is still there.
+  /// written, `InvalidArgument` for a machine that breaks a rule: then the old one is still there.
   void store_machine(const Machine& machine) const;
 
   /// Where it is kept.

@@ -40,10 +40,12 @@ class ResultReader {
   /// x[i,j] = result[i,j] + bias[j] + residual[i,j]; computed in fp32 and rounded once, when it is stored.
   /// Rows of up to 16384 columns (8192 where the fastest path is not taken) are read once, longer ones twice.
   /// `normalized` overlaps nothing that is read or written, but may be `residual` itself.
-  /// Throws `InvalidArgument` for a missing weight or a negative eps.
+  /// Throws `InvalidArgument` for a missing out, weight or normalized and a negative eps, `CudaError` if the
+  /// kernel cannot be launched.
   void rms_norm(const void* out, const RmsNorm& norm, void* normalized, Stream stream) const;
 
-  /// The result as an ordinary row-major matrix; a copy of a natural one. They do not overlap.
+  /// The result as an ordinary row-major matrix; a copy of a natural one. They do not overlap. Throws as
+  /// `rms_norm`.
   void natural(const void* out, void* result, Stream stream) const;
 
  private:

@@ -32,8 +32,10 @@ struct Simulation {
   std::vector<Interval> timeline{};  ///< by rank, lane, start
 };
 
-/// The plans must be valid. Throws `InvalidArgument` if the machine cannot run them: copies or stores to
-/// peers without peer access, or tiles that wait for collectives to which the GEMM leaves no multiprocessors.
+/// The plans of all ranks, which must be valid. Throws `InvalidArgument` if some are missing, if the machine
+/// breaks a rule (`validate`) or if it cannot run them: copies or stores to peers without peer access, or
+/// tiles that wait for collectives to which the GEMM leaves no multiprocessors. Does not ask whether there is
+/// a kernel for them (`gpu_obstacle` does). Throws `InvalidPlan` where plans that are not valid cannot end.
 Simulation simulate(std::span<const Plan> plans, const Machine& machine);
 
 /// Only `Simulation::latency_us`, in less time.

@@ -38,6 +38,8 @@ class Tuner {
   /// Takes the machine that was measured where rank 0 runs (`measure_machine`), or a preset. Throws
   /// `InvalidArgument` where there are no kernels for the GPU.
   explicit Tuner(const Communicator& communicator, TunerOptions options = {});
+  /// Waits on the host for ranks of this process that share the GPU's memory, up to four times `wait_limit`
+  /// if one of them has failed. So does what is assigned to.
   ~Tuner();
   Tuner(Tuner&&) noexcept;
   Tuner& operator=(Tuner&&) noexcept;
@@ -62,8 +64,8 @@ class Tuner {
   /// faster by more than 1.5 %, and not slower where it follows itself. Of those of more than 5 ms it is one
   /// that overlaps where that takes at most 2 % longer than `sequential`. For Reader::norm with an RMSNorm of
   /// result and residual, and in all layouts that it reads. Takes one to four seconds, and GPU memory for
-  /// several sets of operands, an operator and eight results (four of long runs): throws `Error` where it is
-  /// short. Otherwise throws as `Operator`.
+  /// several sets of operands, an operator and fourteen results (eight of long runs): throws `Error` where it
+  /// is short. Otherwise throws as `Operator`.
   TunedPlan tune(const Problem& problem, Reader reader = Reader::caller);
 
   /// What the last call that measured has tried, the likeliest first, between other kernels. Empty before.
@@ -74,7 +76,8 @@ class Tuner {
   std::unique_ptr<State> state_;
 };
 
-/// Problems whose m rounds up to the same of 1, 2, 3, 4, 6, 8, 12, 16, ... rows are tuned together.
+/// Problems whose m rounds up to the same of 1, 2, 3, 4, 6, 8, 12, 16, ... rows are tuned together. Throws
+/// `InvalidArgument` unless m is at least 1 and at most 2^62.
 std::int64_t row_bucket(std::int64_t m);
 
 }  // namespace flashoverlap

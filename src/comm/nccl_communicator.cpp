@@ -63,10 +63,9 @@ std::string new_key() {
 }
 
 void use_gpu(const ProcessEnvironment& environment) {
-  const NcclEnd end{.rank = environment.rank, .ranks = environment.ranks};
   int devices = 0;
-  check_cuda(end, "cudaGetDeviceCount", cudaGetDeviceCount(&devices));
-  check_cuda(end, "cudaSetDevice", cudaSetDevice(choose_gpu(environment, devices)));
+  FLASHOVERLAP_CUDA(cudaGetDeviceCount(&devices));
+  FLASHOVERLAP_CUDA(cudaSetDevice(choose_gpu(environment, devices)));
 }
 
 using Part = Communicator::Part;
@@ -117,7 +116,7 @@ std::shared_ptr<NcclBase> join(const std::string& key, int rank, int ranks,
   require(!blocking, "NCCL_COMM_BLOCKING", blocking.value_or(""), "must not be set");
   std::memcpy(id.internal, key.data(), key.size());
   NcclEnd end{.rank = rank, .ranks = ranks, .wait_limit = options.wait_limit};
-  check_cuda(end, "cudaGetDevice", cudaGetDevice(&end.device));
+  FLASHOVERLAP_CUDA(cudaGetDevice(&end.device));
   return std::make_shared<NcclBase>(id, end);
 }
 
@@ -328,8 +327,8 @@ void Communicator::exchange(const std::vector<Part>& sends, const std::vector<Pa
     return result != ncclSuccess ? result : ended;
   });
   for (const Copy& copy : copies) {
-    check_cuda(end, "cudaMemcpyAsync",
-               cudaMemcpyAsync(copy.destination, copy.source, copy.bytes, cudaMemcpyDeviceToDevice, stream));
+    FLASHOVERLAP_CUDA(
+        cudaMemcpyAsync(copy.destination, copy.source, copy.bytes, cudaMemcpyDeviceToDevice, stream));
   }
 }
 

@@ -26,8 +26,4 @@ inline void check_nccl(const NcclEnd& end, std::string_view call, ncclResult_t r
   fail(end, call, fmt::format("{}{}{}", ncclGetErrorString(result), detail.empty() ? "" : ": ", detail));
 }
 
-inline void check_cuda(const NcclEnd& end, std::string_view call, cudaError_t status) {
-  if (status != cudaSuccess) fail(end, call, cudaGetErrorString(status));
-}
-
 }  // namespace flashoverlap

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include <string>
 #include <string_view>
 
 #include "cuda/error.hpp"
@@ -22,10 +23,16 @@ Function driver_function(const char* function_name, unsigned version) {
   return reinterpret_cast<Function>(function);
 }
 
+inline std::string driver_error(CUresult result) {
+  static const auto get_string = driver_function<PFN_cuGetErrorString_v6000>("cuGetErrorString", 6000);
+  const char* reason = nullptr;
+  get_string(result, &reason);
+  return reason == nullptr ? fmt::format("error {}", static_cast<int>(result)) : reason;
+}
+
 /// Throws `CudaError` unless the call of the driver has succeeded.
 inline void check_driver(std::string_view function, CUresult result) {
-  if (result != CUDA_SUCCESS)
-    throw CudaError(fmt::format("{}: error {}", function, static_cast<int>(result)));
+  if (result != CUDA_SUCCESS) throw CudaError(fmt::format("{}: {}", function, driver_error(result)));
 }
 
 }  // namespace flashoverlap

@@ -35,4 +35,16 @@ inline void use_in_background(int device) {
   cudaThreadExchangeStreamCaptureMode(&mode);
 }
 
+/// While it lives, this thread may call what CUDA else refuses during a capture, as it could belong to it.
+class OutsideCapture {
+ public:
+  OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  ///< the one to exchange
+};
+
 }  // namespace flashoverlap

@@ -42,6 +42,11 @@ std::vector<std::int32_t> delivery_order(const std::vector<Plan>& plans, int ran
 GpuOperands::GpuOperands(const Problem& problem)
     : data_type(problem.data_type), a(most_elements(problem, a_shape)), b(most_elements(problem, b_shape)) {}
 
+std::int64_t GpuOperands::bytes(const Problem& problem) {
+  const std::size_t elements = most_elements(problem, a_shape) + most_elements(problem, b_shape);
+  return static_cast<std::int64_t>(elements) * size_of(problem.data_type);
+}
+
 void GpuOperands::fill(std::uint64_t seed, int rank, cudaStream_t stream) {
   const std::uint64_t own = 2 * (seed * max_ranks + static_cast<std::uint64_t>(rank));
   FLASHOVERLAP_CUDA(fill_random(a.data(), a.size(), data_type, own, stream));

@@ -16,6 +16,8 @@ namespace flashoverlap {
 /// One rank's operands.
 struct GpuOperands {
   explicit GpuOperands(const Problem& problem);
+  /// What they take: as many on every rank, also where ranks have different rows.
+  static std::int64_t bytes(const Problem& problem);
 
   /// Random and the same wherever `seed` and `rank` are; asynchronous.
   void fill(std::uint64_t seed, int rank, cudaStream_t stream);

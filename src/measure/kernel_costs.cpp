@@ -34,7 +34,7 @@ Problem gemm_of(const Machine& machine, const KernelTile& tile, OperandLayout b_
   const int together =
       kernel_schedule(machine_kernels(machine), Strategy::sequential, {tile}, machine.multiprocessors).raster;
   int rows = 1;
-  for (int divisor = 2; divisor <= together || 2 * rows < together; ++divisor) {
+  for (int divisor = 2; divisor <= entries && (divisor <= together || 2 * rows < together); ++divisor) {
     if (entries % divisor == 0) rows = divisor;
   }
   const std::int64_t cols = std::int64_t{entries} / rows * waves;

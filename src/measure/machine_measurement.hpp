@@ -9,7 +9,7 @@
 
 namespace flashoverlap {
 
-/// Measures every field; the same result on all ranks. Collective, at least 2 ranks. Takes about a minute.
+/// Measures every field; the same result on all ranks. Collective, at least 2 ranks. Takes 10 to 20 s.
 /// `progress`: what is measured next, in order.
 Machine measure_machine(const GpuRank& gpu, const std::function<void(std::string_view step)>& progress);
 

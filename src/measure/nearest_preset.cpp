@@ -1,5 +1,6 @@
 #include "measure/nearest_preset.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <optional>
@@ -34,6 +35,21 @@ auto likeness(const Machine& machine, const GpuKind& gpu) {
                     -std::abs(machine.multiprocessors - gpu.multiprocessors));
 }
 
+/// What the preset's GPU does by all of its multiprocessors is done by these.
+void take_multiprocessors(Machine& machine, int multiprocessors) {
+  machine.teraflops *= static_cast<double>(multiprocessors) / machine.multiprocessors;
+  machine.multiprocessors = multiprocessors;
+  machine.comm_multiprocessors = std::min(machine.comm_multiprocessors, multiprocessors - 1);
+  const auto keep_caps = [=](auto& by_cap) {
+    std::erase_if(by_cap, [=](const auto& each) { return each.first >= multiprocessors; });
+  };
+  keep_caps(machine.capped);
+  keep_caps(machine.during_gemm);
+  keep_caps(machine.capped_for_callers);
+  keep_caps(machine.during_gemm_for_callers);
+  keep_caps(machine.collective_slowdowns);
+}
+
 }  // namespace
 
 Machine nearest_preset(const GpuKind& gpu) {
@@ -46,7 +62,7 @@ Machine nearest_preset(const GpuKind& gpu) {
   }
   require(nearest.has_value(), "GPU", gpu.compute_capability, "must be of a kind that a preset describes");
   nearest->compute_capability = gpu.compute_capability;
-  nearest->multiprocessors = gpu.multiprocessors;
+  take_multiprocessors(*nearest, gpu.multiprocessors);
   if (!gpu.peer_access) {
     nearest->peer_access = false;
     nearest->copy_engine.clear();

@@ -77,10 +77,6 @@ class PartialGemm {
     alone_us_ = median_us_during(
         gpu, [this] { launch(gpu_.stream()); }, [] {});
   }
-  ~PartialGemm() { cudaStreamSynchronize(stream_); }
-  PartialGemm(const PartialGemm&) = delete;
-  PartialGemm& operator=(const PartialGemm&) = delete;
-
   double alone_us() const { return alone_us_; }
   void launch(cudaStream_t stream) { kernel_.launch(operands_, stream); }
 
@@ -123,7 +119,7 @@ enum class SumsIn : std::uint8_t { own, callers };
 
 /// Collectives of one communicator on memory as operators pass it (`meets_collectives`): all-gathers read an
 /// operand, reduce-scatters write a caller's result, and exchanges are between memory that NCCL does not
-/// know.
+/// know. All ranks free this together, after `gpu.barrier()`.
 class MeasuredCollectives {
  public:
   MeasuredCollectives(const GpuRank& gpu, int thread_blocks, std::int64_t most_bytes)
@@ -141,10 +137,6 @@ class MeasuredCollectives {
     launch(MessageKind::all_reduce, mebibyte, gpu.stream(), SumsIn::callers);
     gpu.barrier();
   }
-  ~MeasuredCollectives() { gpu_.barrier(); }
-  MeasuredCollectives(const MeasuredCollectives&) = delete;
-  MeasuredCollectives& operator=(const MeasuredCollectives&) = delete;
-
   bool has_shared_memory() const { return source_.is_shared; }
 
   /// `bytes`: of the whole matrix.
@@ -279,6 +271,7 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
       for (const std::int64_t bytes : sizes)
         add_point(machine.collectives[kind][ranks], bytes, collectives.alone_us(kind, bytes));
     }
+    gpu.barrier();
   }
   const auto full_us = [&](MessageKind kind) {
     return machine.collective_microseconds(kind, ranks, static_cast<double>(usual));
@@ -313,6 +306,7 @@ void measure_collectives(const GpuRank& gpu, Machine& machine) {
           collectives.launch(kind, usual, stream);
       });
     }
+    gpu.barrier();
   }
 }
 

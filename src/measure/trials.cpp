@@ -61,26 +61,19 @@ std::vector<std::vector<double>> measure_in_rows(const std::vector<const Capture
   return samples;
 }
 
-std::int64_t set_bytes(const Problem& problem, int rank) {
-  const Shape a = a_shape(problem, rank);
-  const Shape b = b_shape(problem, rank);
-  return (a.rows * a.cols + b.rows * b.cols) * size_of(problem.data_type);
-}
-
-std::int64_t rotated_sets(std::int64_t bytes) {
+std::int64_t rotated_sets(const Problem& problem) {
   constexpr std::int64_t several_caches = std::int64_t{200} << 20;
-  return std::clamp<std::int64_t>(several_caches / bytes + 1, 2, 8);
+  return std::clamp<std::int64_t>(several_caches / GpuOperands::bytes(problem) + 1, 2, 8);
 }
 
 }  // namespace
 
-std::int64_t rotated_bytes(const Problem& problem, int rank) {
-  const std::int64_t bytes = set_bytes(problem, rank);
-  return rotated_sets(bytes) * bytes;
+std::int64_t rotated_bytes(const Problem& problem) {
+  return rotated_sets(problem) * GpuOperands::bytes(problem);
 }
 
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem) {
-  const std::int64_t count = rotated_sets(set_bytes(problem, gpu.rank()));
+  const std::int64_t count = rotated_sets(problem);
   std::vector<GpuOperands> operands;
   for (std::int64_t set = 0; set < count; ++set) {
     operands.emplace_back(problem).fill(static_cast<std::uint64_t>(set) + 1, gpu.rank(), gpu.stream());

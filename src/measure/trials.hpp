@@ -26,8 +26,8 @@ inline constexpr double least_us_in_rows = 5000;
 
 /// Random operands: together several times the L2 cache.
 std::vector<GpuOperands> rotated_operands(const GpuRank& gpu, const Problem& problem);
-/// What they take on a rank.
-std::int64_t rotated_bytes(const Problem& problem, int rank);
+/// What they take on each rank.
+std::int64_t rotated_bytes(const Problem& problem);
 
 /// How operators are measured.
 struct Use {

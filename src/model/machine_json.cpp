@@ -112,11 +112,7 @@ void read(const JsonValue& value, std::vector<std::string>& sources) {
   sources = value.array([](const JsonValue& source) { return source.string(); }, most_sources);
 }
 
-void read(const JsonValue& value, OperandLayout& layout) {
-  const auto named = from_name<OperandLayout>(value.string());
-  if (!named) value.refuse("must be k_contiguous or row_contiguous");
-  layout = *named;
-}
+void read(const JsonValue& value, OperandLayout& layout) { layout = value.enumerator<OperandLayout>(); }
 
 void read(const JsonValue& value, Curve& curve) { curve.points = value.array(point_from_json, most_points); }
 

@@ -34,19 +34,24 @@ std::vector<int> whole_grouping(const Schedule& schedule, int waves) {
   return std::vector<int>(static_cast<std::size_t>(waves), 1);
 }
 
-/// What the GEMM takes longer as each group is whole rows of C.
-double narrow_rows_us(const Problem& problem, const Schedule& schedule, const Machine& machine,
-                      const GroupParts& parts, int waves, double gemm_us) {
-  if (schedule.layout != Layout::natural) return 0;
+/// All waves of the GEMM, with what they take longer where each group is whole rows of C.
+double computed_us(const Problem& problem, const Schedule& schedule, const Machine& machine,
+                   const GroupParts& parts) {
+  const int all_waves = wave_count(schedule, parts.entries());
+  if (all_waves == 0) return 0;
+  const double usual_us = all_waves * tile_entry_microseconds(problem, rank_with_most_rows(problem), schedule,
+                                                              machine, all_waves);
+  if (schedule.layout != Layout::natural) return usual_us;
   std::vector<TileGroups> groups;
   int first = 0;
-  for (const int count : whole_grouping(schedule, waves)) {
+  for (const int count :
+       whole_grouping(schedule, wave_count(schedule, signalled_entries(problem, schedule)))) {
     const Shape blocks = parts.blocks(first, count);
     first += count;
     if (blocks.rows > 0)
       groups.push_back({static_cast<double>(blocks.rows * blocks.cols) / workers(schedule), blocks});
   }
-  return narrow_groups_microseconds(machine, problem, schedule, groups, gemm_us);
+  return usual_us + narrow_groups_microseconds(machine, problem, schedule, groups, usual_us);
 }
 
 }  // namespace
@@ -58,11 +63,9 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
   const auto parts = std::make_shared<const GroupParts>(problem, signalled, exchanged);
   const int waves = wave_count(signalled, signalled_entries(problem, signalled));
   const int all_waves = wave_count(signalled, parts->entries());
-  const double usual_us = all_waves * tile_entry_microseconds(problem, rank_with_most_rows(problem),
-                                                              signalled, machine, all_waves);
-  const double computed_us = usual_us + narrow_rows_us(problem, signalled, machine, *parts, waves, usual_us);
-  const double wave_us = all_waves > 0 ? computed_us / all_waves : 0;
-  const double gemm_us = machine.gemm_launch_microseconds + computed_us;
+  const double all_us = computed_us(problem, signalled, machine, *parts);
+  const double wave_us = all_waves == 0 ? 0 : all_us / all_waves;
+  const double gemm_us = machine.gemm_launch_microseconds + all_us;
   const bool concurrent = free_multiprocessors(signalled, machine, parts->entries()) >=
                           collective_multiprocessors(signalled, machine);
   GroupingCosts costs{

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "flashoverlap/planner.hpp"
+#include "model/costs.hpp"
 #include "model/gemm_time.hpp"
 #include "search/bound.hpp"
 #include "search/kernel_choice.hpp"
@@ -35,9 +36,7 @@ MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule, 
 }
 
 void share_multiprocessors(Schedule& schedule, const Problem& problem, const Machine& machine) {
-  const int most = schedule.comm_multiprocessors > 0
-                       ? std::min(schedule.comm_multiprocessors, machine.comm_multiprocessors)
-                       : machine.comm_multiprocessors;
+  const int most = collective_multiprocessors(schedule, machine);
   const bool overlaps = schedule.strategy != Strategy::sequential;  // else the GEMM has ended, or not begun
   switch (overlaps ? multiprocessor_use(problem, schedule, machine) : MultiprocessorUse::nothing) {
     case MultiprocessorUse::transfers: schedule.comm_multiprocessors = most; break;

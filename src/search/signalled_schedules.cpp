@@ -1,7 +1,6 @@
 #include "search/signalled_schedules.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -11,6 +10,7 @@
 #include "plan/planners/planners.hpp"
 #include "search/grouping_costs.hpp"
 #include "search/kernel_choice.hpp"
+#include "search/traffic.hpp"
 
 namespace flashoverlap {
 namespace {
@@ -35,7 +35,8 @@ std::vector<int> first_sizes(int waves) {
   return sizes;
 }
 
-/// The best grouping by the predictor, and the best into two groups.
+/// The best grouping by the predictor, and the best into two groups, with what these groups take: they may
+/// read less than those of one wave that the costs of a search are of.
 void add_best_groupings(std::vector<Candidate>& candidates, const Problem& problem, const Machine& machine,
                         const ExchangedRows& exchanged, Schedule schedule) {
   constexpr int most_ends = 24;
@@ -52,15 +53,21 @@ void add_best_groupings(std::vector<Candidate>& candidates, const Problem& probl
     const std::vector<int> pair{first, costs.waves - first};
     keep_better(best_pair, schedule, {pair, predict_latency(costs, pair)});
   }
-  if (std::isinf(best.predicted_us)) return;  // no rows
-  candidates.push_back(best);
-  if (best.schedule.groups.size() != 2 && !best_pair.schedule.groups.empty()) candidates.push_back(best_pair);
+  const auto add = [&](Candidate& found) {
+    const GroupingCosts costs = grouping_costs(problem, found.schedule, machine, exchanged);
+    found.predicted_us = predict_latency(costs, found.schedule.groups);
+    candidates.push_back(std::move(found));
+  };
+  const bool is_pair = best.schedule.groups.size() == 2;
+  add(best);
+  if (!is_pair && !best_pair.schedule.groups.empty()) add(best_pair);
 }
 
 }  // namespace
 
 std::vector<Candidate> signalled_schedules(const Problem& problem, const Machine& machine, Layout layout,
                                            const std::vector<int>& comm_multiprocessors) {
+  if (gemm_shape(problem, rank_with_most_rows(problem)).rows == 0) return {};
   const ExchangedRows exchanged = count_exchanged_rows(problem);
   std::vector<Candidate> candidates;
   for (const int count : comm_multiprocessors) {

@@ -1,6 +1,7 @@
 #include "search/traffic.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "plan/at.hpp"
@@ -29,18 +30,14 @@ MessageKind collective_of(Operation operation) {
 
 int rank_with_most_rows(const Problem& problem) {
   if (!is_all_to_all(problem.operation) || problem.exchange != Exchange::rows) return 0;
-  const std::vector<std::vector<std::int64_t>> counts = count_rows_between(problem);
-  const auto rows = [&](int rank) {
-    if (!communicates_first(problem.operation)) return a_rows(problem, rank);
-    std::int64_t received = 0;
-    for (const std::vector<std::int64_t>& of_source : counts) received += at(of_source, rank);
-    return received;
-  };
-  int most = 0;
-  for (int rank = 1; rank < problem.ranks; ++rank) {
-    if (rows(rank) > rows(most)) most = rank;
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(problem.ranks), 0);
+  if (communicates_first(problem.operation)) {
+    for (const std::vector<std::int64_t>& sent : count_rows_between(problem))
+      std::ranges::transform(rows, sent, rows.begin(), std::plus());
+  } else {
+    for (int rank = 0; rank < problem.ranks; ++rank) at(rows, rank) = a_rows(problem, rank);
   }
-  return most;
+  return static_cast<int>(std::ranges::max_element(rows) - rows.begin());
 }
 
 double most_sent_bytes(const Problem& problem) {

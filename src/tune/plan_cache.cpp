@@ -97,6 +97,7 @@ std::optional<Machine> PlanCache::machine() const {
 }
 
 void PlanCache::store_machine(const Machine& machine) const {
+  validate(machine);
   make_folder(fs::path(machine_file_).parent_path());
   write_file("machine", machine_file_, machine_to_json(machine));
 }

@@ -11,7 +11,7 @@
 namespace flashoverlap {
 
 /// What `decide` returns on rank 0, where alone it is called, on every rank. Collective. What it throws there
-/// the other ranks throw as an `Error`, and so do all if these are too many candidates to share.
+/// the other ranks throw as an `Error`.
 std::vector<Candidate> decided_by_first(const GpuRank& gpu,
                                         const std::function<std::vector<Candidate>()>& decide);
 

@@ -12,15 +12,23 @@ namespace flashoverlap {
 namespace {
 
 /// Leaves out what the operator's options forbid on any rank: padding.
-TunerOptions within(const OperatorOptions& options, const Communicator& communicator, TunerOptions tuning) {
-  const std::array has_padding{options.pitches.a != 0 ? 1.0 : 0.0, options.pitches.b != 0 ? 1.0 : 0.0,
-                               options.pitches.out != 0 ? 1.0 : 0.0};
+TunerOptions within(const Problem& problem, const OperatorOptions& options, const Communicator& communicator,
+                    TunerOptions tuning) {
+  validate(problem);
+  const int rank = communicator.rank();
+  const auto is_padded = [](std::int64_t pitch, const Shape& rows) {
+    return pitch != 0 && pitch != rows.cols ? 1.0 : 0.0;
+  };
+  const Pitches& pitches = options.pitches;
+  const std::array has_padding{is_padded(pitches.a, a_shape(problem, rank)),
+                               is_padded(pitches.b, b_shape(problem, rank)),
+                               is_padded(pitches.out, out_shape(problem, rank))};
   const std::vector<double> some_rank_has = GpuRank(communicator).maxima(has_padding);
   if (std::ranges::count(some_rank_has, 1.0) == 0) return tuning;
   const bool own_result = options.own_result;
-  tuning.allows = [=, allows = tuning.allows](const Problem& problem, const Schedule& schedule) {
-    if (allows && !allows(problem, schedule)) return false;
-    const std::vector<Plan> plans = make_plans(problem, schedule);
+  tuning.allows = [=, allows = tuning.allows](const Problem& one, const Schedule& schedule) {
+    if (allows && !allows(one, schedule)) return false;
+    const std::vector<Plan> plans = make_plans(one, schedule);
     const auto can_have_padding = [&](std::size_t place, BufferRole role) {
       return some_rank_has[place] == 0 || padding_obstacle(plans, role, own_result).empty();
     };
@@ -32,7 +40,7 @@ TunerOptions within(const OperatorOptions& options, const Communicator& communic
 
 std::vector<Plan> tuned_plans(const Problem& problem, const Communicator& communicator,
                               const OperatorOptions& options, TunerOptions tuning) {
-  Tuner tuner(communicator, within(options, communicator, std::move(tuning)));
+  Tuner tuner(communicator, within(problem, options, communicator, std::move(tuning)));
   return make_plans(problem, tuner.schedule(problem));
 }
 

@@ -28,6 +28,20 @@ TEST(NearestPreset, HasTheGpusOwnMultiprocessors) {
   EXPECT_EQ(nearest.multiprocessors, 140);
 }
 
+TEST(NearestPreset, ComputesInProportionToTheGpusMultiprocessors) {
+  const Machine ti = nearest_preset({"NVIDIA GeForce RTX 4060 Ti", 89, 34, false});
+  const Machine large = preset("rtx4090");
+  EXPECT_DOUBLE_EQ(ti.teraflops / ti.multiprocessors, large.teraflops / large.multiprocessors);
+}
+
+TEST(NearestPreset, LeavesMultiprocessorsToTheGemmOfASmallPartOfAGpu) {
+  for (const int multiprocessors : {2, 7, 16, 60}) {
+    const Machine part = nearest_preset({"NVIDIA H200 MIG 1g.18gb", 90, multiprocessors, false});
+    EXPECT_EQ(part.multiprocessors, multiprocessors);
+    EXPECT_NO_THROW(validate(part)) << multiprocessors;
+  }
+}
+
 TEST(NearestPreset, DoesWithoutPeersWhereThereAreNone) {
   const Machine nearest = nearest_preset({"NVIDIA A100 80GB PCIe", 80, 108, false});
   EXPECT_EQ(nearest.name, "a100");

@@ -82,7 +82,8 @@ TEST(OperandReadsTest, NarrowGroupsCostTimeAtThePowerLimit) {
 }
 
 TEST(OperandReadsTest, NarrowGroupsWaitForTheMemoryAndThoseOfClustersOnlyForItsWholeRate) {
-  const Machine machine = free_machine();
+  Machine machine = free_machine();
+  machine.kernels = preset("h200-nvlink").kernels;
   const auto longer = [&](int cluster_rows, double read_share) {
     Plan plan = plan_in_groups(2);
     plan.schedule.cluster_rows = cluster_rows;

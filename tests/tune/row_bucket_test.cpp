@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/tuner.hpp"
 
@@ -30,7 +32,13 @@ TEST(RowBucketTest, IsNeverFewerRowsAndAtMostHalfAsManyMore) {
   }
 }
 
-TEST(RowBucketTest, RefusesNoRows) { EXPECT_THROW(row_bucket(0), InvalidArgument); }
+TEST(RowBucketTest, RefusesNoRowsAndMoreThanAPowerOfTwoCanHold) {
+  constexpr std::int64_t most = std::int64_t{1} << 62;
+  EXPECT_EQ(row_bucket(most), most);
+  EXPECT_THROW(row_bucket(0), InvalidArgument);
+  EXPECT_THROW(row_bucket(most + 1), InvalidArgument);
+  EXPECT_THROW(row_bucket(std::numeric_limits<std::int64_t>::max()), InvalidArgument);
+}
 
 }  // namespace
 }  // namespace flashoverlap

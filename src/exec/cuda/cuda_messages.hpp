@@ -48,7 +48,7 @@ class CudaMessages {
   /// raises. No run is under way; `stream` takes to the GPU what the next one needs there.
   void replace(std::vector<Message> messages, cudaStream_t stream);
 
-  /// Begins a run on the caller's stream, which `end` must end there, or `abandon` where it cannot be
+  /// Begins a run on the caller's stream, which `end` must end there, or `break_off` where it cannot be
   /// enqueued. Nothing waits until either is written down.
   void begin(cudaStream_t stream);
   /// Messages from `first` to before `last`. `own`: this rank's buffers. `computed`: recorded when every tile

@@ -6,14 +6,9 @@
 namespace flashoverlap {
 
 std::shared_ptr<const EnqueuedRun> EnqueuedRuns::begin(cudaStream_t stream) {
-  std::shared_ptr<EnqueuedRun> run = [&] {
-    const std::scoped_lock held(mutex_);
-    // Whoever else looks at one that was enqueued before must not find this run there.
-    if (spare_.empty() || spare_.back().use_count() > 1) return std::make_shared<EnqueuedRun>();
-    std::shared_ptr<EnqueuedRun> spare = std::move(spare_.back());
-    spare_.pop_back();
-    return spare;
-  }();
+  std::shared_ptr<EnqueuedRun> run = take_spare();
+  if (run == nullptr)
+    run = std::make_shared<EnqueuedRun>();  // without the lock, as CUDA may wait for the GPU
   FLASHOVERLAP_CUDA(cudaEventRecord(run->begun, stream));
   if (++count_ == 0) count_ = 1;
   run->number = count_;
@@ -24,17 +19,13 @@ std::shared_ptr<const EnqueuedRun> EnqueuedRuns::begin(cudaStream_t stream) {
 }
 
 void EnqueuedRuns::end(cudaStream_t stream) {
-  EnqueuedRun& run = *runs_.back();  // others are taken from the front, and not this one yet
-  FLASHOVERLAP_CUDA(cudaEventRecord(run.ended, stream));
-  const std::scoped_lock held(mutex_);
-  run.is_enqueued = true;
+  EnqueuedRun* const run = newest_begun();
+  FLASHOVERLAP_CUDA(cudaEventRecord(run->ended, stream));
+  run->is_enqueued = true;
 }
 
 bool EnqueuedRuns::break_off(cudaStream_t stream) noexcept {
-  EnqueuedRun* const run = [this]() -> EnqueuedRun* {
-    const std::scoped_lock held(mutex_);
-    return runs_.empty() || runs_.back()->is_enqueued ? nullptr : runs_.back().get();
-  }();
+  EnqueuedRun* const run = newest_begun();
   if (run == nullptr) return false;
   const bool is_recorded = cudaEventRecord(run->ended, stream) == cudaSuccess;
   const std::scoped_lock held(mutex_);
@@ -54,6 +45,21 @@ cudaError_t EnqueuedRuns::query() {
   const std::scoped_lock held(mutex_);
   put_ended_aside();
   return runs_.empty() ? cudaSuccess : cudaEventQuery(runs_.back()->ended);
+}
+
+EnqueuedRun* EnqueuedRuns::newest_begun() noexcept {
+  const std::scoped_lock held(mutex_);
+  return runs_.empty() || runs_.back()->is_enqueued ? nullptr : runs_.back().get();
+}
+
+std::shared_ptr<EnqueuedRun> EnqueuedRuns::take_spare() {
+  const std::scoped_lock held(mutex_);
+  // Whoever else looks at one that was enqueued before must not find this run there.
+  const auto unused = std::ranges::find_if(spare_, [](const auto& run) { return run.use_count() == 1; });
+  if (unused == spare_.end()) return nullptr;
+  std::shared_ptr<EnqueuedRun> spare = std::move(*unused);
+  spare_.erase(unused);
+  return spare;
 }
 
 void EnqueuedRuns::put_ended_aside() {

@@ -41,9 +41,15 @@ class EnqueuedRuns {
   cudaError_t query();
 
  private:
+  /// Stays where it is until it is enqueued to its end; `nullptr` if none is under way.
+  EnqueuedRun* newest_begun() noexcept;
+  /// `nullptr` if there is none.
+  std::shared_ptr<EnqueuedRun> take_spare();
   void put_ended_aside();
 
-  std::mutex mutex_;  // not held where CUDA may wait for the GPU, as recording may
+  // Not held where CUDA may wait for the GPU, as recording and making events may: the watch, which ends what
+  // the GPU waits for, takes it too.
+  std::mutex mutex_;
   std::deque<std::shared_ptr<EnqueuedRun>> runs_;
   std::vector<std::shared_ptr<EnqueuedRun>> spare_;
   std::uint32_t count_ = 0;

@@ -10,15 +10,13 @@
 #include "epilogue/swiglu_kernels.hpp"
 #include "flashoverlap/planner.hpp"
 #include "gemm/exchange/tile_exchange.hpp"
+#include "plan/at.hpp"
 #include "plan/route_room.hpp"
 
 namespace flashoverlap {
 namespace {
 
 constexpr std::array callers_roles{BufferRole::a, BufferRole::b, BufferRole::out};
-
-std::size_t index(BufferRole role) { return static_cast<std::size_t>(role); }
-std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
 
 }  // namespace
 
@@ -34,11 +32,11 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
       messages(plans, streamed_messages(), communicator, during_gemm, memory, pitches,
                {.counts = overlaps(order), .record_times = options.record_timeline}) {
   for (const BufferRole role : {BufferRole::staging, BufferRole::inbox, BufferRole::gathered})
-    buffers[index(role)] = memory.buffer(plan.rank, role);
+    at(buffers, role) = memory.buffer(plan.rank, role);
   result = memory.buffer(plan.rank, BufferRole::out);
   if (plan.buffer(BufferRole::out).peer_written && !options.own_result) result_copy.emplace(plan);
   if (order && order->gemm) {
-    const auto pitch = [&](BufferRole role) { return pitches[index(role)]; };
+    const auto pitch = [&](BufferRole role) { return at(pitches, role); };
     cublas.emplace(plan.problem.data_type, gemm_shape(plan.problem, plan.rank), plan.problem.k,
                    plan.problem.a_layout, plan.problem.b_layout,
                    GemmPitches{pitch(order->gemm->a), pitch(order->gemm->b), pitch(order->gemm->c)},
@@ -48,7 +46,7 @@ Operator::State::State(std::vector<Plan> all_plans, const Communicator& all_rank
   if (options.record_timeline) {
     for (std::optional<CudaEvent>* event : {&begun, &gemm_done, &ended}) event->emplace(cudaEventDefault);
   }
-  if (takes_routes()) routes.emplace(communicator, plan.problem.expert_rows[index(plan.rank)].size());
+  if (takes_routes()) routes.emplace(communicator, at(plan.problem.expert_rows, plan.rank).size());
   // They follow products, and are launched while ranks wait for each other.
   FLASHOVERLAP_CUDA(load_swiglu(plan.problem.data_type));
   FLASHOVERLAP_CUDA(load_rms_norm_gradient(plan.problem.data_type));
@@ -74,7 +72,7 @@ void Operator::State::route(std::span<const std::int32_t> expert_rows) {
   require(takes_routes(), "capacity", plan.problem.capacity, "must be more than 0 to take other routes");
   require_ended();
   std::vector<std::vector<std::int32_t>> all = routes->gather(expert_rows);
-  const std::size_t entries = all[index(plan.rank)].size();
+  const std::size_t entries = at(all, plan.rank).size();
   require(expert_rows.size() == entries, "expert_rows", fmt::format("{} entries", expert_rows.size()),
           fmt::format("must have {}", entries));
   take_routes(std::move(all));
@@ -87,7 +85,7 @@ void Operator::State::route_all(std::vector<std::vector<std::int32_t>> expert_ro
 
 void Operator::State::take_routes(std::vector<std::vector<std::int32_t>> expert_rows) {
   if (routes_are_new) FLASHOVERLAP_CUDA(cudaEventSynchronize(routed));  // without a run
-  flashoverlap::route(plans[index(plan.rank)], std::move(expert_rows));
+  flashoverlap::route(at(plans, plan.rank), std::move(expert_rows));
   if (order) order = in_order(plan);
   messages.replace(streamed_messages(), memory.workspace().side);
   kernel->replace_tiles(plan, memory.workspace().side);
@@ -167,24 +165,23 @@ void Operator::State::warm_up() {
   for (const BufferRole role : callers_roles) {
     const Buffer& shape = plan.buffer(role);
     if (role == BufferRole::out && result != nullptr) continue;
-    callers[index(role)] =
-        DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * pitches[index(role)]) *
-                               static_cast<std::size_t>(size_of(plan.problem.data_type)));
+    at(callers, role) = DeviceArray<std::byte>(static_cast<std::size_t>(shape.rows * at(pitches, role)) *
+                                               static_cast<std::size_t>(size_of(plan.problem.data_type)));
   }
   const bool exchanges = any_rank_exchanges_by_nccl();
   DeviceArray<std::uint16_t> words;
   if (exchanges) words = DeviceArray<std::uint16_t>(2 * static_cast<std::size_t>(communicator.ranks()));
   const CudaStream stream;
-  bind(callers[index(BufferRole::a)].data(), callers[index(BufferRole::b)].data(),
-       callers[index(BufferRole::out)].data());
+  bind(at(callers, BufferRole::a).data(), at(callers, BufferRole::b).data(),
+       at(callers, BufferRole::out).data());
   if (cublas) {
     const WholeGemm& gemm = *order->gemm;
-    cublas->choose_algorithm(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)], stream);
+    cublas->choose_algorithm(at(buffers, gemm.a), at(buffers, gemm.b), at(buffers, gemm.c), stream);
   }
   memory.workspace().meet();
   const auto limit = communicator.options().wait_limit;
   try {
-    if (routes) routes->gather(plan.problem.expert_rows[index(plan.rank)]);
+    if (routes) routes->gather(at(plan.problem.expert_rows, plan.rank));
     if (exchanges) connect(words.data(), stream);
     if (overlaps(order) && std::ranges::any_of(plans, tiles_wait)) {  // all ranks or none
       messages.rehearse(buffers, stream);
@@ -194,8 +191,7 @@ void Operator::State::warm_up() {
                         communicator.rank(), communicator.ranks()));
       }
     }
-    run(buffers[index(BufferRole::a)], buffers[index(BufferRole::b)], callers[index(BufferRole::out)].data(),
-        stream);
+    run(at(buffers, BufferRole::a), at(buffers, BufferRole::b), at(callers, BufferRole::out).data(), stream);
     if (!ends_within(limit, [this] { find_error(); })) std::rethrow_exception(messages.report());
   } catch (...) {
     // What is enqueued may wait for what will not come, and freeing memory waits for it.
@@ -222,7 +218,7 @@ std::int64_t Operator::State::rows_of(BufferRole role) const {
 }
 
 void Operator::State::bind(BufferRole role, const void* address) {
-  void*& bound = buffers[index(role)];
+  void*& bound = at(buffers, role);
   if (rows_of(role) == 0 || plan.buffer(role).cols == 0) {
     bound = nullptr;  // whatever the caller has there
     return;
@@ -279,10 +275,10 @@ void Operator::State::run_overlapped(cudaStream_t stream) {
 void Operator::State::compute(cudaStream_t stream) {
   if (cublas) {
     const WholeGemm& gemm = *order->gemm;
-    cublas->launch(buffers[index(gemm.a)], buffers[index(gemm.b)], buffers[index(gemm.c)], stream);
+    cublas->launch(at(buffers, gemm.a), at(buffers, gemm.b), at(buffers, gemm.c), stream);
   }
   if (kernel) {
-    for (const BufferRole role : callers_roles) kernel->rebind(role, buffers[index(role)]);
+    for (const BufferRole role : callers_roles) kernel->rebind(role, at(buffers, role));
     kernel->launch(stream);
   }
   if (gemm_done) record_always(*gemm_done, stream);

@@ -14,6 +14,7 @@
 #include "cuda/device_array.hpp"
 #include "cuda/graph.hpp"
 #include "cuda/handles.hpp"
+#include "cuda/on_device.hpp"
 #include "exec/cuda/cuda_messages.hpp"
 #include "exec/cuda/in_order.hpp"
 #include "exec/cuda/plan_needs.hpp"
@@ -100,8 +101,12 @@ struct Operator::State {
 
   /// The new tiles must be in memory. A capture cannot wait for what is not captured.
   void await_routes(cudaStream_t stream) {
-    FLASHOVERLAP_CUDA(is_captured(stream) ? cudaEventSynchronize(routed)
-                                          : cudaStreamWaitEvent(stream, routed));
+    if (is_captured(stream)) {
+      const OutsideCapture outside;
+      FLASHOVERLAP_CUDA(cudaEventSynchronize(routed));
+    } else {
+      FLASHOVERLAP_CUDA(cudaStreamWaitEvent(stream, routed));
+    }
     routes_are_new = false;
   }
 
@@ -122,7 +127,8 @@ struct Operator::State {
   /// Of runs that have ended.
   void check_results() const {
     find_error();
-    if (kernel && (tiles_wait(plan) || by_kernel != KernelMessages{})) kernel->check_waits();
+    if (kernel && (tiles_wait(plan) || plan.schedule.share_k || by_kernel != KernelMessages{}))
+      kernel->check_waits();
   }
 
   /// What the run that is under way waits for. Peers are told before that is looked for, which takes time.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/at.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 
@@ -9,8 +10,6 @@ namespace flashoverlap {
 namespace {
 
 constexpr std::array destination_roles{BufferRole::out, BufferRole::staging, BufferRole::inbox};
-
-std::size_t to_index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
 bool leaves_gpu(const Plan& plan, const Tile& tile) {
   if (tile.raise.rank != plan.rank) return true;
@@ -29,7 +28,7 @@ DeviceShard resolve_shard(const Plan& plan, const GemmMemory& memory, const Stor
   DeviceShard shard{};
   const std::int64_t element = size_of(plan.problem.data_type);
   const auto buffer = [&](std::int32_t rank, const Region& region) -> const DeviceMatrix& {
-    return memory.buffers[to_index(rank)][static_cast<std::size_t>(region.buffer)];
+    return at(at(memory.buffers, rank), region.buffer);
   };
   const DeviceMatrix& from = buffer(plan.rank, stored.source);
   shard.from_offset = (stored.source.row * from.pitch + stored.col) * element;
@@ -79,14 +78,14 @@ TileResolver::TileResolver(const Plan& plan, const GemmMemory& memory, const Gem
       memory_(memory),
       counts_(options.counts),
       depth_(part_depth(plan)),
-      own_counters_(memory.counters[to_index(plan.rank)]) {
+      own_counters_(at(memory.counters, plan.rank)) {
   for (const BufferRole role : destination_roles)
     first_destinations_[static_cast<std::size_t>(role)] = destination_of(plan, 0, role);
 }
 
 CounterWait TileResolver::wait(std::int32_t counter) const {
   if (!counts_ || counter == none) return {};
-  return {own_counters_ + counter, static_cast<std::uint32_t>(plan_.counters[to_index(counter)].target)};
+  return {own_counters_ + counter, static_cast<std::uint32_t>(at(plan_.counters, counter).target)};
 }
 
 void TileResolver::resolve(const Tile& tile, DeviceTile& resolved) const {
@@ -107,7 +106,7 @@ void TileResolver::resolve(const Tile& tile, DeviceTile& resolved) const {
   load.second_a_row = none;
   load.depth = tile.only_adds ? 0 : depth_;
   resolved.finish = {.store_wait = wait(tile.store_wait), .addend_row = tile.addend_row};
-  resolved.store = {.raise = raises ? memory_.counters[to_index(raised)] + tile.raise.counter : nullptr,
+  resolved.store = {.raise = raises ? at(memory_.counters, raised) + tile.raise.counter : nullptr,
                     .leaves_gpu = raises_all ? 2 : static_cast<std::int32_t>(leaves_gpu(plan_, tile)),
                     .rows = tile.rows,
                     .cols = tile.cols,
@@ -150,10 +149,9 @@ std::vector<DeviceSignal> resolve_signals(const Plan& plan, const GemmMemory& me
   all.emplace_back(messages.closing);
   for (const auto& steps : all) {
     for (const SignalStep& step : steps) {
-      const std::int32_t target =
-          step.kind == SignalKind::wait ? plan.counters[to_index(step.counter)].target : 0;
-      signals.push_back({memory.counters[to_index(step.rank)] + step.counter,
-                         static_cast<std::uint32_t>(target), step.kind});
+      const std::int32_t target = step.kind == SignalKind::wait ? at(plan.counters, step.counter).target : 0;
+      signals.push_back(
+          {at(memory.counters, step.rank) + step.counter, static_cast<std::uint32_t>(target), step.kind});
     }
     std::int32_t alike = 0;
     for (std::size_t left = steps.size(); left > 0; --left) {
@@ -184,8 +182,7 @@ void bind_shards(BufferRole role, const DeviceMatrix& matrix, TileListArguments&
 
 TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory,
                                       const GemmOptions& options) {
-  const DeviceMatrix& inbox =
-      memory.buffers[to_index(plan.rank)][static_cast<std::size_t>(BufferRole::inbox)];
+  const DeviceMatrix& inbox = at(at(memory.buffers, plan.rank), BufferRole::inbox);
   const std::vector<StoredShard>& shards = options.messages.shards;
   TileListArguments arguments{
       .out_index = destination_of(plan, plan.rank, BufferRole::out),
@@ -210,9 +207,7 @@ TileListArguments tile_list_arguments(const Plan& plan, const GemmMemory& memory
     arguments.first_closing_signal += static_cast<std::int32_t>(shard.raises.size());
   if (!shards.empty()) {
     arguments.shard_role = shards.front().source.buffer;
-    bind_shards(arguments.shard_role,
-                memory.buffers[to_index(plan.rank)][static_cast<std::size_t>(arguments.shard_role)],
-                arguments);
+    bind_shards(arguments.shard_role, at(at(memory.buffers, plan.rank), arguments.shard_role), arguments);
   }
   arguments.part_depth = part_depth(plan);
   arguments.own_depth = plan.own_k_first ? arguments.part_depth : 0;

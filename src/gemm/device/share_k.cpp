@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/box_steps.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 #include "plan/route_room.hpp"
@@ -51,7 +52,6 @@ std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64
 /// quads of the kernel's lanes.
 void take_part_of_columns(DeviceTile& entry, std::int64_t part, std::int64_t parts, std::int32_t tile_cols) {
   constexpr std::int64_t quad_cols = 8;
-  constexpr std::int32_t box_cols = 64;
   const auto cols = static_cast<std::int32_t>(quad_cols * divide_up(divide_up(tile_cols, quad_cols), parts));
   const auto first = static_cast<std::int32_t>(part) * cols;
   entry.store.cols = std::clamp(entry.store.cols - first, 0, cols);

@@ -1,8 +1,9 @@
 #include "gemm/device/tile_lists.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
-#include "cuda/handles.hpp"
 #include "flashoverlap/error.hpp"
 #include "gemm/device/resolve_tiles.hpp"
 #include "gemm/device/share_k.hpp"
@@ -18,7 +19,8 @@ TileLists::TileLists(const Plan& plan, const GemmMemory& memory, const GemmOptio
       rank_counters_(memory.counters),
       shard_units_(shards_.size()),
       counts_(2),
-      expired_(1) {
+      expired_(1),
+      found_(1) {
   if (plan.problem.capacity > 0) replacement_ = PinnedArray<DeviceTile>(room());
   if (options.record_tiles) tile_times_ = DeviceArray<std::uint64_t>(room());
   shard_units_.set_bytes(0);
@@ -48,12 +50,25 @@ void TileLists::replace(const Plan& plan, cudaStream_t stream) {
                                     plan.tiles.size() * sizeof(DeviceTile), cudaMemcpyHostToDevice, stream));
 }
 
+// Streams that wait can hold up others that share a connection to the GPU with them.
+void TileLists::await_copy() const {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(arguments_.wait_limit_ns);
+  while (!is_over(cudaStreamQuery(aside_), "cudaStreamQuery")) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw WaitExpired(
+          fmt::format("rank {}: the GPU has not said within {} ms whether tiles waited too long, "
+                      "as other streams hold up its copy",
+                      arguments_.rank, arguments_.wait_limit_ns / 1'000'000));
+    }
+    std::this_thread::yield();
+  }
+}
+
 void TileLists::check_waits() const {
-  ExpiredWait expired{};
-  const CudaStream aside;  // the legacy default stream would wait for whatever the caller has enqueued since
-  FLASHOVERLAP_CUDA(
-      cudaMemcpyAsync(&expired, expired_.data(), sizeof expired, cudaMemcpyDeviceToHost, aside));
-  FLASHOVERLAP_CUDA(cudaStreamSynchronize(aside));
+  const ExpiredWait& expired = found_.values().front();
+  FLASHOVERLAP_CUDA(cudaMemcpyAsync(found_.values().data(), expired_.data(), sizeof expired,
+                                    cudaMemcpyDeviceToHost, aside_));
+  await_copy();
   if (expired.happened == 0) return;
   if (expired.tile == ExpiredWait::no_tile) {
     throw WaitExpired(fmt::format("rank {}: the kernel waited for the other ranks for more than {} ms",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cuda/device_array.hpp"
+#include "cuda/handles.hpp"
 #include "cuda/pinned_array.hpp"
 #include "gemm/device/device_tiles.hpp"
 #include "gemm/gemm_memory.hpp"
@@ -31,6 +32,8 @@ class TileLists {
   std::vector<std::uint64_t> tile_times(std::int32_t tile_count) const;
 
  private:
+  void await_copy() const;
+
   TileListArguments arguments_;
   DeviceArray<DeviceTile> tiles_;
   PinnedArray<DeviceTile> replacement_;  // where other routes may come
@@ -41,6 +44,8 @@ class TileLists {
   DeviceArray<ShardUnits> shard_units_;
   DeviceArray<std::uint32_t> counts_;
   DeviceArray<ExpiredWait> expired_;
+  PinnedArray<ExpiredWait> found_;  // a copy of it, by `check_waits`
+  CudaStream aside_;  // the legacy default stream would wait for whatever the caller has enqueued since
   DeviceArray<std::uint64_t> tile_times_;
 };
 

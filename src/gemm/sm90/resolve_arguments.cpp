@@ -8,6 +8,8 @@
 #include "gemm/device/share_k.hpp"
 #include "gemm/sm90/spread_stores.hpp"
 #include "gemm/sm90/tensor_map.hpp"
+#include "plan/at.hpp"
+#include "plan/box_steps.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 
@@ -15,8 +17,6 @@ namespace flashoverlap::sm90 {
 namespace {
 
 constexpr int swizzle_rows = 8;  ///< after which the 128-byte swizzle repeats
-
-std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
 bool is_aligned(const DeviceMatrix& matrix) {
   return matrix.cols % 8 == 0 && matrix.pitch % 8 == 0 &&
@@ -29,7 +29,8 @@ CUtensorMap operand_map(const Boxes& boxes, BufferRole role, const DeviceMatrix&
   if (matrix.base == nullptr || matrix.rows == 0) return {};
   require(reinterpret_cast<std::uintptr_t>(matrix.base) % 16 == 0, fmt::format("address of {}", name(role)),
           matrix.base, "must be a multiple of 16 bytes");
-  return tensor_map(boxes.data_type, matrix, layout == OperandLayout::row_contiguous ? 64 : box_rows, blocks);
+  return tensor_map(boxes.data_type, matrix, layout == OperandLayout::row_contiguous ? step_cols : box_rows,
+                    blocks);
 }
 
 // TMA leaves out what lies outside the matrix, so a ragged tile must end where its buffer does; and it starts
@@ -40,7 +41,7 @@ bool stored_by_tma(const Plan& plan, const Tile& tile, const GemmMemory& memory,
   const bool everywhere = tile.rank == every_rank;
   const std::int32_t end = everywhere ? plan.problem.ranks : tile.rank + 1;
   for (std::int32_t rank = everywhere ? 0 : tile.rank; rank < end; ++rank) {
-    const DeviceMatrix& to = memory.buffers[index(rank)][static_cast<std::size_t>(tile.buffer)];
+    const DeviceMatrix& to = at(at(memory.buffers, rank), tile.buffer);
     const bool ends_with_buffer = tile.part_rows == none && tile.store_row + tile.rows == to.rows;
     const bool whole_rows = tile.rows % store_rows == 0 || ends_with_buffer;
     const bool whole_cols = tile.cols == plan.schedule.tile_cols || tile.store_col + tile.cols == to.cols;
@@ -117,7 +118,7 @@ std::int32_t shard_warps(std::span<const StoredShard> shards) {
 }
 
 const DeviceMatrix& buffer_of(const Plan& plan, const GemmMemory& memory, BufferRole role) {
-  return memory.buffers[index(plan.rank)][static_cast<std::size_t>(role)];
+  return at(at(memory.buffers, plan.rank), role);
 }
 
 }  // namespace
@@ -199,8 +200,8 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
     const std::int32_t upper = ragged[place].upper;
     const bool by_tma = upper == none
                             ? resolve_rows(plan, memory, boxes, tile, repeated, resolved)
-                            : resolve_halves(plan, memory, boxes, tile, repeated, plan.tiles[index(upper)],
-                                             ragged[index(upper)].repeated_rows, resolved);
+                            : resolve_halves(plan, memory, boxes, tile, repeated, at(plan.tiles, upper),
+                                             at(ragged, upper).repeated_rows, resolved);
     if (addends_by_tma) resolved.load.addend_row = tile.addend_row;
     resolved.finish.addends_by_tma = addends_by_tma;
     resolved.finish.stored_by_tma = by_tma;

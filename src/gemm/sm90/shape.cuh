@@ -5,6 +5,7 @@
 #include "gemm/device/tile_list.cuh"
 #include "gemm/sm90/device_tiles.hpp"
 #include "gemm/sm90/ptx.cuh"
+#include "plan/box_steps.hpp"
 
 /// What the kernel's roles agree on: sizes, shared memory, barriers.
 namespace flashoverlap::sm90 {
@@ -22,7 +23,7 @@ struct KernelShape {
   static constexpr int rows = Rows;
   static constexpr int groups = rows / group_rows;  ///< warpgroups that multiply
   static constexpr int cols = Cols;
-  static constexpr int depth = 64;  ///< of a stage: 128 bytes, the width of the swizzle
+  static constexpr int depth = step_cols;  ///< of a stage: 128 bytes, the width of the swizzle
   static constexpr int cluster_rows = ClusterRows;
   static constexpr OperandLayout a_layout = ALayout;
   static constexpr OperandLayout b_layout = BLayout;
@@ -32,7 +33,7 @@ struct KernelShape {
       cluster_rows == 1 && groups == 2 && a_layout == OperandLayout::k_contiguous;
   static constexpr int storers = 3;  ///< warps, of tiles and shards
   static constexpr int threads = (groups + 1) * 128;
-  static constexpr int box_cols = 64;  ///< what one TMA store takes, 128 bytes
+  static constexpr int box_cols = flashoverlap::box_cols;  ///< what one TMA store takes, 128 bytes
   static constexpr int boxes = (cols + box_cols - 1) / box_cols;
   /// With rows contiguous B comes in boxes too, the last one perhaps wider than the tile.
   static constexpr int b_cols = b_layout == OperandLayout::k_contiguous ? cols : boxes * box_cols;

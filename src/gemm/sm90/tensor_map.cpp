@@ -2,6 +2,7 @@
 
 #include "cuda/driver.hpp"
 #include "data_type/gpu_types.hpp"
+#include "plan/box_steps.hpp"
 
 namespace flashoverlap::sm90 {
 namespace {
@@ -26,16 +27,15 @@ CUtensorMap tensor_map(DataType data_type, const DeviceMatrix& matrix, int box_r
   const std::array<cuuint64_t, 3> extents{static_cast<cuuint64_t>(matrix.cols), rows,
                                           static_cast<cuuint64_t>(matrices)};
   const std::array<cuuint64_t, 2> pitches{pitch, rows * pitch};
-  const std::array<cuuint32_t, 3> box{64, static_cast<cuuint32_t>(box_rows), 1};
+  const std::array<cuuint32_t, 3> box{step_cols, static_cast<cuuint32_t>(box_rows), 1};
   const std::array<cuuint32_t, 3> steps{1, 1, 1};
   const CUresult result =
       encode(&map, tensor_type(data_type), matrices > 1 ? 3 : 2, matrix.base, extents.data(), pitches.data(),
              box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
-    throw CudaError(fmt::format("cuTensorMapEncodeTiled: error {} for a matrix of {} x {} (pitch {}) at {}",
-                                static_cast<int>(result), matrix.rows, matrix.cols, matrix.pitch,
-                                matrix.base));
+    throw CudaError(fmt::format("cuTensorMapEncodeTiled: {} for a matrix of {} x {} (pitch {}) at {}",
+                                driver_error(result), matrix.rows, matrix.cols, matrix.pitch, matrix.base));
   }
   return map;
 }

@@ -30,7 +30,8 @@ struct Planners {
   bool (*in_rounds)(Strategy) = [](Strategy) { return false; };  ///< strategies that may have several rounds
 };
 
-/// The planners of an operation. This is the only place that chooses between planners.
+/// The planners of an operation. Others are chosen where there is one rank (`plan_reduce_shots`), and where
+/// rows are not sorted by destination (`plan_send_pieces`).
 Planners planners_of(const Problem& problem) {
   const Parts heads = problem.exchange == Exchange::heads ? Parts::of_columns : Parts::whole;
   const Parts shards = problem.gathered == Operand::a ? Parts::of_rows : Parts::of_columns;

@@ -207,6 +207,42 @@ TEST_P(Routes, WithoutRowsAreCapturedAndReplayed) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
+TEST_P(Routes, AreThoseOfAGraphThatIsCapturedAfterThem) {
+  const int ranks = testing::rank_count();
+  if (ranks < 2) GTEST_SKIP() << "needs 2 GPUs";
+  constexpr int graphs = 10;
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  const Problem first = routed(ranks, GetParam().operation, GetParam().b_layout);
+  const Products products(first);
+  const auto errors = testing::on_ranks(ranks, limit, [&](const Communicator& communicator) {
+    const int rank = communicator.rank();
+    testing::RandomCases cases(seed);
+    Operator op(make_plans(first, schedule(GetParam().strategy)), communicator);
+    const auto a = testing::upload(operand_a(first, rank));
+    const auto b = testing::upload(operand_b(first, rank));
+    const Buffer& shape = op.plan().buffer(BufferRole::out);
+    DeviceArray<testing::Element> own(static_cast<std::size_t>(shape.rows * shape.cols));
+    const CudaStream stream;
+    Problem problem = first;
+    for (int each = 0; each < graphs; ++each) {
+      problem.expert_rows = cases.expert_rows(problem);
+      op.route(problem.expert_rows[static_cast<std::size_t>(rank)]);
+      const CudaGraph graph(stream, [&] { op.run(a.data(), b.data(), own.data(), stream); });
+      for (int replay = 0; replay < 2; ++replay) {
+        FLASHOVERLAP_CUDA(cudaMemsetAsync(own.data(), 0xFF, own.size() * sizeof(testing::Element), stream));
+        graph.launch(stream);
+        FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
+        op.wait();
+        const Matrix result = download(DataType::bf16, shape.rows, shape.cols, own.data());
+        if (const int wrong = wrong_rows(problem, products, rank, result); wrong > 0)
+          throw Error(fmt::format("graph {}: {} of {} rows are wrong", each, wrong, op.plan().output.rows));
+      }
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, Routes,
     ::testing::Values(Route{Operation::all_to_all_gemm, Strategy::sequential},
