@@ -15,7 +15,8 @@ namespace flashoverlap {
 
 struct HostOptions {
   int workers_per_rank = 2;  ///< threads that compute the tiles of each rank
-  /// Limit of every wait. A wait for a counter starts again whenever the counter is raised.
+  /// A run is given up when for so long no rank has finished a tile or a message and no thread is at work: a
+  /// slow machine is waited for, a run that is stuck is not.
   std::chrono::milliseconds wait_limit{10'000};
   std::chrono::microseconds max_delay{0};  ///< of a random delay before and after each tile and message
   std::uint64_t delay_seed = 0;

@@ -32,14 +32,15 @@ Shape hidden_shape(const Tensor& gate_up) {
   return {gate_up.rows, gate_up.cols / 2};
 }
 
-void swiglu_of(const Tensor& gate_up, const Tensor& hidden) {
+void swiglu_of(const Named<"gate_up">& gate_up, const Named<"hidden">& hidden) {
   const Shape shape = hidden_shape(gate_up);
   require_dense(hidden, shape, gate_up.data_type, gate_up, "hidden");
   const OnDevice current(gate_up.device);
   swiglu(gate_up.data, hidden.data, shape, gate_up.data_type, static_cast<Stream>(gate_up.stream));
 }
 
-void swiglu_gradient_of(const Tensor& of_hidden, const Tensor& gate_up, const Tensor& of_gate_up) {
+void swiglu_gradient_of(const Named<"of_hidden">& of_hidden, const Named<"gate_up">& gate_up,
+                        const Named<"of_gate_up">& of_gate_up) {
   const Shape shape = hidden_shape(gate_up);
   require_dense(of_hidden, shape, gate_up.data_type, gate_up, "of_hidden");
   require_dense(of_gate_up, {gate_up.rows, gate_up.cols}, gate_up.data_type, gate_up, "of_gate_up");
@@ -48,14 +49,15 @@ void swiglu_gradient_of(const Tensor& of_hidden, const Tensor& gate_up, const Te
                   static_cast<Stream>(gate_up.stream));
 }
 
-int norm_gradient_partials_of(const Tensor& x) {
+int norm_gradient_partials_of(const Named<"x">& x) {
   const OnDevice current(x.device);
   return norm_gradient_partials(x.cols);
 }
 
-void rms_norm_gradient_of(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& of_y,
-                          const std::optional<Tensor>& addend, const Tensor& of_x, const Tensor& of_weight,
-                          const Tensor& partials) {
+void rms_norm_gradient_of(const Named<"x">& x, const Named<"weight">& weight, float epsilon,
+                          const Named<"of_y">& of_y, const std::optional<Named<"addend">>& addend,
+                          const Named<"of_x">& of_x, const Named<"of_weight">& of_weight,
+                          const Named<"partials">& partials) {
   const Shape shape{x.rows, x.cols};
   const Shape row{1, x.cols};
   const OnDevice current(x.device);

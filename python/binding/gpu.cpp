@@ -91,13 +91,13 @@ class GpuOperator {
 
   std::tuple<std::int64_t, std::int64_t> shape() const { return {out_.rows, out_.cols}; }
 
-  void run(const Tensor& a, const Tensor& b, const Tensor& out) {
+  void run(const Named<"a">& a, const Named<"b">& b, const Named<"out">& out) {
     require_all(a, b, out);
     enqueue(a, b, out);
   }
 
   /// Enqueued on the stream of `result`.
-  void natural(const Tensor& result, const Tensor& out) {
+  void natural(const Named<"result">& result, const Named<"out">& out) {
     require_dense(result, out_, "result");
     require_dense(out, whole(), "out");
     const nb::gil_scoped_release released;
@@ -106,8 +106,9 @@ class GpuOperator {
   }
 
   /// Enqueued on the stream of `result`.
-  void rms_norm(const Tensor& result, const Tensor& weight, float epsilon,
-                const std::optional<Tensor>& residual, const Tensor& normalized, const Tensor& sum) {
+  void rms_norm(const Named<"result">& result, const Named<"weight">& weight, float epsilon,
+                const std::optional<Named<"residual">>& residual, const Named<"normalized">& normalized,
+                const Named<"sum">& sum) {
     require_dense(result, out_, "result");
     require_dense(weight, {1, whole().cols}, "weight");
     if (residual) require_dense(*residual, whole(), "residual");
@@ -141,8 +142,9 @@ class GpuOperator {
 
   /// As `run`. Also returns the operand that is gathered or exchanged, with the rank's own rows; nothing
   /// where that is `a`: of one rank. `gathered`: where it goes instead, if it is not in place or shall stay.
-  std::optional<nb::ndarray<>> run_and_gather(const Tensor& a, const Tensor& b, const Tensor& out,
-                                              const std::optional<Tensor>& gathered) {
+  std::optional<nb::ndarray<>> run_and_gather(const Named<"a">& a, const Named<"b">& b,
+                                              const Named<"out">& out,
+                                              const std::optional<Named<"gathered">>& gathered) {
     const Problem& problem = operator_->plan().problem;
     const std::int64_t parts = exchanges_heads() ? problem.ranks : 1;
     const bool routed = problem.operation == Operation::all_to_all_gemm && !exchanges_heads();
@@ -295,18 +297,12 @@ class GpuOperator {
   }
 
   void require_operand(const Tensor& tensor, const OperandMemory& expected, std::string_view name) const {
-    const DataType data_type = operator_->plan().problem.data_type;
+    const Problem& problem = operator_->plan().problem;
     require_here(tensor, name);
-    require(tensor.data_type == data_type, fmt::format("data type of {}", name),
-            flashoverlap::name(tensor.data_type), fmt::format("must be {}", flashoverlap::name(data_type)));
-    const bool by_row = expected.layout == OperandLayout::k_contiguous;
-    const std::int64_t rows = by_row ? expected.shape.rows : expected.shape.cols;
-    const std::int64_t cols = by_row ? expected.shape.cols : expected.shape.rows;
-    const std::int64_t least =
-        &expected == &a_ && by_row ? least_rows_of_a(operator_->plan().problem, communicator_->rank()) : rows;
-    require(least <= tensor.rows && tensor.rows <= rows && tensor.cols == cols,
-            fmt::format("shape of {}", name), fmt::format("({}, {})", tensor.rows, tensor.cols),
-            fmt::format("must be ({}, {})", rows, cols));
+    python::require_operand(
+        tensor, expected.shape, expected.layout,
+        &expected == &a_ ? least_rows_of_a(problem, communicator_->rank()) : expected.shape.rows,
+        problem.data_type, name);
     const auto [layout, pitch] = layout_of(tensor, name, expected.layout);
     const std::int64_t expected_pitch = expected.pitch == 0 ? expected.shape.cols : expected.pitch;
     require(layout == expected.layout && (pitch == expected_pitch || expected.shape.rows <= 1),
@@ -423,10 +419,11 @@ NB_MODULE(_gpu, module) {
                     std::tuple<std::int64_t, std::int64_t>, bool, bool>(),
            "problem"_a, "schedule"_a, "communicator"_a, "workspace"_a, "pitches"_a, "b_is_constant"_a,
            "is_read_later"_a, Released())
-      .def("run", &GpuOperator::run, "a"_a, "b"_a, "out"_a)
+      .def("run", &GpuOperator::run, "a"_a.none(), "b"_a.none(), "out"_a.none())
       .def("route", &GpuOperator::route, "expert_rows"_a, Released())
       .def("route_all", &GpuOperator::route_all, "expert_rows"_a, Released())
-      .def("run_and_gather", &GpuOperator::run_and_gather, "a"_a, "b"_a, "out"_a, "gathered"_a.none())
+      .def("run_and_gather", &GpuOperator::run_and_gather, "a"_a.none(), "b"_a.none(), "out"_a.none(),
+           "gathered"_a.none())
       .def_prop_ro("gathers_in_place", &GpuOperator::gathers_in_place)
       .def("natural", &GpuOperator::natural, "result"_a, "out"_a)
       .def("rms_norm", &GpuOperator::rms_norm, "result"_a, "weight"_a, "epsilon"_a, "residual"_a.none(),

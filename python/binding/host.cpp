@@ -13,6 +13,7 @@
 #include "flashoverlap/host_executor.hpp"
 #include "flashoverlap/host_result.hpp"
 #include "flashoverlap/planner.hpp"
+#include "plan/route_room.hpp"
 #include "results.hpp"
 #include "tensor.hpp"
 
@@ -34,18 +35,21 @@ class HostWorld {
 
   /// One matrix for each rank.
   void run(const Arrays& a, const Arrays& b, const Arrays& out) {
-    const DataType data_type = plans_.front().problem.data_type;
     std::vector<Tensor> outs;
     std::vector<Matrix> as;
     std::vector<Matrix> bs;
     for (const Plan& plan : plans_) {
-      const OperandLayout a_layout = plan.problem.a_layout;
-      const OperandLayout b_layout = plan.problem.b_layout;
-      const Tensor& own = outs.emplace_back(tensor_of(nb::object(out[plan.rank])));
-      require(!own.on_gpu, "out", "a matrix on a GPU", "must be in host memory for ranks on the host");
-      require_result(own, result_shape(plan), data_type);
-      as.push_back(copy_to_host_matrix(tensor_of(nb::object(a[plan.rank])), data_type, a_layout, "a"));
-      bs.push_back(copy_to_host_matrix(tensor_of(nb::object(b[plan.rank])), data_type, b_layout, "b"));
+      const int rank = plan.rank;
+      named_by_rank(rank, [&] {
+        const Problem& problem = plan.problem;
+        as.push_back(operand(nb::object(a[rank]), a_shape(problem, rank), problem.a_layout,
+                             least_rows_of_a(problem, rank), problem.data_type, "a"));
+        const Shape of_b = b_shape(problem, rank);
+        bs.push_back(operand(nb::object(b[rank]), of_b, problem.b_layout, of_b.rows, problem.data_type, "b"));
+        const Tensor& own = outs.emplace_back(tensor_of(nb::object(out[rank]), "out"));
+        require(!own.on_gpu, "out", "a matrix on a GPU", "must be in host memory for ranks on the host");
+        require_result(own, result_shape(plan), problem.data_type);
+      });
     }
     const nb::gil_scoped_release released;
     const std::vector<Matrix> results = executor_.run(as, bs);
@@ -69,7 +73,7 @@ class HostWorld {
     return {rows, cols};
   }
 
-  void natural(int rank, const Tensor& result, const Tensor& out) const {
+  void natural(int rank, const Named<"result">& result, const Named<"out">& out) const {
     const Output& output = plan(rank).output;
     const Matrix natural = read(rank, result);
     require_result(out, {output.rows, output.cols}, natural.data_type());
@@ -77,8 +81,9 @@ class HostWorld {
   }
 
   /// As `ResultReader::rms_norm`, which does it on GPUs.
-  void rms_norm(int rank, const Tensor& result, const Tensor& weight, float epsilon,
-                const std::optional<Tensor>& residual, const Tensor& normalized, const Tensor& sum) const {
+  void rms_norm(int rank, const Named<"result">& result, const Named<"weight">& weight, float epsilon,
+                const std::optional<Named<"residual">>& residual, const Named<"normalized">& normalized,
+                const Named<"sum">& sum) const {
     const Output& output = plan(rank).output;
     const DataType type = plan(rank).problem.data_type;
     const Shape whole{output.rows, output.cols};
@@ -111,6 +116,25 @@ class HostWorld {
     require_row_major(result, result_shape(plan(rank)), type, "result");
     return natural_result(plan(rank).output,
                           copy_to_host_matrix(result, type, OperandLayout::k_contiguous, "result"));
+  }
+
+  /// What is wrong with one rank's arguments is raised on all ranks, so it says whose they are.
+  template <typename Function>
+  static void named_by_rank(int rank, const Function& function) {
+    try {
+      function();
+    } catch (const InvalidArgument& refusal) {
+      throw refusal.renamed(fmt::format("rank {}: {}", rank, refusal.argument()));
+    } catch (const nb::builtin_exception& refusal) {
+      throw nb::builtin_exception(refusal.type(), fmt::format("rank {}: {}", rank, refusal.what()).c_str());
+    }
+  }
+
+  static Matrix operand(nb::handle object, const Shape& shape, OperandLayout layout, std::int64_t least_rows,
+                        DataType data_type, std::string_view name) {
+    const Tensor tensor = tensor_of(object, name);
+    require_operand(tensor, shape, layout, least_rows, data_type, name);
+    return copy_to_host_matrix(tensor, data_type, layout, name);
   }
 
   static void copy(const Matrix& matrix, const Tensor& out) {

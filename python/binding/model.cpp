@@ -35,23 +35,17 @@ Timeline simulated(const Plans& plans, const Machine& machine) {
   return timeline;
 }
 
-using Names = nb::typed<nb::sequence, nb::str>;
-
-/// One by one: nanobind's own conversion of sequences may not throw, and would end the process.
-template <typename Enum>
-std::vector<Enum> named(const nb::sequence& names) {
-  std::vector<Enum> found;
-  for (const nb::handle each : names) {
-    if (!nb::isinstance<nb::str>(each)) throw nb::type_error("names must be strings");
-    found.push_back(nb::cast<Enum>(each));
-  }
-  return found;
-}
+using Name = nb::typed<nb::object, nb::str>;
+using Names = nb::typed<nb::object, nb::typed<nb::sequence, nb::str>>;
 
 template <typename Enum>
 std::vector<Enum> some(std::string_view argument, const std::optional<Names>& names) {
   if (!names) return {};
-  std::vector<Enum> found = named<Enum>(*names);
+  if (nb::isinstance<nb::str>(*names) || !nb::isinstance<nb::sequence>(*names))
+    throw nb::type_error(refusal(argument, *names, "must be a list of names").c_str());
+  std::vector<Enum> found;
+  for (const nb::handle each : *names)
+    found.push_back(enumerator<Enum>(each, fmt::format("{}[{}]", argument, found.size())));
   require(!found.empty(), argument, "none", "must be one or more, or not given");
   return found;
 }
@@ -83,15 +77,14 @@ void bind_model(nb::module_& module) {
   module.def(
       "search",
       [](const Problem& problem, const Machine& machine, const std::optional<Names>& strategies,
-         const std::optional<Names>& layouts, Reader reader) {
+         const std::optional<Names>& layouts, const Name& reader) {
         const SearchSpace space{.strategies = some<Strategy>("strategies", strategies),
                                 .layouts = some<Layout>("layouts", layouts),
-                                .reader = reader};
+                                .reader = enumerator<Reader>(reader, "reader")};
         const nb::gil_scoped_release released;
         return search_schedules(problem, machine, space);
       },
-      "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = nb::none(),
-      "reader"_a = Reader::caller,
+      "problem"_a, "machine"_a, "strategies"_a = nb::none(), "layouts"_a = nb::none(), "reader"_a = "caller",
       "The schedules that are worth trying, the one that is predicted to be fastest first: for a result\n"
       "that the `caller` reads, in natural order, or a `norm` (`Operator.rms_norm`), in any layout.");
 
@@ -109,8 +102,11 @@ void bind_model(nb::module_& module) {
           [](const Timeline& self) { return chrome_trace(self.prediction.simulation, self.caption); },
           "JSON for Perfetto or chrome://tracing.");
 
-  module.def("simulate", &simulated, "plans"_a, "machine"_a, nb::call_guard<nb::gil_scoped_release>(),
-             "Predicts plans on a machine. Raises InvalidArgument if the machine cannot run them.");
+  module.def(
+      "simulate", &simulated, "plans"_a, "machine"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Predicts plans on a machine, whether or not there is a kernel for them (see `Plans.obstacle`).\n"
+      "Raises InvalidArgument where they need peer access that the machine has not, or leave no\n"
+      "multiprocessors to the collectives that their tiles wait for.");
 }
 
 }  // namespace flashoverlap::python

@@ -1,13 +1,15 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.hpp"
 #include "core.hpp"
+#include "flashoverlap/gpu_support.hpp"
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/validate.hpp"
 #include "hash.hpp"
-#include "names.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -42,30 +44,32 @@ void bind_plans(nb::module_& module) {
       "`search` or the tuner choose.")
       .def(
           "__init__",
-          [](Schedule* self, Strategy strategy, Layout layout, int tile_rows, int tile_cols, int cluster_rows,
-             int multiprocessors, int first_multiprocessors, int comm_multiprocessors, int raster,
-             int waves_per_group, std::vector<int> groups, int rounds, int shots, bool share_k) {
-            Schedule schedule{.strategy = strategy,
-                              .layout = layout,
-                              .tile_rows = tile_rows,
-                              .tile_cols = tile_cols,
-                              .cluster_rows = cluster_rows,
-                              .multiprocessors = multiprocessors,
-                              .first_multiprocessors = first_multiprocessors,
-                              .comm_multiprocessors = comm_multiprocessors,
-                              .share_k = share_k,
-                              .raster = raster,
-                              .waves_per_group = waves_per_group,
-                              .groups = std::move(groups),
-                              .rounds = rounds,
-                              .shots = shots};
+          [](Schedule* self, const nb::args& by_place, const nb::kwargs& by_name) {
+            CallArguments given(by_place, by_name, "Schedule(\"signal\", tile_rows=128)");
+            Schedule schedule;
+            given.require_first("strategy", schedule.strategy);
+            given.take("layout", schedule.layout);
+            given.take("tile_rows", schedule.tile_rows);
+            given.take("tile_cols", schedule.tile_cols);
+            given.take("cluster_rows", schedule.cluster_rows);
+            given.take("multiprocessors", schedule.multiprocessors);
+            given.take("first_multiprocessors", schedule.first_multiprocessors);
+            given.take("comm_multiprocessors", schedule.comm_multiprocessors);
+            given.take("raster", schedule.raster);
+            given.take("waves_per_group", schedule.waves_per_group);
+            given.take("groups", schedule.groups);
+            given.take("rounds", schedule.rounds);
+            given.take("shots", schedule.shots);
+            given.take("share_k", schedule.share_k);
+            given.require_no_others();
             validate(schedule);
             new (self) Schedule(std::move(schedule));
           },
-          "strategy"_a, nb::kw_only(), "layout"_a = Layout::natural, "tile_rows"_a = 128, "tile_cols"_a = 256,
-          "cluster_rows"_a = 1, "multiprocessors"_a = 132, "first_multiprocessors"_a = 0,
-          "comm_multiprocessors"_a = 0, "raster"_a = 8, "waves_per_group"_a = 1,
-          "groups"_a = std::vector<int>{}, "rounds"_a = 1, "shots"_a = 0, "share_k"_a = false)
+          nb::sig("def __init__(self, strategy: str, *, layout: str = 'natural', tile_rows: int = 128, "
+                  "tile_cols: int = 256, cluster_rows: int = 1, multiprocessors: int = 132, "
+                  "first_multiprocessors: int = 0, comm_multiprocessors: int = 0, raster: int = 8, "
+                  "waves_per_group: int = 1, groups: collections.abc.Sequence[int] = [], rounds: int = 1, "
+                  "shots: int = 0, share_k: bool = False) -> None"))
       .def_ro("strategy", &Schedule::strategy)
       .def_ro("layout", &Schedule::layout)
       .def_ro("tile_rows", &Schedule::tile_rows)
@@ -93,12 +97,22 @@ void bind_plans(nb::module_& module) {
           "problem"_a, "schedule"_a)
       .def_static(
           "from_json", [](const std::string& text) { return Plans{plans_from_json(text)}; }, "text"_a,
-          "Reads what `to_json` or `flashoverlap plan --json` has written.")
+          "Reads what `to_json` or `flashoverlap plan --save` has written.")
       .def("to_json", [](const Plans& plans) { return plans_to_json(plans.of_ranks); })
       .def(
           "validate", [](const Plans& plans) { validate(plans.of_ranks); },
           nb::call_guard<nb::gil_scoped_release>(),
           "Proves that the plans compute the problem. Raises InvalidPlan with the first thing that is wrong.")
+      .def(
+          "obstacle",
+          [](const Plans& plans, const Machine& machine) {
+            validate(plans.of_ranks);
+            return gpu_obstacle(plans.of_ranks, machine);
+          },
+          "machine"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "Why GPUs as the machine's cannot run the plans, in one line, as where they have no kernel of the\n"
+          "schedule's tile, or no multiprocessor is left to the communication. None where they can.\n"
+          "Raises InvalidPlan for plans that do not compute the problem.")
       .def_prop_ro("problem", [](const Plans& plans) { return plans.of_ranks.front().problem; })
       .def_prop_ro("schedule", [](const Plans& plans) { return plans.of_ranks.front().schedule; })
       .def("__repr__", [](const Plans& plans) { return representation(plans); });

@@ -8,9 +8,9 @@
 #include <array>
 #include <cstring>
 
+#include "arguments.hpp"
 #include "core.hpp"
 #include "hash.hpp"
-#include "names.hpp"
 #include "tensor.hpp"
 
 namespace nb = nanobind;
@@ -46,29 +46,34 @@ void require_rank(const Problem& problem, int rank) {
 
 /// What decides which problem two matrices belong to, and how they lie in memory, as bytes: equal where one
 /// operator serves both.
-nb::bytes signature(Operation operation, const Tensor& a, const Tensor& b, Exchange exchange,
-                    Operand gathered) {
-  const std::array<std::int64_t, 12> numbers{static_cast<std::int64_t>(operation),
-                                             static_cast<std::int64_t>(exchange),
-                                             static_cast<std::int64_t>(gathered),
-                                             static_cast<std::int64_t>(a.data_type),
-                                             a.rows,
-                                             a.cols,
-                                             a.rows <= 1 ? 0 : a.row_stride,
-                                             a.cols <= 1 ? 0 : a.col_stride,
-                                             b.rows,
-                                             b.cols,
-                                             b.rows <= 1 ? 0 : b.row_stride,
-                                             b.cols <= 1 ? 0 : b.col_stride};
+nb::bytes signature(Operation operation, const Named<"a">& a, const Named<"b">& b, nb::handle exchange,
+                    nb::handle gathered) {
+  const std::array<std::int64_t, 12> numbers{
+      static_cast<std::int64_t>(operation),
+      static_cast<std::int64_t>(enumerator<Exchange>(exchange, "exchange")),
+      static_cast<std::int64_t>(enumerator<Operand>(gathered, "gathered")),
+      static_cast<std::int64_t>(a.data_type),
+      a.rows,
+      a.cols,
+      a.rows <= 1 ? 0 : a.row_stride,
+      a.cols <= 1 ? 0 : a.col_stride,
+      b.rows,
+      b.cols,
+      b.rows <= 1 ? 0 : b.row_stride,
+      b.cols <= 1 ? 0 : b.col_stride};
   return nb::bytes(numbers.data(), sizeof(numbers));
 }
 
-/// The problem that one rank's matrices are part of, and the pitches of a and b.
-std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, const Tensor& a,
-                                                           const Tensor& b, int ranks, Exchange exchange,
-                                                           Operand gathered) {
-  require(a.data_type == b.data_type, "data type of b", name(b.data_type),
-          fmt::format("must be that of a, {}", name(a.data_type)));
+/// The problem that one rank's matrices are part of, and the pitches of a and b. Errors know the matrices
+/// under the names that the caller has for them.
+std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, nb::handle of_a,
+                                                           nb::handle of_b, int ranks, Exchange exchange,
+                                                           Operand gathered, const std::string& a_name,
+                                                           const std::string& b_name) {
+  const Tensor a = tensor_of(of_a, a_name);
+  const Tensor b = tensor_of(of_b, b_name);
+  require(a.data_type == b.data_type, fmt::format("data type of {}", b_name), name(b.data_type),
+          fmt::format("must be that of {}, {}", a_name, name(a.data_type)));
   // Each rank holds a part of k of the operand that is gathered, and not of its rows.
   const auto layout_of_part = [&](const Tensor& part, const Tensor& other, Operand operand) {
     return operation == Operation::all_gather_gemm && gathered == operand && ranks > 1 &&
@@ -76,8 +81,8 @@ std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, 
                ? OperandLayout::row_contiguous
                : OperandLayout::k_contiguous;
   };
-  const auto [a_layout, a_pitch] = python::layout_of(a, "a", layout_of_part(a, b, Operand::a));
-  const auto [b_layout, b_pitch] = python::layout_of(b, "b", layout_of_part(b, a, Operand::b));
+  const auto [a_layout, a_pitch] = python::layout_of(a, a_name, layout_of_part(a, b, Operand::a));
+  const auto [b_layout, b_pitch] = python::layout_of(b, b_name, layout_of_part(b, a, Operand::b));
   Problem problem{.operation = operation,
                   .m = a.rows,
                   .n = b.rows,
@@ -97,7 +102,7 @@ std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, 
   }
   if (is_all_to_all(operation)) problem.exchange = exchange;
   if (operation == Operation::all_to_all_gemm && exchange == Exchange::heads) {
-    require(a.rows % ranks == 0, "rows of a", a.rows,
+    require(a.rows % ranks == 0, fmt::format("rows of {}", a_name), a.rows,
             fmt::format("must be a multiple of the {} ranks", ranks));
     problem.m = a.rows / ranks;
     problem.k = a.cols * ranks;
@@ -105,8 +110,10 @@ std::tuple<Problem, std::int64_t, std::int64_t> problem_of(Operation operation, 
   validate(problem);
   const auto a_cols = std::get<1>(operand_shape(a_shape(problem, 0), a_layout));
   const auto b_cols = std::get<1>(operand_shape(b_shape(problem, 0), b_layout));
-  require(a.cols == a_cols, "columns of a", a.cols, fmt::format("must be {}, as b has {}", a_cols, b.cols));
-  require(b.cols == b_cols, "columns of b", b.cols, fmt::format("must be {}, as a has {}", b_cols, a.cols));
+  require(a.cols == a_cols, fmt::format("columns of {}", a_name), a.cols,
+          fmt::format("must be {}, as {} has {}", a_cols, b_name, b.cols));
+  require(b.cols == b_cols, fmt::format("columns of {}", b_name), b.cols,
+          fmt::format("must be {}, as {} has {}", b_cols, a_name, a.cols));
   return {problem, a_pitch, b_pitch};
 }
 
@@ -121,32 +128,34 @@ void bind_problem(nb::module_& module) {
       "Raises InvalidArgument for shapes that break a rule.")
       .def(
           "__init__",
-          [](Problem* self, Operation operation, std::int64_t m, std::int64_t n, std::int64_t k, int ranks,
-             DataType data_type, Operand gathered, Exchange exchange, OperandLayout a_layout,
-             OperandLayout b_layout, std::vector<std::vector<std::int32_t>> destinations, int experts,
-             std::vector<std::vector<std::int32_t>> expert_rows, std::int64_t capacity) {
-            Problem problem{operation,
-                            m,
-                            n,
-                            k,
-                            ranks,
-                            data_type,
-                            gathered,
-                            exchange,
-                            a_layout,
-                            b_layout,
-                            std::move(destinations),
-                            experts,
-                            std::move(expert_rows),
-                            capacity};
+          [](Problem* self, const nb::args& by_place, const nb::kwargs& by_name) {
+            CallArguments given(by_place, by_name, "Problem(\"gemm_all_reduce\", m=64, n=32, k=16, ranks=2)");
+            Problem problem;
+            given.require_first("operation", problem.operation);
+            given.require_named("m", problem.m);
+            given.require_named("n", problem.n);
+            given.require_named("k", problem.k);
+            given.require_named("ranks", problem.ranks);
+            given.take("data_type", problem.data_type);
+            given.take("gathered", problem.gathered);
+            given.take("exchange", problem.exchange);
+            given.take("a_layout", problem.a_layout);
+            given.take("b_layout", problem.b_layout);
+            given.take("destinations", problem.destinations);
+            given.take("experts", problem.experts);
+            given.take("expert_rows", problem.expert_rows);
+            given.take("capacity", problem.capacity);
+            given.require_no_others();
             validate(problem);
             new (self) Problem(std::move(problem));
           },
-          "operation"_a, nb::kw_only(), "m"_a, "n"_a, "k"_a, "ranks"_a, "data_type"_a = DataType::bf16,
-          "gathered"_a = Operand::a, "exchange"_a = Exchange::rows,
-          "a_layout"_a = OperandLayout::k_contiguous, "b_layout"_a = OperandLayout::k_contiguous,
-          "destinations"_a = std::vector<std::vector<std::int32_t>>{}, "experts"_a = 1,
-          "expert_rows"_a = std::vector<std::vector<std::int32_t>>{}, "capacity"_a = 0)
+          nb::sig("def __init__(self, operation: str, *, m: int, n: int, k: int, ranks: int, "
+                  "data_type: str = 'bf16', gathered: str = 'a', exchange: str = 'rows', "
+                  "a_layout: str = 'k_contiguous', b_layout: str = 'k_contiguous', "
+                  "destinations: collections.abc.Sequence[collections.abc.Sequence[int]] = [], "
+                  "experts: int = 1, "
+                  "expert_rows: collections.abc.Sequence[collections.abc.Sequence[int]] = [], "
+                  "capacity: int = 0) -> None"))
       .def_ro("operation", &Problem::operation)
       .def_ro("m", &Problem::m)
       .def_ro("n", &Problem::n)
@@ -203,8 +212,10 @@ void bind_problem(nb::module_& module) {
       .def("__hash__", &hash<Problem>)
       .def("__repr__", &representation);
 
-  module.def("signature", &signature, "operation"_a, "a"_a, "b"_a, "exchange"_a, "gathered"_a);
-  module.def("problem_of", &problem_of, "operation"_a, "a"_a, "b"_a, "ranks"_a, "exchange"_a, "gathered"_a);
+  module.def("signature", &signature, "operation"_a, "a"_a.none(), "b"_a.none(), "exchange"_a.none(),
+             "gathered"_a.none());
+  module.def("problem_of", &problem_of, "operation"_a, "a"_a.none(), "b"_a.none(), "ranks"_a, "exchange"_a,
+             "gathered"_a, "a_name"_a = "a", "b_name"_a = "b");
 }
 
 }  // namespace flashoverlap::python

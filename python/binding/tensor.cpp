@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -49,16 +50,48 @@ const ExchangeApi* exchange_api(nb::handle object) {
   return last = found;
 }
 
-DataType data_type_of(const nb::dlpack::dtype& type) {
+/// As NumPy and PyTorch call it.
+std::string name_of(const nb::dlpack::dtype& type) {
+  constexpr std::array names{"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  if (type.code >= names.size()) return fmt::format("float{}", type.bits);  // in one of many formats
+  const std::string_view name = names[type.code];
+  return name == "bool" ? "bool" : fmt::format("{}{}", name, type.bits);
+}
+
+DataType data_type_of(const nb::dlpack::dtype& type, std::string_view name) {
   constexpr auto floating = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float);
   constexpr auto bfloat = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat);
   if (type == nb::dlpack::dtype{bfloat, 16, 1}) return DataType::bf16;
   if (type == nb::dlpack::dtype{floating, 16, 1}) return DataType::fp16;
   if (type == nb::dlpack::dtype{floating, 32, 1}) return DataType::fp32;
-  const std::string_view kind = type.code == floating ? "float" : "another kind of ";
   throw nb::type_error(
-      fmt::format("the elements of a matrix must be bfloat16, float16 or float32, not {}{}", kind, type.bits)
-          .c_str());
+      fmt::format("data type of {} = {}: must be bfloat16, float16 or float32", name, name_of(type)).c_str());
+}
+
+std::string text_of(const nb::object& object) { return nb::str(object).c_str(); }
+
+/// For an object that shows no memory. `reason`: what it says itself, in many lines.
+[[noreturn]] void refuse(nb::handle object, std::string_view name, std::string reason) {
+  if (nb::hasattr(object, "layout") && nb::hasattr(object, "device")) {  // PyTorch's
+    const std::string layout = text_of(object.attr("layout"));
+    const std::string device = text_of(object.attr("device").attr("type"));
+    const bool is_strided = layout == "torch.strided";
+    if (!is_strided || (device != "cpu" && device != "cuda"))
+      reason = "must be dense, in the memory of a CPU or GPU, not " +
+               (is_strided ? device : layout.substr(layout.find('.') + 1));
+  }
+  throw nb::type_error(fmt::format("{}: {}", name, reason.substr(0, reason.find('\n'))).c_str());
+}
+
+/// Why an object has no DLPack.
+std::string reason_of(nb::handle object) {
+  try {
+    if (nb::hasattr(object, "__dlpack__")) object.attr("__dlpack__")();
+  } catch (const nb::python_error& error) {
+    return text_of(nb::borrow(error.value()));
+  }
+  return "must be a matrix that speaks DLPack, as of NumPy, PyTorch or CuPy, not " +
+         text_of(nb::handle(object.type()).attr("__name__"));
 }
 
 /// On which the object's framework works now; null, the default stream, where that is not known.
@@ -74,31 +107,36 @@ void* current_stream(nb::handle object, int device) {
   return nullptr;
 }
 
-Tensor tensor_of(const nb::dlpack::dltensor& source) {
+Tensor tensor_of(const nb::dlpack::dltensor& source, std::string_view name) {
   if (source.ndim != 2)
-    throw nb::value_error(fmt::format("a matrix must have 2 dimensions, not {}", source.ndim).c_str());
+    throw nb::value_error(fmt::format("{}: must have 2 dimensions, not {}", name, source.ndim).c_str());
   const std::int32_t device = source.device.device_type;
   if (device != host_device && device != cuda_device && device != pinned_host_device)
-    throw nb::type_error("a matrix must be in host memory or on an NVIDIA GPU");
-  if (source.data == nullptr && source.shape[0] * source.shape[1] > 0)
-    throw nb::type_error("a matrix must have memory, which fake and wrapping tensors lack");
+    throw nb::type_error(fmt::format("{}: must be in host memory or on an NVIDIA GPU", name).c_str());
+  if (source.data == nullptr && source.shape[0] * source.shape[1] > 0) {
+    throw nb::type_error(
+        fmt::format("{}: must have memory, which fake and wrapping tensors lack", name).c_str());
+  }
   return {.data = static_cast<std::byte*>(source.data) + source.byte_offset,
           .rows = source.shape[0],
           .cols = source.shape[1],
           .row_stride = source.strides == nullptr ? source.shape[1] : source.strides[0],
           .col_stride = source.strides == nullptr ? 1 : source.strides[1],
-          .data_type = data_type_of(source.dtype),
+          .data_type = data_type_of(source.dtype, name),
           .on_gpu = source.device.device_type == cuda_device,
           .device = source.device.device_id};
 }
 
 }  // namespace
 
-Tensor tensor_of(nb::handle object) {
+Tensor tensor_of(nb::handle object, std::string_view name) {
   if (const ExchangeApi* const api = exchange_api(object)) {
     nb::dlpack::dltensor source;
-    if (api->tensor_from_object(object.ptr(), &source) != 0) throw nb::python_error();
-    Tensor tensor = tensor_of(source);
+    if (api->tensor_from_object(object.ptr(), &source) != 0) {
+      const nb::python_error error;
+      refuse(object, name, text_of(nb::borrow(error.value())));
+    }
+    Tensor tensor = tensor_of(source, name);
     if (tensor.on_gpu && api->current_stream(cuda_device, tensor.device, &tensor.stream) != 0)
       throw nb::python_error();
     return tensor;
@@ -106,8 +144,7 @@ Tensor tensor_of(nb::handle object) {
   nb::ndarray<> writable;
   nb::ndarray<nb::ro> array;
   const bool is_read_only = !nb::try_cast(object, writable);
-  if (!nb::try_cast(object, array))
-    throw nb::type_error("expected a matrix that speaks DLPack: a NumPy, PyTorch or CuPy array");
+  if (!nb::try_cast(object, array)) refuse(object, name, reason_of(object));
   nb::dlpack::dltensor source;
   std::int64_t shape[2]{};
   std::int64_t strides[2]{};
@@ -121,7 +158,7 @@ Tensor tensor_of(nb::handle object) {
   source.strides = strides;
   source.dtype = array.dtype();
   source.device = {array.device_type(), array.device_id()};
-  Tensor tensor = tensor_of(source);
+  Tensor tensor = tensor_of(source, name);
   tensor.is_read_only = is_read_only;
   if (tensor.on_gpu) tensor.stream = current_stream(object, tensor.device);
   return tensor;
@@ -140,6 +177,23 @@ TensorLayout layout_of(const Tensor& tensor, std::string_view name, OperandLayou
   throw InvalidArgument(fmt::format("strides of {}", name),
                         fmt::format("({}, {})", tensor.row_stride, tensor.col_stride),
                         "must be 1 along one dimension");
+}
+
+void require_operand(const Tensor& tensor, const Shape& shape, OperandLayout layout, std::int64_t least_rows,
+                     DataType data_type, std::string_view name) {
+  if (tensor.data_type != data_type) {
+    throw InvalidArgument(fmt::format("data type of {}", name), flashoverlap::name(tensor.data_type),
+                          fmt::format("must be {}", flashoverlap::name(data_type)));
+  }
+  const bool by_row = layout == OperandLayout::k_contiguous;
+  const std::int64_t rows = by_row ? shape.rows : shape.cols;
+  const std::int64_t cols = by_row ? shape.cols : shape.rows;
+  const std::int64_t least = by_row ? least_rows : rows;
+  if (tensor.rows < least || tensor.rows > rows || tensor.cols != cols) {
+    throw InvalidArgument(fmt::format("shape of {}", name), fmt::format("({}, {})", tensor.rows, tensor.cols),
+                          least < rows ? fmt::format("must be ({} to {}, {})", least, rows, cols)
+                                       : fmt::format("must be ({}, {})", rows, cols));
+  }
 }
 
 Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, OperandLayout layout,

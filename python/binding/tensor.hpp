@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -38,6 +39,10 @@ struct TensorLayout {
 TensorLayout layout_of(const Tensor& tensor, std::string_view name,
                        OperandLayout preferred = OperandLayout::k_contiguous);
 
+/// Throws `InvalidArgument` unless the matrix has this data type and this shape in memory. One whose rows lie
+/// one after the other may have fewer, down to `least_rows`.
+void require_operand(const Tensor& tensor, const Shape& shape, OperandLayout layout, std::int64_t least_rows,
+                     DataType data_type, std::string_view name);
 /// Throws `InvalidArgument` unless the memory is on the host, of this data type, and lies this way.
 Matrix copy_to_host_matrix(const Tensor& tensor, DataType data_type, OperandLayout layout,
                            std::string_view name);
@@ -46,31 +51,43 @@ void require_row_major(const Tensor& matrix, const Shape& shape, DataType data_t
 /// And unless it can be written.
 void require_result(const Tensor& out, const Shape& shape, DataType data_type, std::string_view name = "out");
 
-/// Looks at an object. Throws a Python exception that says what was expected.
-Tensor tensor_of(nanobind::handle object);
+/// Looks at an object. Throws Python's TypeError or ValueError that says what is wrong with the argument of
+/// this name.
+Tensor tensor_of(nanobind::handle object, std::string_view name);
+
+template <std::size_t size>
+struct ArgumentName {
+  char text[size]{};
+  consteval ArgumentName(const char (&characters)[size]) { std::copy_n(characters, size, text); }
+};
+
+/// An argument of a bound function, with the name that errors give it.
+template <ArgumentName name>
+struct Named : Tensor {};
 
 }  // namespace flashoverlap::python
 
 namespace nanobind::detail {
 
-template <>
-struct type_caster<flashoverlap::python::Tensor> {
-  NB_TYPE_CASTER(flashoverlap::python::Tensor, const_name("typing.Any"))
+template <flashoverlap::python::ArgumentName name>
+struct type_caster<flashoverlap::python::Named<name>> {
+  NB_TYPE_CASTER(flashoverlap::python::Named<name>, const_name("typing.Any"))
 
   bool from_python(handle source, std::uint8_t, cleanup_list*) {
-    value = flashoverlap::python::tensor_of(source);
+    value = {flashoverlap::python::tensor_of(source, name.text)};
     return true;
   }
 };
 
 /// nanobind's own may not throw, and would end the process.
-template <>
-struct type_caster<std::optional<flashoverlap::python::Tensor>> {
-  NB_TYPE_CASTER(std::optional<flashoverlap::python::Tensor>, const_name("typing.Any | None"))
+template <flashoverlap::python::ArgumentName name>
+struct type_caster<std::optional<flashoverlap::python::Named<name>>> {
+  NB_TYPE_CASTER(std::optional<flashoverlap::python::Named<name>>, const_name("typing.Any | None"))
 
   bool from_python(handle source, std::uint8_t, cleanup_list*) {
     value.reset();
-    if (!source.is_none()) value = flashoverlap::python::tensor_of(source);
+    if (!source.is_none())
+      value = flashoverlap::python::Named<name>{flashoverlap::python::tensor_of(source, name.text)};
     return true;
   }
 };

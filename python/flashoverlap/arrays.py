@@ -6,14 +6,21 @@ from typing import Any
 from flashoverlap._core import InvalidArgument
 
 
-def empty_like(array: Any, shape: tuple[int, int]) -> Any:
-    """An array of the same library, data type and device, with another shape."""
+def empty_like(array: Any, shape: tuple[int, int], name: str = "a") -> Any:
+    """An array of the same library, data type and device, with another shape.
+
+    name: the array's, for errors.
+    """
     if hasattr(array, "new_empty"):  # PyTorch, and what is derived from its tensors
         return array.new_empty(shape)
     library = type(array).__module__.partition(".")[0]
     if library in ("numpy", "cupy"):
         return sys.modules[library].empty(shape, dtype=array.dtype)
-    raise TypeError(f"out: must be given for matrices of type {type(array).__name__}")
+    kind = type(array).__name__
+    if not hasattr(array, "__dlpack__"):
+        rule = f"must be a matrix that speaks DLPack, as of NumPy, PyTorch or CuPy, not {kind}"
+        raise TypeError(f"{name}: {rule}")
+    raise TypeError(f"out: must be given for matrices of type {kind}")
 
 
 def begin_writing(out: Any) -> None:

@@ -8,7 +8,7 @@ ones of each rank's.
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from flashoverlap._core import Problem
+from flashoverlap._core import InvalidArgument, Problem
 from flashoverlap.arrays import copy_rows, empty_like, first_rows
 
 most_row_counts = 64
@@ -68,7 +68,9 @@ class RoundedOperator:
         self, result: Any, weight: Any, residual: Any | None = None, *, epsilon: float = 1e-6
     ) -> tuple[Any, Any]:
         if residual is not None:
-            wide = empty_like(residual, self._operator.problem.out_shape(0))
+            if tuple(residual.shape) != tuple(self._shape):
+                raise InvalidArgument(f"shape of residual = {tuple(residual.shape)}: must be {tuple(self._shape)}")
+            wide = empty_like(residual, self._operator.problem.out_shape(0), "residual")
             copy_rows(residual, wide)
             residual = wide
         normalized, sum = self._operator.rms_norm(result, weight, residual, epsilon=epsilon)

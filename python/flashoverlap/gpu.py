@@ -16,7 +16,7 @@ except ImportError as missing:
         f" ({missing})"
     ) from missing
 from flashoverlap.arrays import empty_like, from_dlpack, packed
-from flashoverlap.operators import Matrix, NamedCommunicator, require_wait_limit
+from flashoverlap.operators import Matrix, NamedCommunicator, require_color, require_wait_limit
 
 if TYPE_CHECKING:
     import torch.distributed
@@ -213,7 +213,7 @@ class Communicator(NamedCommunicator):
     def split(self, color: int) -> "Communicator":
         """Ranks that pass the same color (≥ 0) form a group of their own, in the same order. Collective."""
         self._require_open()
-        return self._of(self._communicator.split(color))
+        return self._of(self._communicator.split(require_color(color)))
 
     def abort(self, reason: str) -> None:
         """Ends everything that is enqueued. Afterwards every call raises CommunicationError with the reason."""

@@ -17,7 +17,7 @@ from flashoverlap._core import (
     search,
 )
 from flashoverlap.arrays import concatenate
-from flashoverlap.operators import Matrix, NamedCommunicator, require_wait_limit
+from flashoverlap.operators import Matrix, NamedCommunicator, require_color, require_wait_limit
 
 Result = TypeVar("Result")
 
@@ -181,9 +181,10 @@ class HostCommunicator(NamedCommunicator):
         return Machine.preset("h200-nvlink")
 
     def split(self, color: int) -> "HostCommunicator":
-        """Ranks that pass the same color form a group of their own. Collective."""
+        """Ranks that pass the same color (≥ 0) form a group of their own, in the same order. Collective."""
 
-        def groups(colors: list[int]) -> dict[int, tuple[list[int], _Meeting]]:
+        def groups(given: list[Any]) -> dict[int, tuple[list[int], _Meeting]]:
+            colors = [require_color(each, f"color of rank {rank}") for rank, each in enumerate(given)]
             members = {each: [rank for rank, of in enumerate(colors) if of == each] for each in set(colors)}
             return {each: (of, self._meeting.part(len(of))) for each, of in members.items()}
 

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 from flashoverlap._core import problem_of, signature
 from flashoverlap.arrays import empty_like
 from flashoverlap.changing_rows import RoundedOperator, rows_to_take
-from flashoverlap.operators import AnyCommunicator, Matrix, Operator
+from flashoverlap.operators import AnyCommunicator, Matrix, Operator, require_communicator
 
 Exchange: TypeAlias = Literal["rows", "heads"]
 Gathered: TypeAlias = Literal["a", "b"]
@@ -36,7 +36,7 @@ def gemm_all_reduce(
     b_is_constant: bool = False,
 ) -> Matrix:
     """out[m, n] = Σ over ranks of a[m, k] · b[n, k]ᵀ, on every rank."""
-    return _run("gemm_all_reduce", a, b, communicator, out, b_is_constant=b_is_constant)
+    return run("gemm_all_reduce", a, b, communicator, out, b_is_constant=b_is_constant)
 
 
 def gemm_reduce_scatter(
@@ -48,7 +48,7 @@ def gemm_reduce_scatter(
     b_is_constant: bool = False,
 ) -> Matrix:
     """out[m/ranks, n] = this rank's rows of Σ over ranks of a[m, k] · b[n, k]ᵀ. ranks divides m."""
-    return _run("gemm_reduce_scatter", a, b, communicator, out, b_is_constant=b_is_constant)
+    return run("gemm_reduce_scatter", a, b, communicator, out, b_is_constant=b_is_constant)
 
 
 def gemm_all_to_all(
@@ -65,7 +65,7 @@ def gemm_all_to_all(
     exchange "heads" (Ulysses): columns; rank d gets columns [d·n/ranks, (d+1)·n/ranks) of every rank, out[ranks·m,
     n/ranks]. "rows": rank d gets the d-th part of each rank's rows, out[m, n].
     """
-    return _run("gemm_all_to_all", a, b, communicator, out, exchange=exchange, b_is_constant=b_is_constant)
+    return run("gemm_all_to_all", a, b, communicator, out, exchange=exchange, b_is_constant=b_is_constant)
 
 
 def all_gather_gemm(
@@ -82,7 +82,7 @@ def all_gather_gemm(
     gathered "a": a is this rank's rows [m/ranks, k] of A. Where k is not contiguous in a, its part [m, k/ranks] of k.
     gathered "b": the same of B.
     """
-    return _run("all_gather_gemm", a, b, communicator, out, gathered=gathered, b_is_constant=b_is_constant)
+    return run("all_gather_gemm", a, b, communicator, out, gathered=gathered, b_is_constant=b_is_constant)
 
 
 def all_to_all_gemm(
@@ -98,10 +98,10 @@ def all_to_all_gemm(
 
     exchange "heads": a[ranks·m, k/ranks]; its rows [d·m, (d+1)·m) go to rank d. "rows": a[m, k].
     """
-    return _run("all_to_all_gemm", a, b, communicator, out, exchange=exchange, b_is_constant=b_is_constant)
+    return run("all_to_all_gemm", a, b, communicator, out, exchange=exchange, b_is_constant=b_is_constant)
 
 
-def _run(
+def run(
     operation: str,
     a: Matrix,
     b: Matrix,
@@ -111,12 +111,18 @@ def _run(
     gathered: Gathered = "a",
     b_is_constant: bool = False,
 ) -> Matrix:
-    if out is not None:
-        operator = operator_for(operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant)
-        return operator.run(a, b, out)
-    return operator_for_rows(
-        operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant
-    ).run(a, b)
+    """The operation of this name, with the operator that it takes."""
+    try:
+        if out is not None:
+            return operator_for(
+                operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant
+            ).run(a, b, out)
+        return operator_for_rows(
+            operation, a, b, communicator, exchange, gathered, b_is_constant=b_is_constant
+        ).run(a, b)
+    except AttributeError:
+        require_communicator(communicator)
+        raise
 
 
 def operator_for(

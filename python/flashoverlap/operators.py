@@ -1,6 +1,7 @@
 """Communicators and operators as host and GPUs both have them."""
 
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any, Protocol, Self, TypeAlias
 from weakref import WeakValueDictionary
@@ -98,6 +99,25 @@ def require_wait_limit(seconds: float) -> None:
         raise InvalidArgument(f"wait_limit = {seconds:g} s: must be more than 0 s and at most a day, 86400 s")
 
 
+def require_communicator(communicator: object) -> None:
+    """Raises TypeError for what is none."""
+    if not hasattr(communicator, "operators"):
+        rule = "must be a Communicator, or a HostCommunicator as run_ranks passes it"
+        raise TypeError(f"communicator = {communicator!r}: {rule}")
+
+
+def require_color(color: Any, name: str = "color") -> int:
+    """What `split` takes, as a number of Python. Raises TypeError and InvalidArgument for anything else."""
+    rule = f"must be a whole number from 0 to {2**31 - 1}"
+    try:
+        number = operator.index(color)
+    except TypeError:
+        raise TypeError(f"{name} = {color!r}: {rule}") from None
+    if not 0 <= number < 2**31:
+        raise InvalidArgument(f"{name} = {color!r}: {rule}")
+    return number
+
+
 class NamedCommunicator(AnyCommunicator):
     """What communicators on GPUs and on the host share."""
 
@@ -149,6 +169,9 @@ class Operator:
         b_is_constant: bool = False,
         is_read_later: bool = False,
     ) -> None:
+        require_communicator(communicator)
+        if not isinstance(problem, Problem):
+            raise TypeError(f"problem = {problem!r}: must be a Problem")
         if problem.ranks != communicator.ranks:
             ranks = communicator.ranks
             raise InvalidArgument(f"problem.ranks = {problem.ranks}: must be {ranks}, as the communicator has")
@@ -241,7 +264,7 @@ class Operator:
 
     def natural(self, result: Matrix) -> Matrix:
         """What `run` has returned as an ordinary matrix, with the shape of `problem.out_shape`."""
-        out = empty_like(result, self._natural_shape)
+        out = empty_like(result, self._natural_shape, "result")
         self._bound.natural(result, out)
         return out
 
@@ -254,7 +277,7 @@ class Operator:
         sqrt(mean_j(sum[i, j]²) + epsilon) · weight[j]. Computed in fp32, each rounded once. weight: [n]. residual: of
         that shape. Raises InvalidArgument for other shapes and data types.
         """
-        normalized, sum = (empty_like(result, self._natural_shape) for _ in range(2))
+        normalized, sum = (empty_like(result, self._natural_shape, "result") for _ in range(2))
         self._bound.rms_norm(result, weight.reshape(1, -1), epsilon, residual, normalized, sum)
         return normalized, sum
 

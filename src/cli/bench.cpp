@@ -100,7 +100,7 @@ Command routes_command(CLI::App& bench) {
   Problem& problem = arguments->problem;
   CLI::App* parser =
       bench.add_subcommand("routes", "Host time of new routes: there, by all_to_all_gemm, and back");
-  add_integer(*parser, "--gpus", arguments->bench.gpus, "World size", 2, max_ranks)->required();
+  add_integer(*parser, "--gpus", arguments->bench.gpus, "World size", 2, max_ranks);
   add_expert_options(*parser, problem);
   add_enumerators(*parser, "--strategy", arguments->bench.strategies,
                   "Strategies to measure: " + names_of<Strategy>());
@@ -109,6 +109,7 @@ Command routes_command(CLI::App& bench) {
   add_path(*parser, "--json", arguments->bench.json, "File to write the figures to");
   parser->footer("Example: flashoverlap bench routes --gpus 8 --m 8192 --experts 32\n");
   return {parser, [arguments] {
+            require(arguments->bench.gpus > 0, "--gpus", "(missing)", "must be given");
             check_outputs({}, {{"--json", arguments->bench.json}});
             RoutesBench wanted = arguments->bench;
             Problem there = arguments->problem;

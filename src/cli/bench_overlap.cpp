@@ -102,7 +102,7 @@ int run_plans(OverlapBench bench, const std::string& file) {
   require(!file.empty(), "COMMAND", "(missing)", "must be a benchmark, or --plan FILE; see bench --help");
   require(bench.gpus > 0, "--gpus", "(missing)", "must be given");
   bench.plans = from_file("--plan", file, [](const std::string& text) { return plans_from_json(text); });
-  check_plans_for_gpus(bench.plans, bench.gpus);
+  check_plans_for_gpus(bench.plans, file, bench.gpus);
   bench.problems = {bench.plans.front().problem};
   check_files(bench, file);
   return run_gpu_command(&GpuCommands::bench_overlap, bench);

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/arguments.hpp"
@@ -14,6 +16,7 @@
 #include "cli/plan_options.hpp"
 #include "cli/plan_summary.hpp"
 #include "cli/progress.hpp"
+#include "flashoverlap/error.hpp"
 #include "flashoverlap/validate.hpp"
 #include "measure/host_comparison.hpp"
 #include "plan/readable.hpp"
@@ -32,6 +35,11 @@ struct CheckArguments {
         ->default_str("0");
     add_integer(parser, "--workers", workers, "Threads that compute each rank's tiles", 1, 256)
         ->default_str("2");
+    add_integer(parser, "--wait-limit", wait_limit,
+                "Give up where nothing has gone on for so long; with --gpus, where a rank has waited so long",
+                1, 3600)
+        ->type_name("SECONDS")
+        ->default_str("10, with --gpus 30");
     parser.add_flag("--json", json, "Print one JSON object");
   }
 
@@ -42,6 +50,7 @@ struct CheckArguments {
   int delays = 0;
   std::int64_t seed = 0;
   int workers = 2;
+  std::optional<int> wait_limit;
   bool json = false;
 };
 
@@ -60,16 +69,50 @@ struct Verdict {
   }
 };
 
+std::string text_of(const Finding& finding) {
+  return fmt::format("{}: {}", name(finding.violation), finding.detail);
+}
+
+std::string text_of(const Deviation& error, DataType data_type) {
+  return fmt::format("error {:.2e} against fp64, limit {:.0e}; of an element {:.2e}, limit {:.0e}",
+                     error.relative, error_limit(data_type), error.element, element_limit(data_type));
+}
+
+/// Throws what does not hold.
+void require_holds(const Verdict& verdict, const PlanOptions& what) {
+  if (!verdict.findings.empty()) {
+    const std::string source =
+        what.plan_file().empty() ? "" : fmt::format("--plan {}: ", shown(what.plan_file()));
+    throw InvalidPlan(source + text_of(verdict.findings.front()));
+  }
+  for (std::size_t run = 0; run < verdict.errors.size(); ++run) {
+    if (!verdict.errors[run].within_limits(verdict.data_type))
+      throw Error(fmt::format("run {}: {}", run, text_of(verdict.errors[run], verdict.data_type)));
+  }
+}
+
+Comparison comparison_of(const std::vector<Plan>& plans, const CheckArguments& arguments,
+                         std::atomic<std::int64_t>& tiles_done) {
+  HostOptions options{.workers_per_rank = arguments.workers,
+                      .max_delay = std::chrono::microseconds(arguments.delays),
+                      .delay_seed = static_cast<std::uint64_t>(arguments.seed),
+                      .tiles_done = &tiles_done};
+  if (arguments.wait_limit) options.wait_limit = std::chrono::seconds(*arguments.wait_limit);
+  try {
+    return Comparison(plans, options);
+  } catch (const InvalidArgument& error) {  // does not fit into memory
+    const std::string& file = arguments.what.plan_file();
+    throw error.renamed(file.empty() ? "--m, --n, --k" : fmt::format("--plan {}: matrices", shown(file)));
+  }
+}
+
 Verdict judge(const std::vector<Plan>& plans, const CheckArguments& arguments, Progress& progress) {
   progress.step("proving");
   Verdict verdict{find_violations(plans), {}, plans.front().problem.data_type};
   if (!verdict.findings.empty()) return verdict;
 
   const auto seed = static_cast<std::uint64_t>(arguments.seed);
-  Comparison comparison(plans, {.workers_per_rank = arguments.workers,
-                                .max_delay = std::chrono::microseconds(arguments.delays),
-                                .delay_seed = seed,
-                                .tiles_done = &progress.done()});
+  Comparison comparison = comparison_of(plans, arguments, progress.done());
   const double seconds = comparison.estimated_seconds() * arguments.runs;
   if (seconds > long_seconds) {
     progress.say(fmt::format("flashoverlap: this takes about {} and {} on this machine", duration(seconds),
@@ -77,7 +120,11 @@ Verdict judge(const std::vector<Plan>& plans, const CheckArguments& arguments, P
   }
   for (int run = 0; run < arguments.runs; ++run) {
     progress.step(fmt::format("running on the host ({} of {})", run + 1, arguments.runs), comparison.tiles());
-    comparison.run(seed + static_cast<std::uint64_t>(run));
+    try {
+      comparison.run(seed + static_cast<std::uint64_t>(run));
+    } catch (const WaitExpired& error) {
+      throw WaitExpired(fmt::format("{}; the plans are proven, so give a longer --wait-limit", error.what()));
+    }
     progress.step("comparing with fp64", comparison.reference_rows());
     verdict.errors.push_back(comparison.error(&progress.done()));
   }
@@ -88,14 +135,10 @@ void print_text(const std::vector<Plan>& plans, const Machine& machine, const Ve
   fmt::print("{}", summary_text(plans));
   if (verdict.findings.empty()) fmt::print("{}", gpus_text(plans, machine));
   for (const Finding& finding : verdict.findings) {
-    fmt::print("{}",
-               labelled_line("violation", fmt::format("{}: {}", name(finding.violation), finding.detail)));
+    fmt::print("{}", labelled_line("violation", text_of(finding)));
   }
-  for (std::size_t run = 0; run < verdict.errors.size(); ++run) {
-    const auto& [relative, element] = verdict.errors[run];
-    fmt::print("run {:<6} error {:.2e} against fp64, limit {:.0e}; of an element {:.2e}, limit {:.0e}\n", run,
-               relative, error_limit(verdict.data_type), element, element_limit(verdict.data_type));
-  }
+  for (std::size_t run = 0; run < verdict.errors.size(); ++run)
+    fmt::print("run {:<6} {}\n", run, text_of(verdict.errors[run], verdict.data_type));
   fmt::print("{}\n", verdict.holds() ? "ok" : "FAILED");
 }
 
@@ -123,6 +166,7 @@ int run(const CheckArguments& arguments) {
     check.runs = arguments.runs;
     check.delays = arguments.delays;
     check.seed = arguments.seed;
+    if (arguments.wait_limit) check.wait_limit = *arguments.wait_limit;
     return run_gpu_command(&GpuCommands::check, check);
   }
   const Machine machine = arguments.what.machine();
@@ -136,7 +180,8 @@ int run(const CheckArguments& arguments) {
   } else {
     print_text(plans, machine, verdict);
   }
-  return verdict.holds() ? exit_success : exit_failure;
+  require_holds(verdict, arguments.what);
+  return exit_success;
 }
 
 }  // namespace

@@ -13,10 +13,13 @@ namespace flashoverlap::cli {
 /// `use()`, with what it refuses named by option and file as well.
 template <typename Use>
 auto naming_file(const std::string& option, const std::string& path, const Use& use) {
+  const auto place = [&] { return option + " " + shown(path) + ": "; };
   try {
     return use();
   } catch (const InvalidArgument& error) {
-    throw error.renamed(option + " " + shown(path) + ": " + error.argument());
+    throw error.renamed(place() + error.argument());
+  } catch (const InvalidPlan& error) {
+    throw InvalidPlan(place() + error.what());
   }
 }
 

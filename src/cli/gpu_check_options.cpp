@@ -13,9 +13,9 @@ namespace {
 constexpr auto* gpus_group = "On GPUs";
 
 /// Options of a check on the host that mean something on GPUs too.
-constexpr std::array<std::string_view, 13> shared_options{
-    "OPERATION", "--m",    "--n",      "--k",    "--dtype", "--strategy", "--layout",
-    "--plan",    "--runs", "--delays", "--seed", "--help",  "MORE"};
+constexpr std::array<std::string_view, 14> shared_options{
+    "OPERATION", "--m",    "--n",      "--k",    "--dtype",      "--strategy", "--layout",
+    "--plan",    "--runs", "--delays", "--seed", "--wait-limit", "--help",     "MORE"};
 
 }  // namespace
 
@@ -27,17 +27,12 @@ GpuCheckOptions::GpuCheckOptions(CLI::App& command) : command_(&command) {
       ->group(gpus_group);
   command.add_flag("--graph", graph_, "With --gpus: also replay a captured run, as often as --runs")
       ->group(gpus_group);
-  add_integer(command, "--wait-limit", wait_limit_,
-              "With --gpus: seconds after which a rank gives up waiting for the others", 1, 3600)
-      ->default_str("30")
-      ->group(gpus_group);
   command.add_option("MORE", more_operations_, "With --gpus: further operations")->group(gpus_group);
 }
 
 bool GpuCheckOptions::wanted() const {
   if (given("--gpus")) return true;
-  for (const std::string option : {"--graph", "--wait-limit"})
-    require(!given(option), option, "(given)", "needs --gpus");
+  require(!given("--graph"), "--graph", "(given)", "needs --gpus");
   require(more_operations_.empty(), "ARGUMENT",
           more_operations_.empty() ? "" : shown(more_operations_.front()),
           "is not known here; only --gpus takes several operations");
@@ -51,11 +46,10 @@ GpuCheck GpuCheckOptions::check(const PlanOptions& what, std::int64_t seed) cons
     require(shared || option->count() == 0, option->get_name(), "(given)", "cannot be combined with --gpus");
   }
   require(!what.searches(), "--strategy", "best", "cannot be combined with --gpus");
-  GpuCheck check{
-      .gpus = gpus_, .wait_limit = wait_limit_, .graph = graph_, .skips_refused = !given("--strategy")};
+  GpuCheck check{.gpus = gpus_, .graph = graph_, .skips_refused = !given("--strategy")};
   if (given("--plan")) {
     const std::vector<Plan> plans = what.plans();
-    check_plans_for_gpus(plans, gpus_);
+    check_plans_for_gpus(plans, what.plan_file(), gpus_);
     check.cases = gpu_cases(plans);
     check.skips_refused = false;
     return check;

@@ -29,7 +29,6 @@ class GpuCheckOptions {
   CLI::App* command_;
   int gpus_ = 0;
   std::vector<std::string> more_operations_;
-  int wait_limit_ = 30;
   bool graph_ = false;
 };
 

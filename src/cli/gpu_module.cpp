@@ -1,5 +1,6 @@
 #include "cli/gpu_module.hpp"
 
+#include "cli/files.hpp"
 #include "flashoverlap/validate.hpp"
 
 #ifdef FLASHOVERLAP_GPU_MODULE
@@ -50,16 +51,18 @@ void check_runs_on_gpus(const Problem& problem) {
           "must be a multiple of 8 on GPUs where the rows of A are contiguous");
 }
 
-void check_plans_for_gpus(const std::vector<Plan>& plans, int gpus) {
+void check_plans_for_gpus(const std::vector<Plan>& plans, const std::string& file, int gpus) {
   const Problem& problem = plans.front().problem;
   require(gpus == problem.ranks, "--gpus", gpus,
           fmt::format("must be {}, the ranks of --plan", problem.ranks));
-  try {
-    check_runs_on_gpus(problem);
-  } catch (const InvalidArgument& refusal) {
-    throw refusal.renamed("--plan: problem." + refusal.argument());
-  }
-  validate(plans);
+  naming_file("--plan", file, [&] {
+    try {
+      check_runs_on_gpus(problem);
+    } catch (const InvalidArgument& refusal) {
+      throw refusal.renamed("problem." + refusal.argument());
+    }
+    validate(plans);
+  });
 }
 
 }  // namespace flashoverlap::cli

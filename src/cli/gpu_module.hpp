@@ -20,7 +20,8 @@ int run_gpu_command(int (*GpuCommands::*command)(const Request&), const Request&
 /// Throws `InvalidArgument` for a problem that breaks a rule, or a rule of every GPU.
 void check_runs_on_gpus(const Problem& problem);
 
-/// Proves the plans of --plan: throws `InvalidPlan`, or `InvalidArgument` where `gpus` GPUs cannot run them.
-void check_plans_for_gpus(const std::vector<Plan>& plans, int gpus);
+/// Proves the plans of --plan FILE: throws `InvalidPlan`, or `InvalidArgument` where `gpus` GPUs cannot run
+/// them.
+void check_plans_for_gpus(const std::vector<Plan>& plans, const std::string& file, int gpus);
 
 }  // namespace flashoverlap::cli

@@ -55,6 +55,8 @@ std::vector<Problem> LayerShapes::problems(int gpus) const {
   require((n > 0) == (k > 0), n > 0 ? "--k" : "--n", "(missing)", "--n and --k must be given together");
   require(experts == 1 || pass != LayerPass::weight_gradient, "--experts", experts,
           "must be 1 with --pass weight_gradient, which adds up products of all rows");
+  require(experts == 1 || operation != Operation::all_gather_gemm || gathered == Operand::a, "--experts",
+          experts, "must be 1 with --gather b, as only rows of A are sorted by expert");
   struct Layer {
     int n;
     int k;

@@ -22,7 +22,7 @@ namespace {
 
 /// The option that sets a field of Problem or Schedule, which the library's errors name.
 std::string option_for(const std::string& field) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> renamed{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> renamed{{
       {"operation", "OPERATION"},
       {"data_type", "--dtype"},
       {"tile_rows x tile_cols", "--tile"},
@@ -30,7 +30,6 @@ std::string option_for(const std::string& field) {
       {"tile_rows", "--tile"},
       {"tile_cols", "--tile"},
       {"cluster_rows", "--cluster"},
-      {"m, n, k", "--m, --n, --k"},
   }};
   for (const auto& [library_name, option] : renamed) {
     if (field == library_name) return std::string(option);
@@ -43,6 +42,29 @@ std::string option_for(const std::string& field) {
 /// An option, or one of the positional COMMAND, OPERATION, ARGUMENT.
 bool names_an_option(const std::string& argument) {
   return argument.starts_with("--") || (argument[0] >= 'A' && argument[0] <= 'Z');
+}
+
+/// The command that was asked for, which may belong to others.
+const CLI::App& innermost(const CLI::App& command) {
+  const auto asked_for = command.get_subcommands();
+  return asked_for.empty() ? command : innermost(*asked_for.front());
+}
+
+/// What the library refuses, in the words of the command's options. A field that none of them sets keeps its
+/// name.
+std::string in_words_of(const CLI::App& command, const InvalidArgument& error) {
+  if (names_an_option(error.argument())) return error.what();
+  const std::string option = option_for(error.argument());
+  if (innermost(command).get_option_no_throw(option) == nullptr) return error.what();
+  std::string text = error.renamed(option).what();
+  // The library says 0 where an option is not given.
+  for (const auto& [of_library, of_option] :
+       {std::pair<std::string_view, std::string_view>{": must be 0;", ": must not be given here;"},
+        {": must be 0 ", ": must not be given "}}) {
+    if (const std::size_t place = text.find(of_library); place != text.npos)
+      text.replace(place, of_library.size(), of_option);
+  }
+  return text;
 }
 
 /// What the parser refuses, in the words of every other refusal.
@@ -86,7 +108,12 @@ int run(int argc, char** argv) {
     throw explained(app, error);
   }
   for (const Command& command : commands) {
-    if (command.parser->parsed()) return command.run();
+    if (!command.parser->parsed()) continue;
+    try {
+      return command.run();
+    } catch (const InvalidArgument& error) {
+      return refuse(in_words_of(*command.parser, error), exit_wrong_input);
+    }
   }
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());
@@ -106,9 +133,7 @@ int main(int argc, char** argv) {
       return refuse("standard output cannot be written", exit_failure);
     return status;
   } catch (const InvalidArgument& error) {
-    const std::string& argument = error.argument();
-    return refuse(names_an_option(argument) ? error.what() : error.renamed(option_for(argument)).what(),
-                  exit_wrong_input);
+    return refuse(error.what(), exit_wrong_input);
   } catch (const std::bad_alloc&) {
     return refuse("there is not enough memory for this", exit_failure);
   } catch (const std::exception& error) {

@@ -13,6 +13,7 @@
 #include "flashoverlap/plan_json.hpp"
 #include "flashoverlap/planner.hpp"
 #include "flashoverlap/search.hpp"
+#include "flashoverlap/validate.hpp"
 #include "plan/grouping.hpp"
 #include "search/prediction.hpp"
 
@@ -34,30 +35,42 @@ bool is_preset(const std::string& machine) {
 /// "128x256".
 void take_tile(const std::string& text, Schedule& schedule) {
   const std::size_t cross = text.find('x');
-  require(cross != std::string::npos && cross == text.rfind('x') && cross + 1 < text.size(), "--tile",
-          shown(text), "must be ROWSxCOLS, such as 128x256");
-  schedule.tile_rows = static_cast<int>(to_integer("--tile", text.substr(0, cross), 1, max_tile_side));
-  schedule.tile_cols = static_cast<int>(to_integer("--tile", text.substr(cross + 1), 1, max_tile_side));
+  const std::string cols = cross == std::string::npos ? "" : text.substr(cross + 1);
+  try {
+    schedule.tile_rows = static_cast<int>(to_integer("ROWS", text.substr(0, cross), 1, max_tile_side));
+    schedule.tile_cols = static_cast<int>(to_integer("COLS", cols, 1, max_tile_side));
+  } catch (const InvalidArgument&) {
+    throw InvalidArgument(
+        "--tile", shown(text),
+        fmt::format("must be ROWSxCOLS of at most {} each, such as 128x256", max_tile_side));
+  }
+}
+
+/// What makes a plan too large is said of `option`, or of the size of the problem where a schedule is
+/// searched.
+void require_few(bool few, const Problem& problem, bool searched, std::string_view option,
+                 const std::string& value, const std::string& made) {
+  if (searched) return require(few, "--m, --n", fmt::format("{}, {}", problem.m, problem.n), "make " + made);
+  require(few, option, value, "makes " + made);
 }
 
 /// Refuses plans that would fill the memory, as after a typing error. Counts m rows on each rank, which is
 /// the average where rows have any destination. Returns the tiles of a rank.
-std::int64_t check_tiles(const Problem& problem, const Schedule& schedule) {
+std::int64_t check_tiles(const Problem& problem, const Schedule& schedule, bool searched) {
   const std::int64_t tiles = entry_count(schedule, problem.m, problem.n);
-  require(tiles <= most_entries / problem.ranks, "--tile",
-          fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols),
-          fmt::format("makes {} tiles on each of {} ranks, and at most {} in all are planned", tiles,
-                      problem.ranks, most_entries));
+  const std::string tile = fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols);
+  require_few(tiles <= most_entries / problem.ranks, problem, searched, "--tile", tile,
+              fmt::format("{} tiles{} on each of {} ranks, and at most {} in all are planned", tiles,
+                          searched ? " of " + tile : "", problem.ranks, most_entries));
   return tiles;
 }
 
-void check_size(const Problem& problem, const Schedule& schedule) {
-  const std::int64_t tiles = check_tiles(problem, schedule);
+void check_size(const Problem& problem, const Schedule& schedule, bool searched) {
+  const std::int64_t tiles = check_tiles(problem, schedule, searched);
   const std::int64_t groups = divide_up(tiles, std::int64_t{workers(schedule)} * schedule.waves_per_group);
-  require(
-      !schedule.groups.empty() || groups <= most_entries / problem.ranks / problem.ranks, "--waves-per-group",
-      schedule.waves_per_group,
-      fmt::format("makes {} groups on each of {} ranks, too many messages to plan", groups, problem.ranks));
+  require_few(!schedule.groups.empty() || groups <= most_entries / problem.ranks / problem.ranks, problem,
+              searched, "--waves-per-group", std::to_string(schedule.waves_per_group),
+              fmt::format("{} groups on each of {} ranks, too many messages to plan", groups, problem.ranks));
   const std::int64_t row_blocks = divide_up(divide_up(problem.m, problem.ranks), entry_rows(schedule));
   if (communicates_first(problem.operation)) {
     require(groups * std::min<std::int64_t>(schedule.rounds, problem.k) <=
@@ -222,10 +235,19 @@ void PlanOptions::refuse_idle_options() const {
              "cannot be combined with --strategy best, which finds it");
   }
   only_for("--gather", problem_.operation == Operation::all_gather_gemm, "is for all_gather_gemm");
-  for (const std::string option : {"--exchange", "--destinations", "--capacity"})
-    only_for(option, is_all_to_all(problem_.operation), "is for gemm_all_to_all and all_to_all_gemm");
-  only_for("--random-destinations", is_all_to_all(problem_.operation) || problem_.experts > 1,
-           "is for gemm_all_to_all and all_to_all_gemm, and for --experts");
+  only_for("--exchange", is_all_to_all(problem_.operation), "is for gemm_all_to_all and all_to_all_gemm");
+  const bool routes = is_all_to_all(problem_.operation) && problem_.exchange == Exchange::rows;
+  constexpr auto* by_rows = "is for gemm_all_to_all and all_to_all_gemm, by rows";
+  only_for("--destinations", routes, by_rows);
+  only_for("--capacity", routes, by_rows);
+  only_for("--capacity", !expert_rows_file_.empty() || destinations_seed_,
+           "needs --expert-rows or --random-destinations, which say how many rows each rank has");
+  const bool sorts = routes || (gathers(problem_, Operand::a) && !gathers_along_k(problem_));
+  constexpr auto* by_expert = "is for all-to-alls by rows, and for all_gather_gemm of rows of A";
+  only_for("--expert-rows", sorts, by_expert);
+  only_for("--experts", sorts || problem_.experts == 1, by_expert);
+  only_for("--random-destinations", routes || problem_.experts > 1,
+           "is for all-to-alls by rows, and for --experts");
   only_for(
       "--first-multiprocessors",
       schedule_.strategy == Strategy::signal && !communicates_first(problem_.operation),
@@ -236,6 +258,11 @@ void PlanOptions::refuse_idle_options() const {
            "is not for strategy sequential, which has a single group");
   only_for("--waves-per-group", schedule_.shots == 0,
            "cannot be combined with --shots, which have no groups");
+}
+
+void PlanOptions::prove(const std::vector<Plan>& plans) const {
+  if (plan_file_.empty()) return validate(plans);
+  naming_file("--plan", plan_file_, [&] { validate(plans); });
 }
 
 std::vector<Plan> PlanOptions::read_plans() const {
@@ -272,10 +299,16 @@ Problem PlanOptions::posed_problem() const {
   try {
     validate(problem);
   } catch (const InvalidArgument& error) {
-    if (error.argument().starts_with("expert_rows") && !expert_rows_file_.empty())
-      naming_file("--expert-rows", expert_rows_file_, [&] { throw error; });
-    if (destinations_file_.empty() || !error.argument().starts_with("destinations")) throw;
-    naming_file("--destinations", destinations_file_, [&] { throw error; });
+    const auto is_of = [&](std::string_view field) { return error.argument().starts_with(field); };
+    const auto throw_naming = [&](const std::string& option, const std::string& value) {
+      naming_file(option, value, [&] { throw error; });
+    };
+    const bool of_rows = is_of("expert_rows") || is_of("rows that rank");
+    if (of_rows && !expert_rows_file_.empty()) throw_naming("--expert-rows", expert_rows_file_);
+    if (of_rows && destinations_seed_) throw_naming("--random-destinations", std::to_string(seed));
+    if (is_of("destinations") && !destinations_file_.empty())
+      throw_naming("--destinations", destinations_file_);
+    throw;
   }
   return problem;
 }
@@ -284,7 +317,7 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
   Schedule schedule = schedule_;
   const Machine target = machine();
   schedule.comm_multiprocessors = comm_multiprocessors_.value_or(0);
-  check_tiles(problem, schedule);
+  check_tiles(problem, schedule, /*searched=*/false);
   share_multiprocessors(schedule, problem, target);  // makes plans
   if (comm_multiprocessors_) {
     const int asked = *comm_multiprocessors_;
@@ -301,14 +334,14 @@ Schedule PlanOptions::chosen_schedule(const Problem& problem) const {
             fmt::format("must be at most {}, those of {}", target.multiprocessors, target.name));
   }
   validate(schedule);
-  check_size(problem, schedule);
+  check_size(problem, schedule, /*searched=*/false);
   if (searches_groups_) schedule.groups = searched_groups(problem, schedule, target);
   return schedule;
 }
 
 std::vector<Candidate> PlanOptions::found_schedules(const Problem& problem) const {
   const Machine target = machine();
-  check_size(problem, {.multiprocessors = target.multiprocessors});
+  check_size(problem, {.multiprocessors = target.multiprocessors}, /*searched=*/true);
   SearchSpace space;
   if (schedule_.layout != Layout::natural) space.layouts = {Layout::natural, schedule_.layout};
   if (comm_multiprocessors_) {
@@ -318,7 +351,13 @@ std::vector<Candidate> PlanOptions::found_schedules(const Problem& problem) cons
         fmt::format("must be at least 1 and less than {}, those of {}", target.multiprocessors, target.name));
     space.comm_multiprocessors = {*comm_multiprocessors_};
   }
-  return search_schedules(problem, target, space);
+  std::vector<Candidate> found = search_schedules(problem, target, space);
+  const auto has_layout = [this](const Candidate& each) { return each.schedule.layout == schedule_.layout; };
+  require(std::ranges::any_of(found, has_layout), "--layout", name(schedule_.layout),
+          fmt::format("the search finds no schedule of {} on {} with it: tiled needs an operation that "
+                      "communicates after the GEMM, and no experts; partial one that sums, and peer access",
+                      name(problem.operation), target.name));
+  return found;
 }
 
 }  // namespace flashoverlap::cli

@@ -44,6 +44,11 @@ class PlanOptions {
   Planned planned() const;
   std::vector<Plan> plans() const { return planned().plans; }
 
+  /// Empty: not given.
+  const std::string& plan_file() const { return plan_file_; }
+  /// Throws `InvalidPlan`, which names the file that the plans were read from.
+  void prove(const std::vector<Plan>& plans) const;
+
  private:
   void add_problem(CLI::App& command);
   void add_schedule(CLI::App& command);

@@ -132,10 +132,40 @@ std::string describe(const Problem& problem) {
 
 std::string describe(const Schedule& schedule) {
   const int more = schedule.first_multiprocessors;
-  return fmt::format("{}, {}, tiles of {}x{}, {} multiprocessors{}", strategy_text(schedule),
-                     name(schedule.layout), entry_rows(schedule), schedule.tile_cols,
-                     schedule.multiprocessors,
-                     more > 0 ? fmt::format(" ({} for the first group)", more) : "");
+  return fmt::format(
+      "{}, {}, tiles of {}x{}{}{}, {} multiprocessors{}", strategy_text(schedule), name(schedule.layout),
+      schedule.tile_rows, schedule.tile_cols,
+      schedule.cluster_rows > 1 ? fmt::format(" in clusters of {}", schedule.cluster_rows) : "",
+      schedule.share_k ? ", k shared" : "", schedule.multiprocessors,
+      more > 0 ? fmt::format(" ({} for the first group)", more) : "");
+}
+
+std::string options_of(const Schedule& schedule) {
+  const Schedule usual;
+  std::string options = fmt::format("--strategy {}", name(schedule.strategy));
+  const auto add = [&](std::string_view option, const auto& value) {
+    options += fmt::format(" {} {}", option, value);
+  };
+  const auto add_unless = [&](std::string_view option, int value, int absent) {
+    if (value != absent) add(option, value);
+  };
+  if (schedule.layout != usual.layout) add("--layout", name(schedule.layout));
+  add("--tile", fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols));
+  add_unless("--cluster", schedule.cluster_rows, usual.cluster_rows);
+  if (schedule.share_k) options += " --share-k";
+  add("--multiprocessors", schedule.multiprocessors);
+  add_unless("--first-multiprocessors", schedule.first_multiprocessors, usual.first_multiprocessors);
+  add("--comm-multiprocessors", schedule.comm_multiprocessors);
+  add_unless("--raster", schedule.raster, usual.raster);
+  add_unless("--rounds", schedule.rounds, usual.rounds);
+  add_unless("--shots", schedule.shots, usual.shots);
+  const bool has_groups = schedule.strategy != Strategy::sequential && schedule.shots == 0;
+  if (!schedule.groups.empty()) {
+    add("--groups", fmt::format("{}", fmt::join(schedule.groups, ",")));
+  } else if (has_groups) {
+    add_unless("--waves-per-group", schedule.waves_per_group, usual.waves_per_group);
+  }
+  return options;
 }
 
 std::string summary_text(std::span<const Plan> plans) {
@@ -145,9 +175,13 @@ std::string summary_text(std::span<const Plan> plans) {
     text += labelled_line(label, value);
   };
   line("problem", describe(first.problem));
+  const int cluster = first.schedule.cluster_rows;
   line("schedule", describe(first.schedule));
-  line("tiles", over_ranks(plans, tile_count).text() + " on each rank");
-  line("waves", fmt::format("{} of {} tiles", over_ranks(plans, waves_of).text(), workers(first.schedule)));
+  line("options", options_of(first.schedule));
+  line("tiles", fmt::format("{}{} on each rank", over_ranks(plans, tile_count).text(),
+                            cluster > 1 ? fmt::format(" clusters of {}", cluster) : ""));
+  line("waves", fmt::format("{} of {} {}", over_ranks(plans, waves_of).text(), workers(first.schedule),
+                            cluster > 1 ? "clusters" : "tiles"));
   line("groups", over_ranks(plans, group_count).text() + listed_sizes(first.schedule));
   for (const auto& [kind, count] : message_counts(plans)) {
     line("messages", fmt::format("{} {}", count.text(), name(kind)));

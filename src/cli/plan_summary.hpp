@@ -19,6 +19,9 @@ std::string describe(const Problem& problem);
 /// "signal, natural, tiles of 128x256".
 std::string describe(const Schedule& schedule);
 
+/// "--strategy signal --tile 128x256": the options of `plan` that give this schedule.
+std::string options_of(const Schedule& schedule);
+
 nlohmann::ordered_json schedule_json(const Schedule& schedule);
 
 std::string summary_text(std::span<const Plan> plans);

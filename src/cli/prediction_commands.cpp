@@ -15,7 +15,6 @@
 #include "cli/progress.hpp"
 #include "cli/ranking.hpp"
 #include "flashoverlap/plan_json.hpp"
-#include "flashoverlap/validate.hpp"
 #include "plan/readable.hpp"
 #include "search/prediction.hpp"
 
@@ -80,7 +79,7 @@ class PredictionCommand {
     predicted.plans = std::move(planned.plans);
     predicted.candidates = std::move(planned.candidates);
     progress.step("proving");
-    validate(predicted.plans);
+    what_.prove(predicted.plans);
     progress.step("simulating");
     predicted.prediction = predict(predicted.plans, with_results_of_callers(predicted.machine));
     progress.step("writing");

@@ -31,7 +31,7 @@ std::string counted(std::size_t count, const std::string& what) {
 }
 
 std::string tile(const Schedule& schedule) {
-  return fmt::format("{}x{}", entry_rows(schedule), schedule.tile_cols);
+  return fmt::format("{}x{}", schedule.tile_rows, schedule.tile_cols);
 }
 
 class CacheCommand {
@@ -120,15 +120,15 @@ class CacheCommand {
   }
 
   static std::string list_text(const std::vector<CachedPlan>& entries) {
-    Table table({"site", "operation", "m", "n", "k", "dtype", "reader", "strategy", "tile", "tuned us",
-                 "sequential us", "speed-up", "date", "id"});
+    Table table({"site", "operation", "m", "n", "k", "dtype", "reader", "strategy", "tile", "cluster",
+                 "tuned us", "sequential us", "speed-up", "date", "id"});
     for (const auto& [site, plan] : entries) {
       const Problem& problem = plan.problem;
       table.add({folder_name(site), std::string(name(problem.operation)), std::to_string(problem.m),
                  std::to_string(problem.n), std::to_string(problem.k), std::string(name(problem.data_type)),
                  std::string(name(plan.reader)), std::string(name(plan.schedule.strategy)),
-                 tile(plan.schedule), fmt::format("{:.1f}", plan.tuned_us),
-                 fmt::format("{:.1f}", plan.sequential_us),
+                 tile(plan.schedule), std::to_string(plan.schedule.cluster_rows),
+                 fmt::format("{:.1f}", plan.tuned_us), fmt::format("{:.1f}", plan.sequential_us),
                  fmt::format("{:.3f}", plan.sequential_us / plan.tuned_us), plan.date,
                  std::string(hash_of_entry(entry_name(plan)))});
     }
@@ -150,6 +150,7 @@ class CacheCommand {
                       {"reader", name(plan.reader)},
                       {"strategy", name(plan.schedule.strategy)},
                       {"tile", tile(plan.schedule)},
+                      {"cluster", plan.schedule.cluster_rows},
                       {"tuned_us", plan.tuned_us},
                       {"sequential_us", plan.sequential_us},
                       {"speed_up", plan.sequential_us / plan.tuned_us},
@@ -163,8 +164,9 @@ class CacheCommand {
     std::erase_if(entries, [this](const CachedPlan& entry) {
       return entry_name(entry.plan).find(operand_) == std::string::npos;
     });
+    require(!entries.empty(), "--show", shown(operand_), "fits no entry; see --list");
     require(entries.size() == 1, "--show", shown(operand_),
-            fmt::format("must be a part of one file's name, not of {}; see --list", entries.size()));
+            fmt::format("fits {} entries: add --site, or give the id that --list prints", entries.size()));
     fmt::print("{}", entry_to_json(entries.front()));
     return exit_success;
   }

@@ -15,8 +15,8 @@ namespace {
 
 int tune(const TuneRequest& request) { return run_gpu_command(&GpuCommands::tune, request); }
 
-void add_gpus(CLI::App& parser, int& gpus) {
-  add_integer(parser, "--gpus", gpus, "World size: one rank on each of this many GPUs", 1, max_ranks);
+void add_gpus(CLI::App& parser, int& gpus, int fewest = 1) {
+  add_integer(parser, "--gpus", gpus, "World size: one rank on each of this many GPUs", fewest, max_ranks);
 }
 
 }  // namespace
@@ -81,11 +81,11 @@ Command tune_machine_command(CLI::App& tune_parser,
   auto request = std::make_shared<MachineRequest>();
   CLI::App* parser =
       tune_parser.add_subcommand("machine", "Measure these GPUs, for predictions; takes 10 to 20 s");
-  add_gpus(*parser, request->gpus);
+  add_gpus(*parser, request->gpus, /*fewest=*/2);
   add_path(*parser, "--save", request->save, "Also write the machine to this file, for --machine");
   parser->footer("Example: flashoverlap tune machine --gpus 2 --save machine.json\n");
   return {parser, [=] {
-            require(request->gpus > 1, "--gpus", request->gpus, "must be at least 2");
+            require(request->gpus > 0, "--gpus", "(missing)", "must be given");
             check_outputs({}, {{"--save", request->save}});
             request->cache_directory = *cache_directory;
             return run_gpu_command(&GpuCommands::tune_machine, *request);

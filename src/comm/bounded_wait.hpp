@@ -3,8 +3,11 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
+
+#include "comm/run_progress.hpp"
 
 namespace flashoverlap {
 
@@ -25,7 +28,10 @@ struct Stopped {};
 /// A condition variable with its mutex.
 class BoundedWait {
  public:
-  explicit BoundedWait(std::chrono::milliseconds limit) : limit_(limit) {}
+  /// `progress`, if any, which must outlive it: a limit counts only if nobody has done anything meanwhile and
+  /// nobody is at work.
+  explicit BoundedWait(std::chrono::milliseconds limit, const RunProgress* progress = nullptr)
+      : limit_(limit), progress_(progress) {}
 
   std::chrono::milliseconds limit() const { return limit_; }
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
@@ -33,9 +39,13 @@ class BoundedWait {
   /// With the lock held. False: the limit passed and `condition` does not hold.
   template <typename Condition>
   bool wait(std::unique_lock<std::mutex>& lock, Condition condition) {
-    const bool holds = changed_.wait_for(lock, limit_, [&] { return stopped_ || condition(); });
-    if (stopped_) throw Stopped();
-    return holds;
+    for (;;) {
+      const std::uint64_t before = steps();
+      const bool holds = changed_.wait_for(lock, limit_, [&] { return stopped_ || condition(); });
+      if (stopped_) throw Stopped();
+      if (holds) return true;
+      if (steps() == before && (progress_ == nullptr || !progress_->anyone_at_work())) return false;
+    }
   }
 
   /// With the lock held.
@@ -63,7 +73,10 @@ class BoundedWait {
   }
 
  private:
+  std::uint64_t steps() const { return progress_ == nullptr ? 0 : progress_->steps(); }
+
   const std::chrono::milliseconds limit_;
+  const RunProgress* const progress_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;

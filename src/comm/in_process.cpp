@@ -22,9 +22,10 @@ void copy_bytes(std::span<const std::byte> source, std::span<std::byte> destinat
 }  // namespace
 
 InProcessCommunicator::InProcessCommunicator(int ranks, DataType data_type,
-                                             std::chrono::milliseconds wait_limit)
+                                             std::chrono::milliseconds wait_limit,
+                                             const RunProgress* progress)
     : data_type_(data_type),
-      waiting_(wait_limit),
+      waiting_(wait_limit, progress),
       calls_(static_cast<std::size_t>(ranks)),
       unmatched_parts_(static_cast<std::size_t>(ranks)) {}
 

@@ -32,7 +32,9 @@ class InProcessCommunicator {
     std::span<std::byte> data;
   };
 
-  InProcessCommunicator(int ranks, DataType data_type, std::chrono::milliseconds wait_limit);
+  /// `progress`: see `BoundedWait`.
+  InProcessCommunicator(int ranks, DataType data_type, std::chrono::milliseconds wait_limit,
+                        const RunProgress* progress = nullptr);
 
   /// Sums are made in fp32 in rank order and rounded once.
   void all_reduce(int rank, const std::string& caller, std::span<std::byte> data);

@@ -17,8 +17,8 @@ namespace {
 /// Without communication all of the GPU's multiprocessors compute.
 std::vector<Schedule> likely_schedules(const Problem& problem) {
   constexpr double near = 1.1;
-  return kernel_schedules(current_machine("nvlink"), problem, Strategy::sequential, Layout::natural,
-                          current_attribute(cudaDevAttrMultiProcessorCount), 0, near);
+  return kernel_schedules(current_machine(/*peer_access=*/true), problem, Strategy::sequential,
+                          Layout::natural, current_attribute(cudaDevAttrMultiProcessorCount), 0, near);
 }
 
 }  // namespace

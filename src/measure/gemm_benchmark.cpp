@@ -90,7 +90,7 @@ double median_quotient(const std::vector<double>& of, const std::vector<double>&
 GemmTimes measure_gemm(const Problem& problem, const GemmBenchmark& benchmark) {
   const Shape c = gemm_shape(problem, 0);
   const int all = current_attribute(cudaDevAttrMultiProcessorCount);
-  const Machine machine = current_machine("nvlink");
+  const Machine machine = current_machine(/*peer_access=*/true);
   std::vector<KernelChoice> choices = benchmark.kernels;
   constexpr double near = 1.2;
   if (choices.empty()) choices = likely_kernels(machine, c, problem.k, problem.b_layout, all, near);

@@ -138,7 +138,7 @@ std::string_view GpuRank::find_fabric() const {
   if (hosts_ > 1) return "network_like";
   try {
     const PeerMemory tried(communicator_, 1);
-    return "nvlink";
+    return peer_fabric;
   } catch (const InvalidArgument&) {  // on every rank
     return "pcie_like";
   }

@@ -37,6 +37,7 @@ class GpuRank {
   /// What the ranks communicate over: "nvlink" where each can address the memory of all others, else
   /// "pcie_like", or "network_like" where they have several hosts. The same on every rank.
   std::string_view fabric() const noexcept { return fabric_; }
+  bool has_peer_access() const noexcept { return fabric_ == peer_fabric; }
   int hosts() const noexcept { return hosts_; }  ///< on which the ranks are
 
   /// Waits for the stream, but not longer than twice the communicator's limit: then the communicator is
@@ -58,6 +59,7 @@ class GpuRank {
 
  private:
   static constexpr std::size_t most_gathered = 1 << 14;  // at a time
+  static constexpr std::string_view peer_fabric = "nvlink";
 
   void enqueue_barrier() const;
   void gather_some(std::span<const double> values, std::vector<std::vector<double>>& by_rank) const;

@@ -16,8 +16,8 @@ Machine measure_machine(const GpuRank& gpu, const std::function<void(std::string
   require(gpu.ranks() >= 2, "--gpus", gpu.ranks(), "must be at least 2, as transfers are measured");
   cudaDeviceProp properties{};
   FLASHOVERLAP_CUDA(cudaGetDeviceProperties(&properties, gpu.communicator().device()));
-  Machine machine = current_machine(gpu.fabric());
-  machine.peer_access = gpu.fabric() == "nvlink";  // whatever the presets know of such GPUs
+  Machine machine = current_machine(gpu.has_peer_access());
+  machine.peer_access = gpu.has_peer_access();  // whatever the presets know of such GPUs
   machine.name = fmt::format("{} x {}, {}", gpu.ranks(), properties.name, gpu.fabric());
   machine.store_slowdown = machine.peer_access ? 1.1 : 1;  // fits reductions on 4 H100 and H200
   machine.sources = {fmt::format(

@@ -118,8 +118,8 @@ ShapeTimes measure(Baselines& baselines, const std::vector<std::vector<Plan>>& m
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });
   }
   if (baselines.experts > 1) {
-    const Schedule alone = kernel_schedule(current_machine(gpu.fabric()), times.problem, Strategy::sequential,
-                                           Layout::natural, gpu.multiprocessors(), 0);
+    const Schedule alone = kernel_schedule(current_machine(gpu.has_peer_access()), times.problem,
+                                           Strategy::sequential, Layout::natural, gpu.multiprocessors(), 0);
     LoneGemm& kernel = *kernels.emplace_back(
         std::make_unique<LoneGemm>(make_plan(times.problem, alone, gpu.rank()), gpu.stream()));
     variants.emplace_back([&](const GpuOperands& set) { kernel.launch(set, gpu.stream()); });

@@ -50,11 +50,16 @@ double lost_share(const Machine& machine, const Problem& problem, const Schedule
   return 1 - full_us / sustained_microseconds(machine, full_us, schedule.multiprocessors);
 }
 
-/// Of a wave in bands of `Schedule::raster` row blocks.
-double wave_bytes(const Problem& problem, const Schedule& schedule, int workers, const Shape& group) {
-  const auto band = static_cast<double>(std::min<std::int64_t>(schedule.raster, group.rows));
-  const double cols = std::min(static_cast<double>(group.cols), workers / band);
-  const double rows = std::max(band, workers / cols);
+/// Of a wave in bands of `Schedule::raster` row blocks, which may be more than one group.
+double wave_bytes(const Problem& problem, const Schedule& schedule, int workers, const TileGroups& groups) {
+  const auto group_rows = static_cast<double>(groups.each.rows);
+  const double band = std::min<double>(schedule.raster, group_rows);
+  double cols = std::min(static_cast<double>(groups.each.cols), workers / band);
+  double rows = std::max(band, workers / cols);
+  if (groups.same_rows && rows > group_rows) {
+    cols *= rows / group_rows;
+    rows = group_rows;
+  }
   return bytes_of_rows(problem, rows * entry_rows(schedule) + cols * schedule.tile_cols);
 }
 
@@ -89,10 +94,11 @@ double longer_microseconds(const Machine& machine, const Problem& problem, const
          computed_and_read_microseconds(machine, schedule, gemm_us, usual_bytes);
 }
 
-/// Rows and columns of tile entries of the whole GEMM.
-Shape all_blocks(const Problem& problem, const Schedule& schedule, int rank) {
+/// Of all waves of a whole GEMM without groups.
+double usual_bytes(const Problem& problem, const Schedule& schedule, int workers, int rank, double waves) {
   const Shape gemm = gemm_shape(problem, rank);
-  return {divide_up(gemm.rows, entry_rows(schedule)), divide_up(gemm.cols, schedule.tile_cols)};
+  const Shape all{divide_up(gemm.rows, entry_rows(schedule)), divide_up(gemm.cols, schedule.tile_cols)};
+  return waves * wave_bytes(problem, schedule, workers, {.each = all});
 }
 
 }  // namespace
@@ -122,23 +128,22 @@ double narrow_groups_microseconds(const Plan& plan, const Machine& machine, int 
   const Schedule& schedule = plan.schedule;
   if (!has_groups(schedule) || gemm_us == 0) return 0;
   const auto waves = static_cast<double>(divide_up(product_count(plan), workers));
-  return longer_microseconds(
-      machine, problem, schedule, waves, gemm_us, operand_bytes(plan, workers),
-      waves * wave_bytes(problem, schedule, workers, all_blocks(problem, schedule, plan.rank)));
+  return longer_microseconds(machine, problem, schedule, waves, gemm_us, operand_bytes(plan, workers),
+                             usual_bytes(problem, schedule, workers, plan.rank, waves));
 }
 
 double narrow_groups_microseconds(const Machine& machine, const Problem& problem, const Schedule& schedule,
                                   std::span<const TileGroups> groups, double gemm_us) {
   if (!has_groups(schedule) || gemm_us == 0) return 0;
+  const int all = workers(schedule);
   double waves = 0;
   double bytes = 0;
   for (const TileGroups& alike : groups) {
     waves += alike.waves;
-    bytes += alike.waves * wave_bytes(problem, schedule, workers(schedule), alike.each);
+    bytes += alike.waves * wave_bytes(problem, schedule, all, alike);
   }
-  return longer_microseconds(
-      machine, problem, schedule, waves, gemm_us, bytes,
-      waves * wave_bytes(problem, schedule, workers(schedule), all_blocks(problem, schedule, 0)));
+  return longer_microseconds(machine, problem, schedule, waves, gemm_us, bytes,
+                             usual_bytes(problem, schedule, all, /*rank=*/0, waves));
 }
 
 }  // namespace flashoverlap

@@ -20,7 +20,8 @@ double narrow_groups_microseconds(const Plan& plan, const Machine& machine, int 
 /// Groups of a GEMM without a plan, which are `waves` together.
 struct TileGroups {
   double waves = 0;
-  Shape each{};  ///< rows and columns of tile entries
+  Shape each{};            ///< rows and columns of tile entries
+  bool same_rows = false;  ///< groups have the same rows of A, else the same ones of B
 };
 
 /// The same of a GEMM of these groups.

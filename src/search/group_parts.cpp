@@ -138,10 +138,12 @@ std::int64_t GroupParts::row_blocks(int first, int count) const {
   return before(first + count) - before(first);
 }
 
-Shape GroupParts::blocks(int first, int count) const {
+TileGroups GroupParts::rows(int first, int count) const {
   const std::int64_t of_area = row_blocks(first, count);
-  return areas_are_cols_ ? Shape{of_area, areas_ * area_col_blocks_}
-                         : Shape{areas_ * of_area, area_col_blocks_};
+  const std::int64_t all = areas_ * of_area;
+  return {.waves = static_cast<double>(all * area_col_blocks_) / workers(schedule_),
+          .each = {areas_are_cols_ ? of_area : all, area_col_blocks_},
+          .same_rows = areas_are_cols_};
 }
 
 double GroupParts::bytes(int first, int count) const {

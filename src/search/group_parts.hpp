@@ -6,6 +6,7 @@
 
 #include "flashoverlap/problem.hpp"
 #include "flashoverlap/schedule.hpp"
+#include "model/operand_reads.hpp"
 
 namespace flashoverlap {
 
@@ -33,8 +34,8 @@ class GroupParts {
   /// What the time of their collective depends on: bytes of a full matrix.
   double bytes(int first, int count) const;
 
-  /// Rows and columns of tile entries that these waves are, which are computed together. Layout natural.
-  Shape blocks(int first, int count) const;
+  /// The same rows of each area, which these waves are. Layout natural.
+  TileGroups rows(int first, int count) const;
 
  private:
   void cut_rows(const Problem& problem, const ExchangedRows& exchanged);

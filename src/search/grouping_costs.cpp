@@ -46,10 +46,8 @@ double computed_us(const Problem& problem, const Schedule& schedule, const Machi
   int first = 0;
   for (const int count :
        whole_grouping(schedule, wave_count(schedule, signalled_entries(problem, schedule)))) {
-    const Shape blocks = parts.blocks(first, count);
+    if (const TileGroups rows = parts.rows(first, count); rows.waves > 0) groups.push_back(rows);
     first += count;
-    if (blocks.rows > 0)
-      groups.push_back({static_cast<double>(blocks.rows * blocks.cols) / workers(schedule), blocks});
   }
   return usual_us + narrow_groups_microseconds(machine, problem, schedule, groups, usual_us);
 }

@@ -63,7 +63,7 @@ struct Tuner::State {
       : gpu(communicator),
         options(std::move(chosen)),
         site(current_site(gpu)),
-        machine(current_machine(site.fabric)) {
+        machine(current_machine(gpu.has_peer_access())) {
     if (!options.log) options.log = print_line;
     if (is_switched_off()) options.measure = false;
     options.measure = gpu.maximum(gpu.is_first() && options.measure ? 1 : 0) > 0;

@@ -23,6 +23,7 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
   write("far_ranks.json", "[[0,64]]");
   write("near_ranks.json", "[[0,9]]");
   write("floats.json", "[[0,0.5]]");
+  write("experts.json", "[[3,0,0,0],[3,0,0,0]]");
   write("nested.json", std::string(100'000, '['));
   write("sparse.json", "");
   std::filesystem::resize_file(path("sparse.json"), 2'000'000'000);
@@ -196,6 +197,37 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
        "--expert-rows two_lists.json",
        "--destinations = two_lists.json: cannot be combined with --expert-rows"},
       {"plan gemm_all_reduce --m 262144 --n 262144 --k 64 --ranks 64", "--tile = 128x256"},
+      {"plan gemm_all_reduce --m 262144 --n 262144 --k 64 --ranks 64 --strategy best",
+       "--m, --n = 262144, 262144: make 2097152 tiles of 128x256 on each of 64 ranks"},
+      {"plan all_to_all_gemm --m 6 --n 64 --k 8 --ranks 2 --expert-rows experts.json --experts 2 --capacity "
+       "4",
+       "--expert-rows experts.json: rows that rank 0 receives = 6: must be at most capacity = 4"},
+      {"plan all_to_all_gemm --m 6 --n 64 --k 8 --ranks 2 --random-destinations 1 --experts 2 --capacity 1",
+       "--random-destinations 1: rows that rank 0 receives = "},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --experts 2",
+       "--experts = (given): is for all-to"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --expert-rows experts.json",
+       "--expert-rows = (given): is for all-to-alls by rows, and for all_gather_gemm of rows of A"},
+      {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --gather b --experts 2 --random-destinations 1",
+       "--experts = (given): is for all-to-alls by rows"},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --exchange heads --random-destinations 1",
+       "--random-destinations = (given): is for all-to-alls by rows"},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --exchange heads --destinations two_lists.json",
+       "--destinations = (given): is for"},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --capacity 1",
+       "--capacity = (given): needs --expert-rows or --random-destinations"},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --exchange heads --capacity 1",
+       "--capacity = (given): is for gemm_all_to_all and all_to_all_gemm, by rows"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --shots 1",
+       "--shots = 1: must not be given here; only gemm_all_reduce"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --first-multiprocessors 132 --share-k",
+       "--first-multiprocessors = 132: must not be given where workers share k"},
+      {"plan gemm_all_reduce --m 64 --n 64 --k 8 --ranks 2 --tile 128xlarge",
+       "--tile = 128xlarge: must be ROWSxCOLS of at most 4096 each"},
+      {"plan all_gather_gemm --m 64 --n 64 --k 8 --ranks 2 --strategy best --layout tiled",
+       "--layout = tiled: the search finds no schedule of all_gather_gemm on h200-nvlink"},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --strategy best --layout partial",
+       "--layout = partial: the search finds no schedule of gemm_all_to_all on h200-nvlink"},
       {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "
        "--random-destinations 1",
        "--random-destinations = 1"},
@@ -236,6 +268,7 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"check " + small + " --seed -1", "--seed = -1"},
       {"check " + small + " --workers 0", "--workers = 0"},
       {"check " + small + " --workers 257", "--workers = 257"},
+      {"check " + small + " --wait-limit 0", "--wait-limit = 0: must be an integer between 1 and 3600"},
       {"check " + small + " --svg a.svg", "ARGUMENT = --svg"},
       {"check gemm_all_reduce --m 1000000 --n 1000000 --k 100000 --ranks 2 --tile 4096x4096",
        "--m, --n, --k = "},
@@ -290,6 +323,19 @@ TEST_F(Cli, NoLineIsLong) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 300u) << line;
   }
+}
+
+TEST_F(Cli, AFieldThatNoOptionSetsKeepsItsName) {
+  expect_refused(words_of("bench all_to_all_gemm --gpus 2 --m 64 --n 1048576 --k 64 --experts 1024"),
+                 "n x experts = 1073741824: must be between 1 and");
+}
+
+TEST_F(Cli, PlansThatDoNotFitIntoMemoryAreRefusedByTheirFile) {
+  ASSERT_EQ(run("plan " + small + " --strategy store --save plans.json").status, 0);
+  json document = json::parse(content(path("plans.json")));
+  for (json& plan : document["plans"]) plan["buffers"]["inbox"]["rows"] = 2'000'000'000;
+  write("plans.json", document.dump());
+  expect_refused({"check", "--plan", "plans.json"}, "--plan plans.json: matrices = ");
 }
 
 /// A saved document with one number out of place, through the command.

@@ -65,6 +65,47 @@ TEST_F(Cli, PlanPrintsASummary) {
   EXPECT_GT(as_json["prediction"]["latency_us"], 0);
 }
 
+/// The line of a summary that begins with this label.
+std::string summary_line(const std::string& summary, const std::string& label) {
+  std::istringstream lines(summary);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(label + ' ')) return line.substr(line.find_first_not_of(' ', label.size()));
+  }
+  ADD_FAILURE() << "no " << label << " in " << summary;
+  return "";
+}
+
+TEST_F(Cli, TheOptionsOfASummaryGiveItsScheduleAgain) {
+  for (const std::string problem :
+       {"gemm_all_reduce --m 8192 --n 8192 --k 7168 --ranks 4",
+        "gemm_all_reduce --m 16 --n 8192 --k 2048 --ranks 4",
+        "gemm_all_reduce --m 64 --n 64 --k 64 --ranks 8",
+        "gemm_reduce_scatter --m 4096 --n 4096 --k 1024 --ranks 4 --machine a800",
+        "gemm_all_to_all --m 4096 --n 7168 --k 2048 --ranks 8 --machine rtx4090",
+        "all_gather_gemm --m 8192 --n 4096 --k 4096 --ranks 4",
+        "all_to_all_gemm --m 4096 --n 4096 --k 4096 --ranks 2 --exchange heads"}) {
+    const std::string line = "plan " + problem + " --strategy best";
+    const std::string options = summary_line(run(line).out, "options");
+    const Outcome again = run("plan " + problem + " " + options + " --json");
+    ASSERT_EQ(again.status, 0) << problem << options << again.err;
+    EXPECT_EQ(json::parse(again.out)["schedule"], json::parse(run(line + " --json").out)["schedule"])
+        << problem << ' ' << options;
+  }
+}
+
+TEST_F(Cli, TheSummarySaysTheTileAndTheClusterAsTheirOptionsDo) {
+  const Outcome plan =
+      run("plan gemm_all_reduce --m 1024 --n 1024 --k 512 --ranks 2 --strategy store --cluster 2 --share-k "
+          "--rounds 2 --groups 1 --multiprocessors 64");
+  EXPECT_THAT(
+      plan.out,
+      AllOf(HasSubstr("schedule   store, natural, tiles of 128x256 in clusters of 2, k shared, 64 multi"),
+            HasSubstr("options    --strategy store --tile 128x256 --cluster 2 --share-k "
+                      "--multiprocessors 64 --comm-multiprocessors 0 --rounds 2 --groups 1\n"),
+            HasSubstr(" of 32 clusters\n")))
+      << plan.err;
+}
+
 TEST_F(Cli, OperandsMayLieWithTheirRowsContiguous) {
   const std::string weights =
       " all_gather_gemm --m 64 --n 96 --k 128 --ranks 2 --gather b --b-layout row_contiguous --strategy "
@@ -139,6 +180,15 @@ TEST_F(Cli, TheBestStrategyIsTheFirstOfTheRankedTable) {
       0u);
 }
 
+TEST_F(Cli, TheBestMayHaveALayoutThatTheOperationCanHave) {
+  const std::string problem =
+      "plan gemm_all_reduce --m 1024 --n 1024 --k 512 --ranks 2 --strategy best --layout ";
+  for (const std::string layout : {"natural", "tiled", "partial"}) {
+    const Outcome best = run(problem + layout);
+    EXPECT_EQ(best.status, 0) << best.err;
+  }
+}
+
 TEST_F(Cli, TheBestOnAMachineFileIsWhatTheSearchFindsOnTheMachine) {
   Machine machine = preset("h200-nvlink");
   machine.gemm_launch_microseconds /= 7;  // has all digits, as what is measured
@@ -161,7 +211,8 @@ TEST_F(Cli, TheBestOnAMachineFileIsWhatTheSearchFindsOnTheMachine) {
 
 TEST_F(Cli, SavedPlansCanBeCheckedAndDrawn) {
   ASSERT_EQ(run("plan " + small + " --strategy copy --save plans.json").status, 0);
-  const Outcome check = run("check --plan plans.json --runs 3 --delays 50 --seed 7 --workers 3");
+  const Outcome check =
+      run("check --plan plans.json --runs 3 --delays 50 --seed 7 --workers 3 --wait-limit 60");
   EXPECT_EQ(check.status, 0) << check.err;
   EXPECT_THAT(check.out, HasSubstr("\nok\n"));
 
@@ -215,7 +266,14 @@ TEST_F(Cli, CheckReportsViolations) {
   const json verdict = json::parse(check.out);
   EXPECT_FALSE(verdict["ok"]);
   EXPECT_EQ(verdict["violations"][0]["kind"], "coverage");
-  EXPECT_EQ(run("timeline --plan plans.json --svg plans.svg").status, 1);
+  const Outcome text = run("check --plan plans.json");
+  const Outcome timeline = run("timeline --plan plans.json --svg plans.svg");
+  EXPECT_THAT(text.out, AllOf(HasSubstr("\nviolation  coverage: "), HasSubstr("\nFAILED\n")));
+  for (const Outcome& outcome : {check, text, timeline}) {
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, StartsWith("flashoverlap: --plan plans.json: coverage: "));
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  }
 }
 
 TEST_F(Cli, SaysWhenItCannotWrite) {

@@ -50,9 +50,9 @@ TEST_F(Tune, ListNamesEveryPlan) {
   EXPECT_EQ(listed.status, 0);
   EXPECT_EQ(std::ranges::count(listed.out, '\n'), 4);
   EXPECT_THAT(listed.out, StartsWith("site "));
-  EXPECT_THAT(listed.out,
-              HasSubstr(folder_name(site_of(2)) + "  gemm_all_reduce  65  64  32  bf16   caller  "
-                                                  "signal    16x16      11.0           12.5     1.136"));
+  EXPECT_THAT(listed.out, HasSubstr(folder_name(site_of(2)) +
+                                    "  gemm_all_reduce  65  64  32  bf16   caller  "
+                                    "signal    16x16        1      11.0           12.5     1.136"));
   const auto rows = json::parse(run("tune --list --json --cache cache").out)["plans"];
   ASSERT_THAT(rows, SizeIs(3));
   for (const json& row : rows) {
@@ -74,9 +74,8 @@ TEST_F(Tune, ShowPrintsTheEntryWithThisName) {
   expect_prints("tune --show " + std::string(hash_of_entry(name)) + " --cache cache", text);
   expect_prints("tune --show m64 --site 2_ranks --cache cache", text);
   expect_refused({"tune", "--show", "gemm", "--cache", "cache"},
-                 "--show = gemm: must be a part of one file's name, not of 3");
-  expect_refused({"tune", "--show", "m99", "--cache", "cache"},
-                 "--show = m99: must be a part of one file's name, not of 0");
+                 "--show = gemm: fits 3 entries: add --site, or give the id that --list prints");
+  expect_refused({"tune", "--show", "m99", "--cache", "cache"}, "--show = m99: fits no entry; see --list");
 }
 
 TEST_F(Tune, WhatIsExportedIsImported) {

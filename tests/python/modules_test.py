@@ -102,9 +102,11 @@ def test_attention_in_slices_runs_under_modes_that_see_operations(draw):
 
 def test_a_product_without_communication_refuses_what_is_no_matrix(draw):
     def on_rank(rank, group):
-        for x in (draw(2, 8, FEATURES), draw(FEATURES)):
-            with pytest.raises(ValueError, match="a matrix must have 2 dimensions"):
-                parallel.copy_matmul(x, draw(16, FEATURES), group)
+        for wrong in (draw(2, 8, FEATURES), draw(FEATURES)):
+            with pytest.raises(ValueError, match=f"x: must have 2 dimensions, not {wrong.dim()}"):
+                parallel.copy_matmul(wrong, draw(16, FEATURES), group)
+            with pytest.raises(ValueError, match=f"weight: must have 2 dimensions, not {wrong.dim()}"):
+                parallel.copy_matmul(draw(8, FEATURES), wrong, group)
 
     run(1, on_rank)
 

@@ -217,12 +217,20 @@ def test_autocast_casts_operands(draw):
 def test_errors_reach_the_caller(draw):
     def on_rank(rank, group):
         multiply = parallel.matmul_all_reduce_rms_norm
-        with pytest.raises(flashoverlap.InvalidArgument, match="shape of weight"):
+        message = rf"shape of norm_weight = \[{N + 8}\]: must be \[{N}\]"
+        with pytest.raises(flashoverlap.InvalidArgument, match=message):
             multiply(draw(M, K), draw(N, K), draw(N + 8), group)
-        with pytest.raises(flashoverlap.InvalidArgument, match="shape of residual"):
+        message = rf"shape of residual = \[{M + 1}, {N}\]: must be \[{M}, {N}\]"
+        with pytest.raises(flashoverlap.InvalidArgument, match=message):
             multiply(draw(M, K), draw(N, K), draw(N), group, draw(M + 1, N))
-        with pytest.raises(flashoverlap.InvalidArgument, match="data type of weight = bf16: must be fp32"):
+        message = "data type of norm_weight = torch.bfloat16: must be torch.float32, as of x"
+        with pytest.raises(flashoverlap.InvalidArgument, match=message):
             multiply(draw(M, K), draw(N, K), draw(N).bfloat16(), group)
+        message = f"columns of weight = {K + 8}: must be {K}, as x has {K}"
+        with pytest.raises(flashoverlap.InvalidArgument, match=message):
+            multiply(draw(M, K), draw(N, K + 8), draw(N), group)
+        with pytest.raises(ValueError, match="x: must have 2 dimensions, not 3"):
+            multiply(draw(2, M, K), draw(N, K), draw(N), group)
         with pytest.raises(flashoverlap.InvalidArgument, match="epsilon"):
             multiply(draw(M, K), draw(N, K), draw(N), group, epsilon=-1.0)
         with pytest.raises(ValueError, match='comm_op = "gather": must be'):
@@ -242,6 +250,17 @@ def test_a_residual_of_another_kind_is_refused(draw):
             for residual in (draw(M, N).double(), draw(N)):
                 with pytest.raises((TypeError, ValueError, flashoverlap.InvalidArgument)):
                     norm(layer(draw(M, K)), residual)
+
+    run(2, on_rank)
+
+
+@pytest.mark.parametrize("rows", [69, 71, 80])
+def test_a_residual_of_other_rows_is_refused_where_the_operator_has_more(rows, draw, monkeypatch):
+    monkeypatch.setattr(flashoverlap.changing_rows, "most_row_counts", 0)
+
+    def on_rank(rank, group):
+        with torch.no_grad(), pytest.raises(flashoverlap.InvalidArgument, match="shape of residual = .*70"):
+            parallel.matmul_all_reduce_rms_norm(draw(70, K), draw(N, K), draw(N), group, draw(rows, N))
 
     run(2, on_rank)
 

@@ -307,14 +307,15 @@ class TestErrors:
 
     def test_data_types_that_are_not_computed(self, generator):
         a, b = matrices(generator, 2, M, K, dtype=np.int32), matrices(generator, 2, N, K, dtype=np.int32)
-        self.expect(TypeError, "must be bfloat16, float16 or float32", a, b)
+        self.expect(TypeError, "data type of a = int32: must be bfloat16, float16 or float32", a, b)
 
     def test_more_than_two_dimensions(self, generator):
         a = [np.zeros((2, M, K), np.float32)] * 2
-        self.expect(ValueError, "must have 2 dimensions, not 3", a, matrices(generator, 2, N, K))
+        self.expect(ValueError, "a: must have 2 dimensions, not 3", a, matrices(generator, 2, N, K))
 
     def test_what_is_no_matrix(self, generator):
-        self.expect(TypeError, "speaks DLPack", ["a", "b"], matrices(generator, 2, N, K))
+        b = matrices(generator, 2, N, K)
+        self.expect(TypeError, "a: must be a matrix that speaks DLPack", ["a", "b"], b)
 
     def test_strides_that_are_not_contiguous(self, generator):
         a = [each[:, ::2] for each in matrices(generator, 2, M, 2 * K)]
@@ -340,7 +341,12 @@ class TestErrors:
     def test_an_unknown_exchange(self, generator):
         a, b = matrices(generator, 2, M, K), matrices(generator, 2, N, K)
         self.expect(
-            ValueError, "must be one of rows, heads", a, b, flashoverlap.gemm_all_to_all, exchange="columns"
+            ValueError,
+            'exchange = "columns": must be one of rows, heads',
+            a,
+            b,
+            flashoverlap.gemm_all_to_all,
+            exchange="columns",
         )
 
     def test_ranks_that_disagree(self, generator):

@@ -56,12 +56,37 @@ def test_plans_that_do_not_compute_the_problem_are_invalid(machine):
     plans = flashoverlap.Plans.from_json(json.dumps(text))
     with pytest.raises(flashoverlap.InvalidPlan):
         plans.validate()
+    with pytest.raises(flashoverlap.InvalidPlan):
+        plans.obstacle(machine)
 
 
 def test_a_machine_without_peer_access_refuses_plans_that_need_it(machine):
     plans = flashoverlap.Plans(PROBLEM, best_of("store", machine).schedule)
     with pytest.raises(flashoverlap.InvalidArgument, match="has no peer access"):
         flashoverlap.simulate(plans, flashoverlap.Machine.preset("rtx4090"))
+
+
+def test_plans_say_why_gpus_cannot_run_them_though_they_are_predicted(machine):
+    def plans_of(**sizes):
+        return flashoverlap.Plans(PROBLEM, flashoverlap.Schedule("copy", **sizes))
+
+    odd, many = plans_of(tile_rows=100, tile_cols=100), plans_of(multiprocessors=4096)
+    assert odd.obstacle(machine).startswith("tile = 100x100")
+    assert many.obstacle(machine).startswith("multiprocessors = 4096: must be at most the GPU's 132")
+    for plans in (odd, many):
+        assert "\n" not in plans.obstacle(machine)
+        assert flashoverlap.simulate(plans, machine).latency_us > 0
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "signal", "copy", "store", "p2p"])
+def test_what_a_search_finds_has_no_obstacle(strategy, machine):
+    plans = flashoverlap.Plans(PROBLEM, best_of(strategy, machine).schedule)
+    assert plans.obstacle(machine) is None
+
+
+def test_without_peer_access_plans_that_need_it_have_an_obstacle(machine):
+    plans = flashoverlap.Plans(PROBLEM, best_of("store", machine).schedule)
+    assert "needs peer access" in plans.obstacle(flashoverlap.Machine.preset("rtx4090"))
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -109,7 +109,8 @@ def test_rows_that_routes_send_must_be_there(generator):
         operator = flashoverlap.Operator(problem_of(2), communicator)
         operator.route([5, 0, 0, 2])
         for rows in (6, ROWS + 1):
-            with pytest.raises(flashoverlap.InvalidArgument, match=f"{rows} x {K}"):
+            rule = rf"rank 0: shape of a = \({rows}, {K}\): must be \(7 to {ROWS}, {K}\)"
+            with pytest.raises(flashoverlap.InvalidArgument, match=rule):
                 operator.run(np.zeros((rows, K), np.float32), b)
 
     b = np.zeros((EXPERTS * N, K), np.float32)

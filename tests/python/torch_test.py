@@ -363,8 +363,110 @@ def test_tensors_without_memory_are_refused(draw):
     def on_rank(rank, group):
         with torch._subclasses.FakeTensorMode() as mode:
             fake = mode.from_tensor(draw(M, K))
-        with pytest.raises(TypeError, match="must have memory"):
+        with pytest.raises(TypeError, match="a: must have memory"):
             flashoverlap.gemm_all_reduce(fake, draw(N, K), group)
+
+    run(1, on_rank)
+
+
+@pytest.mark.parametrize(
+    "made, kind",
+    [
+        (lambda matrix: matrix.to("meta"), "meta"),
+        (lambda matrix: matrix.to_sparse(), "sparse_coo"),
+    ],
+)
+def test_tensors_that_show_no_dense_memory_are_refused_in_one_line(made, kind, draw):
+    rule = f"must be dense, in the memory of a CPU or GPU, not {kind}"
+    problem = flashoverlap.Problem("gemm_all_reduce", m=M, n=N, k=K, ranks=1, data_type="fp32")
+
+    def on_rank(rank, group):
+        a, b, wrong = draw(M, K), draw(N, K), made(draw(M, K))
+        with pytest.raises(TypeError, match=f"^a: {rule}$"):
+            flashoverlap.gemm_all_reduce(wrong, b, group)
+        with pytest.raises(TypeError, match=f"^b: {rule}$"):
+            flashoverlap.gemm_all_reduce(a, wrong, group)
+        with pytest.raises(TypeError, match=f"^rank 0: a: {rule}$"):
+            flashoverlap.Operator(problem, group).run(wrong, b, torch.empty(M, N))
+
+    run(1, on_rank)
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "matmul_all_reduce",
+        "matmul_reduce_scatter",
+        "all_gather_matmul",
+        "sharded_weight_matmul",
+        "matmul_all_to_all",
+        "all_to_all_matmul",
+    ],
+)
+def test_refusals_name_operands_as_the_caller_does(name, needs_gradient, draw):
+    multiply = getattr(parallel, name)
+
+    def matrix(*shape, **options):
+        return draw(*shape).to(**options).requires_grad_(needs_gradient)
+
+    def on_rank(rank, group):
+        for wrong, error, message in (
+            (draw(2, 4, K), ValueError, "must have 2 dimensions, not 3"),
+            (draw(M, K).int(), TypeError, "= int32: must be bfloat16, float16 or float32"),
+            (draw(M, K).to_sparse(), TypeError, "must be dense, in the memory of a CPU or GPU, not sparse.*"),
+        ):
+            for place, operand in enumerate(("x", "weight")):
+                operands = [matrix(M, K), matrix(M, K)]
+                operands[place] = wrong
+                with pytest.raises(error, match=rf"^(data type of )?{operand}:? {message}$"):
+                    multiply(*operands, group)
+        message = "data type of weight = fp16: must be that of x, fp32"
+        with pytest.raises(flashoverlap.InvalidArgument, match=message):
+            multiply(matrix(M, K), matrix(M, K, dtype=torch.float16), group)
+        with pytest.raises(flashoverlap.InvalidArgument, match=r"strides of x = \(144, 3\): must be 1"):
+            multiply(matrix(M, 3 * K)[:, ::3], matrix(M, K), group)
+        with pytest.raises((flashoverlap.InvalidArgument, ValueError), match="columns of (x|weight)"):
+            multiply(matrix(M, K), matrix(M, K + 8), group)
+
+    run(2, on_rank)
+
+
+def test_operations_share_operators_with_those_of_the_package(draw):
+    x, weight = draw(M, K), draw(N, K)
+
+    def on_rank(rank, group):
+        for name, package in (
+            ("matmul_all_reduce", flashoverlap.gemm_all_reduce),
+            ("matmul_reduce_scatter", flashoverlap.gemm_reduce_scatter),
+            ("all_gather_matmul", flashoverlap.all_gather_gemm),
+            ("sharded_weight_matmul", functools.partial(flashoverlap.all_gather_gemm, gathered="b")),
+            ("matmul_all_to_all", flashoverlap.gemm_all_to_all),
+            ("all_to_all_matmul", flashoverlap.all_to_all_gemm),
+        ):
+            own = x[:, : K // 2] if name == "all_to_all_matmul" else x
+            assert torch.equal(getattr(parallel, name)(own, weight, group), package(own, weight, group))
+        return len(group.operators)
+
+    assert run(2, on_rank) == [6, 6]
+
+
+@pytest.mark.parametrize("keep_gathered", [False, True])
+def test_refusals_name_the_weight_whether_or_not_rows_that_are_gathered_are_kept(keep_gathered, draw):
+    def on_rank(rank, group):
+        weight = draw(N, 2 * K)[:, ::2].requires_grad_()
+        with pytest.raises(flashoverlap.InvalidArgument, match="strides of weight"):
+            parallel.all_gather_matmul(draw(M, K), weight, group, keep_gathered=keep_gathered)
+
+    run(2, on_rank)
+
+
+def test_an_operand_on_another_device_is_named(draw):
+    def on_rank(rank, group):
+        x, weight = draw(M, K), draw(N, K).to("meta")
+        message = "device of weight = meta: must be cpu, the group's"
+        with pytest.raises(flashoverlap.InvalidArgument, match=message):
+            parallel.matmul_all_reduce(x, weight, group)
 
     run(1, on_rank)
 
@@ -409,7 +511,8 @@ def test_a_layer_is_compiled_as_one_graph(draw):
 
 def test_errors_reach_the_caller(draw):
     def on_rank(rank, group):
-        with pytest.raises(flashoverlap.InvalidArgument, match="columns of b"):
+        message = f"columns of weight = {K + 8}: must be {K}, as x has {K}"
+        with pytest.raises(flashoverlap.InvalidArgument, match=message):
             parallel.matmul_reduce_scatter(draw(M, K), draw(N, K + 8), group)
         with pytest.raises(ValueError, match="is the name of no linear layer"):
             parallel.parallelize(Block(K, N), group, {"sideways": "column"})

@@ -296,11 +296,14 @@ class TestErrors:
     def test_shapes_that_do_not_fit(self, needs_gradient, draw):
         def on_rank(rank, group):
             weight = draw(N, K + 8).requires_grad_(needs_gradient)
-            with pytest.raises(flashoverlap.InvalidArgument, match="columns of"):
+            message = f"columns of weight = {K + 8}: must be {K}, as x has {K}"
+            with pytest.raises(flashoverlap.InvalidArgument, match=message):
                 parallel.matmul_all_to_all(draw(M, K), weight, group)
-            with pytest.raises(flashoverlap.InvalidArgument, match="columns of"):
+            message = f"columns of weight = {K + 8}: must be {K}, as x has {K // 2}"
+            with pytest.raises(flashoverlap.InvalidArgument, match=message):
                 parallel.all_to_all_matmul(draw(2 * M, K // 2), weight, group)
-            with pytest.raises(flashoverlap.InvalidArgument, match=f"rows of a = {M + 1}: must be a multiple of"):
+            message = f"rows of x = {M + 1}: must be a multiple of the 2 ranks"
+            with pytest.raises(flashoverlap.InvalidArgument, match=message):
                 parallel.all_to_all_matmul(draw(M + 1, K // 2), weight, group)
             with pytest.raises(flashoverlap.InvalidArgument, match="n = 95"):
                 parallel.matmul_all_to_all(draw(M, K), draw(95, K).requires_grad_(needs_gradient), group)

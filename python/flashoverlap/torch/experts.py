@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional
 from torch import Tensor, nn
 
-from flashoverlap._core import Problem
+from flashoverlap._core import InvalidArgument, Problem
 from flashoverlap.operations import keep, kept
 from flashoverlap.operators import AnyCommunicator, Operator
 from flashoverlap.torch.activation import swiglu
@@ -209,6 +209,9 @@ def _require_operands(x: Tensor, rows: int, rows_are: str, weight: Tensor, exper
         raise ValueError(f"weight has the shape {list(weight.shape)}: must be [experts of this rank, n, k]")
     if x.dim() != 2 or len(x) != rows:
         raise ValueError(f"x has the shape {list(x.shape)}: must have 2 dimensions, and {rows_are} = {rows} rows")
+    if x.shape[1] != weight.shape[2]:
+        rule = f"must have {weight.shape[2]} columns, as weight has"
+        raise ValueError(f"x has the shape {list(x.shape)}: {rule}")
     if x.dtype != weight.dtype:
         raise TypeError(f"x is {x.dtype}: must be {weight.dtype}, as weight is")
 
@@ -317,7 +320,8 @@ class ExpertParallelMoE(MarkedModule, GroupedModule):
     router is the same on all ranks, and its gradient is that of the rank's own tokens: whoever updates it adds these up
     over the group.
 
-    Raises ValueError for experts that the ranks do not divide, and a top_k or capacity_factor without sense.
+    Raises ValueError for experts that the ranks do not divide, and a top_k, max_tokens or capacity_factor
+    without sense.
     """
 
     def __init__(
@@ -340,6 +344,8 @@ class ExpertParallelMoE(MarkedModule, GroupedModule):
             raise ValueError(f"experts = {experts}: must be a multiple of the {ranks} ranks")
         if not 1 <= top_k <= experts:
             raise ValueError(f"top_k = {top_k}: must be 1 to experts = {experts}")
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(f"max_tokens = {max_tokens}: must be at least 1")
         if capacity_factor is not None and not 1 <= capacity_factor < math.inf:
             raise ValueError(f"capacity_factor = {capacity_factor}: must be at least 1, and finite")
         self.experts, self.top_k = experts, top_k
@@ -394,9 +400,20 @@ class ExpertParallelMoE(MarkedModule, GroupedModule):
         most_rows = (len(tokens) if self.max_tokens is None else self.max_tokens) * self.top_k
         capacity = None if self.capacity_factor is None else math.ceil(self.capacity_factor * most_rows)
         rows = _Reorder.apply(tokens, order, inverse, self.top_k)
-        gate_up, routes = dispatch_matmul(
-            rows, self.gate_up_weight, expert_rows, named(self.group_name), most_rows=most_rows, capacity=capacity
-        )
+        try:
+            gate_up, routes = dispatch_matmul(
+                rows,
+                self.gate_up_weight,
+                expert_rows,
+                named(self.group_name),
+                most_rows=most_rows,
+                capacity=capacity,
+            )
+        except InvalidArgument:  # which every rank has raised, so that none waits for this one
+            if self.max_tokens is not None and len(tokens) > self.max_tokens:
+                rule = f"must be at most max_tokens = {self.max_tokens}"
+                raise InvalidArgument(f"tokens of x = {len(tokens)}: {rule}") from None
+            raise
         results = matmul_combine(self.activate(gate_up), self.down_weight, routes)
         results = _Reorder.apply(results, inverse, order, 1).unflatten(0, chosen.shape)
         return weighted_sum(results, scores)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional
 from torch import Tensor, nn
 
+from flashoverlap._core import InvalidArgument
 from flashoverlap.operations import operator_for_rows
 from flashoverlap.torch.groups import Group, name_of, named
 from flashoverlap.torch.linear import RowParallelLinear
@@ -23,6 +24,8 @@ from flashoverlap.torch.operations import (
     library,
     matmul_all_reduce,
     matmul_reduce_scatter,
+    refusals,
+    renamed,
     require_no_tangents,
 )
 from flashoverlap.torch.parts import MarkedModule, mark
@@ -92,6 +95,20 @@ def _run(
     return result
 
 
+def _require_operands_of_norm(
+    x: Tensor, norm_weight: Tensor, residual: Tensor | None, shape: tuple[int, int]
+) -> None:
+    """Raises InvalidArgument for what the library knows under other names. shape: of the result."""
+    for name, given, expected in (("norm_weight", norm_weight, shape[1:]), ("residual", residual, shape)):
+        if given is None:
+            continue
+        if given.shape != expected:
+            raise InvalidArgument(f"shape of {name} = {list(given.shape)}: must be {list(expected)}")
+        for what, own, of_x in (("data type", given.dtype, x.dtype), ("device", given.device, x.device)):
+            if own != of_x:
+                raise InvalidArgument(f"{what} of {name} = {own}: must be {of_x}, as of x")
+
+
 def _must_be_seen(x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor | None) -> bool:
     """Whether PyTorch must see the call: for gradients, or for whoever has put itself in between."""
     given = [each for each in (x, weight, norm_weight, residual) if each is not None]
@@ -154,10 +171,19 @@ def _define(name: str, gemm: str, gradients: Gradients) -> None:
         *,
         weight_is_constant: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        operator = operator_for_rows(
-            gemm, x, weight, named(group), is_read_later=True, b_is_constant=weight_is_constant
-        )
-        return operator.rms_norm(operator.run(x, weight), norm_weight, residual, epsilon=epsilon)
+        try:
+            operator = operator_for_rows(
+                gemm, x, weight, named(group), is_read_later=True, b_is_constant=weight_is_constant
+            )
+            result = operator.run(x, weight)
+        except refusals as refusal:
+            raise renamed(refusal, gemm, x, weight, named(group)) from None
+        try:
+            return operator.rms_norm(result, norm_weight, residual, epsilon=epsilon)
+        except refusals:
+            rows = len(x) // (named(group).ranks if scatters else 1)
+            _require_operands_of_norm(x, norm_weight, residual, (rows, len(weight)))
+            raise
 
     def fake(
         x: Tensor, weight: Tensor, norm_weight: Tensor, residual: Tensor | None, epsilon: float, group: str

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-import flashoverlap
-from flashoverlap.operations import operator_for
+from flashoverlap._core import InvalidArgument, problem_of
+from flashoverlap.operations import Exchange, Gathered, operator_for, run
 from flashoverlap.operators import AnyCommunicator
 from flashoverlap.torch.groups import Group, communicator, name_of, named
 from flashoverlap.torch.once import differentiable_once, of_a_product
@@ -87,10 +87,6 @@ def sharded_weight_matmul(x: Tensor, weight: Tensor, group: Group | str) -> Tens
     return _run("sharded_weight_matmul", x, weight, group)
 
 
-def _sharded_weight_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> Tensor:
-    return flashoverlap.all_gather_gemm(x, weight, group, gathered="b")
-
-
 def _run(
     name: str,
     x: Tensor,
@@ -120,6 +116,39 @@ def _run(
     if weight_is_constant and cast_weight is weight:  # which the kernel right before has written otherwise
         return compute(x, weight, _communicator(group), b_is_constant=True)
     return compute(x, cast_weight, _communicator(group))
+
+
+refusals = InvalidArgument, TypeError, ValueError
+"""What wrong arguments raise."""
+
+
+def renamed(
+    refusal: Exception, gemm: str, x: Tensor, weight: Tensor, group: AnyCommunicator, gathered: Gathered = "a"
+) -> Exception:
+    """The same refusal of x and weight, which the library calls a and b, under these names; others as they
+    are."""
+    where = f"cuda:{group.device}" if hasattr(group, "device") else "cpu"
+    for name, operand in (("x", x), ("weight", weight)):
+        if operand.layout == torch.strided and str(operand.device) != where:
+            return InvalidArgument(f"device of {name} = {operand.device}: must be {where}, the group's")
+    try:
+        problem_of(gemm, x, weight, group.ranks, "heads", gathered, "x", "weight")
+    except refusals as same:
+        return same
+    return refusal
+
+
+def _computing(gemm: str, exchange: Exchange = "rows", gathered: Gathered = "a") -> Callable[..., Tensor]:
+    """What an operation does."""
+
+    def compute(x: Tensor, weight: Tensor, group: AnyCommunicator, *, b_is_constant: bool = False) -> Tensor:
+        try:
+            product: Tensor = run(gemm, x, weight, group, None, exchange, gathered, b_is_constant)
+            return product
+        except refusals as refusal:
+            raise renamed(refusal, gemm, x, weight, group, gathered) from None
+
+    return compute
 
 
 def keep_communicator(ctx: Any, output: Tensor | None) -> None:
@@ -263,15 +292,19 @@ def _differentiate(name: str, gradients: Gradients, *, of_rows: bool = False) ->
     _with_gradients[name] = type(name, (torch.autograd.Function,), functions)
 
 
-_define("matmul_all_reduce", flashoverlap.gemm_all_reduce, lambda x, weight, ranks: (x.shape[0], weight.shape[0]))
+_define(
+    "matmul_all_reduce",
+    _computing("gemm_all_reduce"),
+    lambda x, weight, ranks: (x.shape[0], weight.shape[0]),
+)
 _define(
     "matmul_reduce_scatter",
-    flashoverlap.gemm_reduce_scatter,
+    _computing("gemm_reduce_scatter"),
     lambda x, weight, ranks: (x.shape[0] // ranks, weight.shape[0]),
 )
 _define(
     "all_gather_matmul",
-    flashoverlap.all_gather_gemm,
+    _computing("all_gather_gemm"),
     # Where k is not contiguous in x, each rank has a part of it instead of rows.
     lambda x, weight, ranks: (
         x.shape[0] * (1 if x.shape[1] * ranks == weight.shape[1] else ranks),
@@ -280,7 +313,7 @@ _define(
 )
 _define(
     "sharded_weight_matmul",
-    _sharded_weight_gemm,
+    _computing("all_gather_gemm", gathered="b"),
     lambda x, weight, ranks: (
         x.shape[0],
         weight.shape[0] * (1 if weight.shape[1] * ranks == x.shape[1] else ranks),
@@ -288,20 +321,20 @@ _define(
 )
 _define(
     "matmul_all_to_all",
-    flashoverlap.gemm_all_to_all,
+    _computing("gemm_all_to_all", "heads"),
     lambda x, weight, ranks: (x.shape[0] * ranks, weight.shape[0] // ranks),
 )
 _define(
     "all_to_all_matmul",
-    flashoverlap.all_to_all_gemm,
+    _computing("all_to_all_gemm", "heads"),
     lambda x, weight, ranks: (x.shape[0] // ranks, weight.shape[0]),
 )
 
 
 def _copy_gemm(x: Tensor, weight: Tensor, group: AnyCommunicator) -> Tensor:
-    for operand in (x, weight):
+    for name, operand in (("x", x), ("weight", weight)):
         if operand.dim() != 2:
-            raise ValueError(f"a matrix must have 2 dimensions, not {operand.dim()}")
+            raise ValueError(f"{name}: must have 2 dimensions, not {operand.dim()}")
     return x @ weight.t()
 
 
@@ -318,8 +351,11 @@ torch.library.register_fake("flashoverlap::mean_of_ranks", lambda sum, group: to
 
 
 def _all_gather_matmul_and_gathered(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
-    operator = operator_for("all_gather_gemm", x, weight, named(group))
-    return operator.run_and_gather(x, weight, keep=True)
+    try:
+        operator = operator_for("all_gather_gemm", x, weight, named(group))
+        return operator.run_and_gather(x, weight, keep=True)
+    except refusals as refusal:
+        raise renamed(refusal, "all_gather_gemm", x, weight, named(group)) from None
 
 
 def _row_parallel_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
@@ -330,8 +366,11 @@ def _row_parallel_gradients(gradient: Tensor, x: Tensor, weight: Tensor, group: 
 
 
 def _all_to_all_matmul_and_exchanged(x: Tensor, weight: Tensor, group: str) -> tuple[Tensor, Tensor]:
-    operator = operator_for("all_to_all_gemm", x, weight, named(group), "heads")
-    product, gathered = operator.run_and_gather(x, weight)
+    try:
+        operator = operator_for("all_to_all_gemm", x, weight, named(group), "heads")
+        product, gathered = operator.run_and_gather(x, weight)
+    except refusals as refusal:
+        raise renamed(refusal, "all_to_all_gemm", x, weight, named(group)) from None
     ranks = operator.problem.ranks
     blocks = gathered.view(ranks, -1, x.shape[1])
     exchanged = x.new_empty(blocks.shape[1], ranks * x.shape[1])

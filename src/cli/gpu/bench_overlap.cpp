@@ -32,10 +32,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<int> tried_comm_multiprocessors(const OverlapBench& bench, std::string_view fabric) {
+std::vector<int> tried_comm_multiprocessors(const OverlapBench& bench, bool has_peer_access) {
   if (!bench.plans.empty() || !bench.comm_multiprocessors.empty()) return bench.comm_multiprocessors;
   // What is slower than NVLink needs fewer multiprocessors to be kept busy.
-  return fabric == "nvlink" ? std::vector{4, 6, 8, 12, 16, 24} : std::vector{2, 4, 8, 16};
+  return has_peer_access ? std::vector{4, 6, 8, 12, 16, 24} : std::vector{2, 4, 8, 16};
 }
 
 std::vector<Method> methods_of(const OverlapBench& bench) {
@@ -61,16 +61,17 @@ Json nccl_environment() {
   return variables;
 }
 
-Json machine_record(const OverlapBench& bench, std::string_view fabric) {
+Json machine_record(const OverlapBench& bench, const GpuRank& gpu) {
   Json machine = gpu_machine();
   int nccl = 0;
   ncclGetVersion(&nccl);
   machine["nccl"] = nccl;
   machine["nccl_environment"] = nccl_environment();
   machine["gpus"] = bench.gpus;
-  machine["fabric"] = fabric;
+  machine["fabric"] = gpu.fabric();
   machine["command"] = command_line();
-  if (bench.plans.empty()) machine["comm_multiprocessors"] = tried_comm_multiprocessors(bench, fabric);
+  if (bench.plans.empty())
+    machine["comm_multiprocessors"] = tried_comm_multiprocessors(bench, gpu.has_peer_access());
   return machine;
 }
 
@@ -267,7 +268,7 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
   Tuner tuner(gpu.communicator());  // which knows the machine, as it was measured here if it was
   const OverlapBenchmark benchmark{tuner.machine(),
                                    methods_of(bench),
-                                   tried_comm_multiprocessors(bench, gpu.fabric()),
+                                   tried_comm_multiprocessors(bench, gpu.has_peer_access()),
                                    bench.repetitions,
                                    bench.rms_norm ? Reader::norm : Reader::caller,
                                    /*own_result=*/!bench.tuned};
@@ -277,7 +278,7 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
   }
   std::optional<Json> machine;
   if (gpu.is_first()) {
-    machine = machine_record(bench, gpu.fabric());
+    machine = machine_record(bench, gpu);
     fmt::print("{} GPUs, {}, {}{}; times of the slowest rank, median, 10 % and 90 %\n", bench.gpus,
                gpu.fabric(), name(bench.problems.front().data_type),
                bench.rms_norm ? ", with residual and RMSNorm" : "");

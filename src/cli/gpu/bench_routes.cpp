@@ -46,7 +46,7 @@ void bench_rank(const GpuRank& gpu, const RoutesBench& bench) {
       // To NCCL; and copies within one GPU, as between ranks that share it, take multiprocessors too.
       constexpr int left_free = 8;
       const Schedule schedule =
-          kernel_schedule(current_machine(gpu.fabric()), problem, strategy, Layout::natural,
+          kernel_schedule(current_machine(gpu.has_peer_access()), problem, strategy, Layout::natural,
                           gpu.multiprocessors() - left_free, left_free);
       const RouteTimes times = measure_routes(gpu, problem, schedule, routes, bench.repetitions);
       if (!gpu.is_first()) continue;

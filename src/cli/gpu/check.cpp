@@ -26,7 +26,7 @@ Schedule schedule_for(const GpuCase& wanted, const GpuRank& gpu) {
   const int useful = std::min(most_comm_multiprocessors, gpu.multiprocessors() / 2);
   const int reserved = wanted.strategy == Strategy::sequential ? 0 : useful;
   const int left = gpu.multiprocessors() - reserved;
-  const Machine machine = current_machine(gpu.fabric());
+  const Machine machine = current_machine(gpu.has_peer_access());
   Schedule schedule =
       kernel_schedule(machine, wanted.problem, wanted.strategy, wanted.layout, left, reserved);
   if (wanted.strategy == Strategy::store && machine_kernels(machine).stores_aside)

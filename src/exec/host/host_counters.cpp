@@ -2,8 +2,9 @@
 
 namespace flashoverlap {
 
-HostCounters::HostCounters(const std::vector<Counter>& counters, std::chrono::milliseconds wait_limit)
-    : values_(counters.size()), waiting_(wait_limit) {
+HostCounters::HostCounters(const std::vector<Counter>& counters, std::chrono::milliseconds wait_limit,
+                           RunProgress& progress)
+    : values_(counters.size()), waiting_(wait_limit, &progress), progress_(progress) {
   for (const Counter& counter : counters) targets_.push_back(counter.target);
 }
 
@@ -12,6 +13,7 @@ std::int32_t HostCounters::raise(std::int32_t counter, std::int32_t by) {
   // so hide its races from the thread sanitizer.
   const std::int32_t value =
       values_.at(static_cast<std::size_t>(counter)).fetch_add(by, std::memory_order_release) + by;
+  progress_.step();
   if (value == target(counter)) {
     // Passing through the lock, as a waiter may have seen the old value and not be asleep yet.
     { const auto held = waiting_.lock(); }
@@ -23,11 +25,7 @@ std::int32_t HostCounters::raise(std::int32_t counter, std::int32_t by) {
 bool HostCounters::wait(std::int32_t counter) {
   if (reached(counter)) return true;
   auto lock = waiting_.lock();
-  for (;;) {
-    const std::int32_t before = value(counter);
-    if (waiting_.wait(lock, [&] { return reached(counter); })) return true;
-    if (value(counter) == before) return false;
-  }
+  return waiting_.wait(lock, [&] { return reached(counter); });
 }
 
 void HostCounters::reset(std::int32_t counter) {

@@ -7,18 +7,22 @@
 #include <vector>
 
 #include "comm/bounded_wait.hpp"
+#include "comm/run_progress.hpp"
 #include "flashoverlap/plan.hpp"
 
 namespace flashoverlap {
 
 class HostCounters {
  public:
-  HostCounters(const std::vector<Counter>& counters, std::chrono::milliseconds wait_limit);
+  /// `progress`: that of the world, which must outlive them.
+  HostCounters(const std::vector<Counter>& counters, std::chrono::milliseconds wait_limit,
+               RunProgress& progress);
 
   /// Returns the new value. Whoever waits for the counter sees what the raiser did and had seen before.
   std::int32_t raise(std::int32_t counter, std::int32_t by);
 
-  /// Until the counter has reached its target; false if the limit passes and nothing has raised it meanwhile.
+  /// Until the counter has reached its target; false if the limit passes, nobody of the world has done
+  /// anything meanwhile, and nobody is at work.
   bool wait(std::int32_t counter);
 
   void reset(std::int32_t counter);
@@ -37,6 +41,7 @@ class HostCounters {
   std::vector<std::int32_t> targets_;
   std::vector<std::atomic<std::int32_t>> values_;
   BoundedWait waiting_;
+  RunProgress& progress_;
 };
 
 }  // namespace flashoverlap

@@ -13,12 +13,13 @@ namespace {
 
 constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24);
 
-void check(const HostOptions& options) {
+const HostOptions& checked(const HostOptions& options) {
   require(options.workers_per_rank >= 1, "workers_per_rank", options.workers_per_rank, "must be at least 1");
   require(options.wait_limit.count() >= 0 && options.wait_limit <= longest_wait, "wait_limit",
           options.wait_limit.count(), "must be between 0 ms and a day");
   require(options.max_delay.count() >= 0 && options.max_delay <= longest_wait, "max_delay",
           options.max_delay.count(), "must be between 0 us and a day");
+  return options;
 }
 
 void require_inside(const Matrix& matrix, const Region& region) {
@@ -30,10 +31,10 @@ void require_inside(const Matrix& matrix, const Region& region) {
 
 }  // namespace
 
-HostRank::HostRank(Plan plan, const HostOptions& options)
+HostRank::HostRank(Plan plan, const HostOptions& options, RunProgress& progress)
     : plan_(std::move(plan)),
-      counters_(plan_.counters, options.wait_limit),
-      tiles_done_({{.target = static_cast<std::int32_t>(plan_.tiles.size())}}, options.wait_limit) {
+      counters_(plan_.counters, options.wait_limit, progress),
+      tiles_done_({{.target = static_cast<std::int32_t>(plan_.tiles.size())}}, options.wait_limit, progress) {
   for (const BufferRole role :
        {BufferRole::out, BufferRole::staging, BufferRole::inbox, BufferRole::gathered}) {
     const Buffer& buffer = plan_.buffer(role);
@@ -86,14 +87,16 @@ void HostRank::write(const Region& region, std::span<const std::byte> bytes) {
 }
 
 HostRanks::HostRanks(std::vector<Plan> plans, const HostOptions& options)
-    : options_(options),
-      communicator_(static_cast<int>(plans.size()), plans.at(0).problem.data_type, options.wait_limit) {
-  check(options);
-  for (Plan& plan : plans) ranks_.emplace_back(std::move(plan), options);
+    : options_(checked(options)),
+      communicator_(static_cast<int>(plans.size()), plans.at(0).problem.data_type, options.wait_limit,
+                    &progress_) {
+  for (Plan& plan : plans) ranks_.emplace_back(std::move(plan), options, progress_);
 }
 
-void HostRanks::sleep(int rank, DelayPoint point, std::size_t index) const {
-  if (options_.max_delay.count() > 0) std::this_thread::sleep_for(random_delay(options_, rank, point, index));
+void HostRanks::sleep(int rank, DelayPoint point, std::size_t index) {
+  if (options_.max_delay.count() == 0) return;
+  const RunProgress::Work work(progress_);
+  std::this_thread::sleep_for(random_delay(options_, rank, point, index));
 }
 
 void HostRanks::raise(const Raise& raise, std::int32_t by) {
@@ -122,9 +125,9 @@ void HostRanks::finish() {
 
 WaitExpired HostRanks::wait_expired(int rank, std::int32_t counter, const std::string& step) const {
   const HostCounters& counters = at(rank).counters();
-  return WaitExpired(fmt::format("{}: {} expected {}, found {} after {} ms", step,
-                                 describe_counter(at(rank).plan(), counter), counters.target(counter),
-                                 counters.value(counter), counters.wait_limit().count()));
+  return WaitExpired(fmt::format("{} waits for {}, found {} of {}: no rank has done anything for {} ms", step,
+                                 describe_counter(at(rank).plan(), counter), counters.value(counter),
+                                 counters.target(counter), counters.wait_limit().count()));
 }
 
 void HostRanks::fail(const std::exception_ptr& error) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/in_process.hpp"
+#include "comm/run_progress.hpp"
 #include "exec/host/delay.hpp"
 #include "exec/host/host_counters.hpp"
 #include "flashoverlap/error.hpp"
@@ -24,7 +25,7 @@ namespace flashoverlap {
 /// One rank's plan, memory and counters.
 class HostRank {
  public:
-  HostRank(Plan plan, const HostOptions& options);
+  HostRank(Plan plan, const HostOptions& options, RunProgress& progress);
 
   const Plan& plan() const { return plan_; }
   HostCounters& counters() { return counters_; }
@@ -62,7 +63,9 @@ class HostRanks {
   const HostRank& at(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)); }
   InProcessCommunicator& communicator() { return communicator_; }
 
-  void sleep(int rank, DelayPoint point, std::size_t index) const;
+  RunProgress& progress() { return progress_; }
+
+  void sleep(int rank, DelayPoint point, std::size_t index);
 
   /// Waits until rank `rank`'s counter has reached its target. `step()` names who waits.
   template <typename Step>
@@ -96,6 +99,7 @@ class HostRanks {
   void restart();
 
   const HostOptions options_;
+  RunProgress progress_;
   std::deque<HostRank> ranks_;
   InProcessCommunicator communicator_;
   std::atomic<bool> stopped_ = false;

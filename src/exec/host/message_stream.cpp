@@ -18,8 +18,9 @@ std::string describe(int rank, std::size_t index, const Message& message) {
 void wait_for_tiles(HostRank& own, const std::string& step) {
   HostCounters& tiles = own.tiles_done();
   if (!tiles.wait(0)) {
-    throw WaitExpired(fmt::format("{}: expected all {} tiles done, found {} after {} ms", step,
-                                  tiles.target(0), tiles.value(0), tiles.wait_limit().count()));
+    throw WaitExpired(
+        fmt::format("{} waits for all tiles, found {} of {}: no rank has done anything for {} ms", step,
+                    tiles.value(0), tiles.target(0), tiles.wait_limit().count()));
   }
 }
 
@@ -108,6 +109,7 @@ void run_message(HostRanks& ranks, int rank, std::size_t index) {
   transfer(ranks, rank, message, step);
   ranks.sleep(rank, DelayPoint::message_raise, index);
   for (const Raise& raise : message.raises) ranks.raise(raise, 1);
+  ranks.progress().step();
 }
 
 }  // namespace flashoverlap

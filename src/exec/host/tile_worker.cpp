@@ -43,6 +43,7 @@ void TileWorker::run(std::size_t index) {
 }
 
 void TileWorker::multiply(const Tile& tile) {
+  const RunProgress::Work work(ranks_.progress());
   const HostRank& own = ranks_.at(rank_);
   const Problem& problem = own.plan().problem;
   for_each_part_of_k(own.plan(), tile, [&](const PartOfK& part) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "exec/host/delay.hpp"
@@ -48,13 +49,15 @@ TEST_F(FaultTest, AMessageWhoseCounterIsNotReachedIsReported) {
   auto plans = hand_written::signalled_all_reduce(all_reduce);
   plans[0].messages.pop_back();
   plans[1].tiles.back().raise = {};
-  EXPECT_EQ(report<WaitExpired>(plans),
-            "rank 1, message 1 (all_reduce) of group 1: counter 1 (tiles, group 1) expected 8, found 6 after "
-            "250 ms");
+  EXPECT_EQ(
+      report<WaitExpired>(plans),
+      "rank 1, message 1 (all_reduce) of group 1 waits for counter 1 (tiles, group 1), found 6 of 8: no "
+      "rank has done anything for 250 ms");
 }
 
 TEST(HostCounters, WaitLongerThanTheLimitForACounterThatIsStillRaised) {
-  HostCounters counters({{.target = 4}}, 500ms);
+  RunProgress progress;
+  HostCounters counters({{.target = 4}}, 500ms, progress);
   std::jthread slow([&] {
     for (int raise = 0; raise < 4; ++raise) {
       std::this_thread::sleep_for(200ms);
@@ -64,14 +67,46 @@ TEST(HostCounters, WaitLongerThanTheLimitForACounterThatIsStillRaised) {
   EXPECT_TRUE(counters.wait(0));
 }
 
+TEST(HostCounters, WaitLongerThanTheLimitWhileOthersMakeProgress) {
+  RunProgress progress;
+  HostCounters counters({{.target = 1}}, 500ms, progress);
+  HostCounters of_another_rank({{.target = 8}}, 500ms, progress);
+  std::jthread slow([&] {
+    for (int raise = 0; raise < 5; ++raise) {
+      std::this_thread::sleep_for(200ms);
+      of_another_rank.raise(0, 1);
+    }
+    counters.raise(0, 1);
+  });
+  EXPECT_TRUE(counters.wait(0));
+}
+
+TEST(HostCounters, WaitLongerThanTheLimitWhileAnyoneIsAtWork) {
+  RunProgress progress;
+  HostCounters counters({{.target = 1}}, 100ms, progress);
+  std::jthread slow([&, work = std::make_unique<RunProgress::Work>(progress)] {
+    std::this_thread::sleep_for(1s);
+    counters.raise(0, 1);
+  });
+  EXPECT_TRUE(counters.wait(0));
+}
+
+TEST(HostCounters, WaitNoLongerThanTheLimitWhereNothingHappens) {
+  RunProgress progress;
+  HostCounters counters({{.target = 1}}, 100ms, progress);
+  EXPECT_FALSE(counters.wait(0));
+}
+
 TEST_F(FaultTest, ATileWhoseStartIsNotReachedIsReported) {
   auto plans = hand_written::all_gather_then_gemm({Operation::all_gather_gemm, 8, 4, 8, 2});
   plans[0].messages.front().raises.clear();
   plans[0].messages.pop_back();
   plans[0].tiles.front().group = 3;
   plans[0].tiles.resize(1);
-  EXPECT_EQ(report<WaitExpired>(plans),
-            "rank 0, tile 0 of group 3: counter 0 (arrival) expected 1, found 0 after 250 ms");
+  EXPECT_EQ(
+      report<WaitExpired>(plans),
+      "rank 0, tile 0 of group 3 waits for counter 0 (arrival), found 0 of 1: no rank has done anything "
+      "for 250 ms");
 }
 
 TEST_F(FaultTest, ATileWhoseStoreIsNotReachedIsReported) {
@@ -80,8 +115,10 @@ TEST_F(FaultTest, ATileWhoseStoreIsNotReachedIsReported) {
   plans[0].tiles.erase(plans[0].tiles.begin(), plans[0].tiles.begin() + 4);
   plans[1].messages.pop_back();
   plans[1].tiles.resize(5);
-  EXPECT_EQ(report<WaitExpired>(plans),
-            "rank 1, tile 4 of group 1: counter 2 (arrival) expected 1, found 0 after 250 ms");
+  EXPECT_EQ(
+      report<WaitExpired>(plans),
+      "rank 1, tile 4 of group 1 waits for counter 2 (arrival), found 0 of 1: no rank has done anything "
+      "for 250 ms");
 }
 
 TEST_F(FaultTest, TilesThatAreNotDoneAreReported) {
@@ -91,8 +128,11 @@ TEST_F(FaultTest, TilesThatAreNotDoneAreReported) {
   EXPECT_THAT(
       report<WaitExpired>(plans),
       testing::AnyOf(
-          "rank 0, message 0 (reduce_scatter) of group 0: expected all 6 tiles done, found 5 after 250 ms",
-          "rank 0, tile 5 of group 0: counter 0 (arrival) expected 1, found 0 after 250 ms",
+          "rank 0, message 0 (reduce_scatter) of group 0 waits for all tiles, found 5 of 6: no rank has done "
+          "anything for 250 ms",
+          "rank 0, tile 5 of group 0 waits for counter 0 (arrival), found 0 of 1: no rank has done anything "
+          "for "
+          "250 ms",
           "rank 1, message 0 (reduce_scatter) of group 0: rank 0 missing after 250 ms"));
 }
 
@@ -163,6 +203,18 @@ TEST_F(FaultTest, ATransferTooEarlyIsSeenAsNan) {
   HostWorld world(plans, options);
   const auto results = run_once(world, random_operands(problem, 1));
   EXPECT_TRUE(std::isnan(element(results[1], 0, 0)));
+}
+
+/// A rank waits for the slow tiles of another one for longer than the limit: at counters, or in a collective.
+TEST_F(FaultTest, ASlowMachineIsWaitedFor) {
+  for (const auto& make : {hand_written::copied_reduction, hand_written::sequential_reduce_scatter}) {
+    const auto plans = make({Operation::gemm_reduce_scatter, 8, 8, 8, 2});
+    HostExecutor executor(plans, {.workers_per_rank = 1, .wait_limit = 100ms, .max_delay = 200ms});
+    const Operands operands = random_operands(plans.front().problem, 1);
+    const auto begin = std::chrono::steady_clock::now();
+    expect_right(plans, operands, executor.run(operands.a, operands.b));
+    EXPECT_GT(std::chrono::steady_clock::now() - begin, 200ms);
+  }
 }
 
 TEST_F(FaultTest, AFailureStopsTheOthersPromptlyAndLeavesTheExecutorAsNew) {
