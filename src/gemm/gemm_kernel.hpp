@@ -30,8 +30,9 @@ class GemmKernel {
   /// Launches the kernel; asynchronous, no allocation.
   virtual void launch(cudaStream_t stream) const = 0;
 
-  /// Throws `WaitExpired` if a wait expired in a launch that is complete; synchronises with the GPU.
-  virtual void check_waits() const = 0;
+  /// Throws `WaitExpired` if a wait expired in a launch that is complete. Waits on the host for a copy on
+  /// this stream, at most for `GemmOptions::wait_limit_ns`; past it throws `WaitExpired` too.
+  virtual void check_waits(cudaStream_t stream) const = 0;
 
   /// By tile, when its stores were issued in the last launch, in ns of the GPU's clock; empty where they are
   /// not recorded. Synchronises with the GPU.

@@ -111,7 +111,7 @@ TEST(EarlyLaunch, AChainOfKernelsGivesTheBitsOfKernelsOneAtATime) {
           FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
           if (link == 0 || link == links - 1) chain.expect_right(link);
         }
-        alone->check_waits();
+        alone->check_waits(stream);
         const Matrix expected = chain.last();
 
         const auto early = chain.kernel(/*begins_early=*/true);
@@ -123,7 +123,7 @@ TEST(EarlyLaunch, AChainOfKernelsGivesTheBitsOfKernelsOneAtATime) {
           graph.launch(stream);
           if (turn % 20 != 19) continue;
           FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
-          early->check_waits();
+          early->check_waits(stream);
           ASSERT_TRUE(chain.last() == expected) << "turn " << turn;
         }
       }

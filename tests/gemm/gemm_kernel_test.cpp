@@ -47,7 +47,7 @@ void run(const Plan& plan, GpuRanks& ranks, const GemmOptions& options = {}) {
   gemm->launch(nullptr);
   FLASHOVERLAP_CUDA(cudaGetLastError());
   FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
-  gemm->check_waits();
+  gemm->check_waits(nullptr);
 }
 
 std::vector<Plan> single_rank_plan(const Shape& c, std::int64_t k, DataType data_type, const KernelTile& tile,
@@ -232,7 +232,7 @@ TEST(GemmKernel, ATileWaitsForItsOperands) {
   }
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
-  EXPECT_NO_THROW(gemm->check_waits());
+  EXPECT_NO_THROW(gemm->check_waits(stream));
   FLASHOVERLAP_CUDA(cudaStreamDestroy(stream));
   FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
 }
@@ -265,7 +265,7 @@ TEST(GemmKernel, ATileWaitsForEveryPartOfKAndItsCountersAreZeroAgain) {
       FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
     }
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
-    EXPECT_NO_THROW(gemm->check_waits());
+    EXPECT_NO_THROW(gemm->check_waits(stream));
     for (const std::int32_t counter : awaited) {
       std::uint32_t left = 1;
       FLASHOVERLAP_CUDA(cudaMemcpy(&left, ranks.counter(0, counter), sizeof left, cudaMemcpyDeviceToHost));
@@ -316,7 +316,7 @@ void expect_parts_of_k_are_taken_as_they_arrive(const Problem& problem, const Ke
     FLASHOVERLAP_CUDA(cudaStreamSynchronize(other));
   }
   FLASHOVERLAP_CUDA(cudaStreamSynchronize(stream));
-  EXPECT_NO_THROW(gemm->check_waits());
+  EXPECT_NO_THROW(gemm->check_waits(stream));
   FLASHOVERLAP_CUDA(cudaStreamDestroy(stream));
   FLASHOVERLAP_CUDA(cudaStreamDestroy(other));
   std::vector<std::vector<Matrix>> stored(static_cast<std::size_t>(problem.ranks));
@@ -360,7 +360,7 @@ TEST(GemmKernel, AWaitThatExpiresIsReportedAndTheKernelEnds) {
   const auto gemm = make_gemm_kernel(plans[0], ranks.memory(), {.wait_limit_ns = 20'000'000});
   gemm->launch(nullptr);
   FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
-  EXPECT_THROW(gemm->check_waits(), WaitExpired);
+  EXPECT_THROW(gemm->check_waits(nullptr), WaitExpired);
 }
 
 std::string refusal(const Problem& problem, const Schedule& schedule) {

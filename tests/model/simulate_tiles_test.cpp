@@ -159,11 +159,20 @@ TEST(SimulateTilesTest, AfterTheWholeGemmAreStoredByTheNextKernel) {
     tile.cols = 5;
   }
   Machine machine = round_machine();
-  machine.memory_gigabytes_per_second = 1e6;
   constexpr double ranks_meet_us = 6;
-  constexpr double one_shot = 1.15;
-  EXPECT_NEAR(simulate(plans, machine).latency_us,
-              1 + 2 * 10 + machine.launch_microseconds + ranks_meet_us + 4 * 20 * one_shot, 1e-3);
+  constexpr double link = 1.05;
+  const double begin_us = 1 + 2 * 10 + machine.launch_microseconds + ranks_meet_us;
+  machine.memory_gigabytes_per_second = 1e6;
+  EXPECT_NEAR(simulate(plans, machine).latency_us, begin_us + 4 * 20 * link, 1e-3);
+  // For each byte that is sent, two partial results are read and their sum is written.
+  machine.memory_gigabytes_per_second = 1;
+  constexpr double memory = 1.25 * 3 / 1e3;
+  for (const auto& [operation, shown] :
+       {std::pair{Operation::gemm_all_reduce, 0.5}, {Operation::gemm_reduce_scatter, 1.0}}) {
+    for (Plan& plan : plans) plan.problem.operation = operation;
+    EXPECT_NEAR(simulate(plans, machine).latency_us, begin_us + 4 * (20 * link + 10 * memory * shown), 1e-3)
+        << name(operation);
+  }
 }
 
 /// Tiles of 10 bytes, each of which takes the link for 20 µs.

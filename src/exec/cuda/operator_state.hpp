@@ -128,7 +128,7 @@ struct Operator::State {
   void check_results() const {
     find_error();
     if (kernel && (tiles_wait(plan) || plan.schedule.share_k || by_kernel != KernelMessages{}))
-      kernel->check_waits();
+      kernel->check_waits(memory.workspace().side);
   }
 
   /// What the run that is under way waits for. Peers are told before that is looked for, which takes time.

@@ -51,9 +51,9 @@ void TileLists::replace(const Plan& plan, cudaStream_t stream) {
 }
 
 // Streams that wait can hold up others that share a connection to the GPU with them.
-void TileLists::await_copy() const {
+void TileLists::await(cudaStream_t stream) const {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(arguments_.wait_limit_ns);
-  while (!is_over(cudaStreamQuery(aside_), "cudaStreamQuery")) {
+  while (!is_over(cudaStreamQuery(stream), "cudaStreamQuery")) {
     if (std::chrono::steady_clock::now() > deadline) {
       throw WaitExpired(
           fmt::format("rank {}: the GPU has not said within {} ms whether tiles waited too long, "
@@ -64,11 +64,11 @@ void TileLists::await_copy() const {
   }
 }
 
-void TileLists::check_waits() const {
+void TileLists::check_waits(cudaStream_t stream) const {
   const ExpiredWait& expired = found_.values().front();
   FLASHOVERLAP_CUDA(cudaMemcpyAsync(found_.values().data(), expired_.data(), sizeof expired,
-                                    cudaMemcpyDeviceToHost, aside_));
-  await_copy();
+                                    cudaMemcpyDeviceToHost, stream));
+  await(stream);
   if (expired.happened == 0) return;
   if (expired.tile == ExpiredWait::no_tile) {
     throw WaitExpired(fmt::format("rank {}: the kernel waited for the other ranks for more than {} ms",

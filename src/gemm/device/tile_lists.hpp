@@ -1,7 +1,6 @@
 #pragma once
 
 #include "cuda/device_array.hpp"
-#include "cuda/handles.hpp"
 #include "cuda/pinned_array.hpp"
 #include "gemm/device/device_tiles.hpp"
 #include "gemm/gemm_memory.hpp"
@@ -28,11 +27,11 @@ class TileLists {
   void replace(const Plan& plan, cudaStream_t stream);
 
   /// See GemmKernel.
-  void check_waits() const;
+  void check_waits(cudaStream_t stream) const;
   std::vector<std::uint64_t> tile_times(std::int32_t tile_count) const;
 
  private:
-  void await_copy() const;
+  void await(cudaStream_t stream) const;
 
   TileListArguments arguments_;
   DeviceArray<DeviceTile> tiles_;
@@ -45,7 +44,6 @@ class TileLists {
   DeviceArray<std::uint32_t> counts_;
   DeviceArray<ExpiredWait> expired_;
   PinnedArray<ExpiredWait> found_;  // a copy of it, by `check_waits`
-  CudaStream aside_;  // the legacy default stream would wait for whatever the caller has enqueued since
   DeviceArray<std::uint64_t> tile_times_;
 };
 

@@ -51,7 +51,7 @@ void TileExchange::launch(cudaStream_t stream) const {
   FLASHOVERLAP_CUDA(cudaLaunchKernelExC(&config, kernel_, const_cast<void**>(parameters)));
 }
 
-void TileExchange::check_waits() const { lists_.check_waits(); }
+void TileExchange::check_waits(cudaStream_t stream) const { lists_.check_waits(stream); }
 
 std::vector<std::uint64_t> TileExchange::tile_times() const {
   return lists_.tile_times(arguments_.tile_count);

@@ -17,7 +17,7 @@ class TileExchange final : public GemmKernel {
   /// Throws: sums have no routes.
   void replace_tiles(const Plan& plan, cudaStream_t stream) override;
   void launch(cudaStream_t stream) const override;
-  void check_waits() const override;
+  void check_waits(cudaStream_t stream) const override;
   std::vector<std::uint64_t> tile_times() const override;
 
  private:

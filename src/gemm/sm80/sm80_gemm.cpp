@@ -105,7 +105,7 @@ void Sm80Gemm::launch(cudaStream_t stream) const {
   FLASHOVERLAP_CUDA(cudaLaunchKernelExC(&config, kernel_, const_cast<void**>(parameters)));
 }
 
-void Sm80Gemm::check_waits() const { lists_.check_waits(); }
+void Sm80Gemm::check_waits(cudaStream_t stream) const { lists_.check_waits(stream); }
 
 std::vector<std::uint64_t> Sm80Gemm::tile_times() const { return lists_.tile_times(arguments_.tile_count); }
 

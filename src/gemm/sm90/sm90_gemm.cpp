@@ -116,7 +116,7 @@ void Sm90Gemm::launch(cudaStream_t stream) const {
   FLASHOVERLAP_CUDA(cudaLaunchKernelExC(&config, kernel_, const_cast<void**>(parameters)));
 }
 
-void Sm90Gemm::check_waits() const { lists_.check_waits(); }
+void Sm90Gemm::check_waits(cudaStream_t stream) const { lists_.check_waits(stream); }
 
 std::vector<std::uint64_t> Sm90Gemm::tile_times() const {
   std::vector<std::uint64_t> times = lists_.tile_times(static_cast<std::int32_t>(ragged_.size()));

@@ -16,7 +16,7 @@ class Sm90Gemm final : public GemmKernel {
   void rebind(BufferRole role, void* base) override;
   void replace_tiles(const Plan& plan, cudaStream_t stream) override;
   void launch(cudaStream_t stream) const override;
-  void check_waits() const override;
+  void check_waits(cudaStream_t stream) const override;
   std::vector<std::uint64_t> tile_times() const override;
 
  private:
