@@ -237,6 +237,9 @@ TEST(MetamorphicTest, TheChoiceIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
   const std::uint64_t seed = base_seed();
   SCOPED_TRACE(seed);
   LargeProblems problems(seed);
+  // Few tiles are shared by three workers or more, whose sums take that long (model/shared_wave.cpp), and
+  // twice as many by two.
+  constexpr double parts_us = 2.9;
   int compared = 0;
   std::vector<std::string> broken;
   for (int round = 0; round < 50; ++round) {
@@ -245,7 +248,7 @@ TEST(MetamorphicTest, TheChoiceIsNotFasterWithMoreWorkNorSlowerOnAFasterMachine)
     const double us = chosen_us(problem, machine);
     const auto expect_no_less = [&](double more_us, double less_us, std::string_view what) {
       ++compared;
-      EXPECT_LE(less_us, more_us * 1.1) << what << ": " << describe(problem, machine);
+      EXPECT_LE(less_us, more_us * 1.1 + parts_us) << what << ": " << describe(problem, machine);
       if (less_us > more_us * tolerated)
         broken.push_back(fmt::format("{} {:.3f}: {}", what, less_us / more_us, describe(problem, machine)));
     };
