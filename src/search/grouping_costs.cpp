@@ -36,16 +36,14 @@ std::vector<int> whole_grouping(const Schedule& schedule, int waves) {
 
 /// All waves of the GEMM, with what they take longer where each group is whole rows of C.
 double computed_us(const Problem& problem, const Schedule& schedule, const Machine& machine,
-                   const GroupParts& parts) {
-  const int all_waves = wave_count(schedule, parts.entries());
+                   const GroupParts& parts, int signalled_waves, int all_waves) {
   if (all_waves == 0) return 0;
   const double usual_us = all_waves * tile_entry_microseconds(problem, rank_with_most_rows(problem), schedule,
                                                               machine, all_waves);
   if (schedule.layout != Layout::natural) return usual_us;
   std::vector<TileGroups> groups;
   int first = 0;
-  for (const int count :
-       whole_grouping(schedule, wave_count(schedule, signalled_entries(problem, schedule)))) {
+  for (const int count : whole_grouping(schedule, signalled_waves)) {
     if (const TileGroups rows = parts.rows(first, count); rows.waves > 0) groups.push_back(rows);
     first += count;
   }
@@ -61,7 +59,7 @@ GroupingCosts grouping_costs(const Problem& problem, const Schedule& signalled, 
   const auto parts = std::make_shared<const GroupParts>(problem, signalled, exchanged);
   const int waves = wave_count(signalled, signalled_entries(problem, signalled));
   const int all_waves = wave_count(signalled, parts->entries());
-  const double all_us = computed_us(problem, signalled, machine, *parts);
+  const double all_us = computed_us(problem, signalled, machine, *parts, waves, all_waves);
   const double wave_us = all_waves == 0 ? 0 : all_us / all_waves;
   const double gemm_us = machine.gemm_launch_microseconds + all_us;
   const bool concurrent = free_multiprocessors(signalled, machine, parts->entries()) >=
