@@ -251,10 +251,10 @@ double least_gather_us(const GpuRank& gpu, const Machine& machine, Strategy stra
 }  // namespace
 
 void measure_collectives(const GpuRank& gpu, Machine& machine) {
-  // NCCL changes its protocol between 1 and 4 MiB, where curves bend.
-  const std::vector<std::int64_t> sizes{mebibyte / 4,  mebibyte,      mebibyte * 3 / 2, 2 * mebibyte,
-                                        3 * mebibyte,  4 * mebibyte,  8 * mebibyte,     16 * mebibyte,
-                                        64 * mebibyte, 256 * mebibyte};
+  // NCCL changes its protocol between 1 and 4 MiB, without peer access also below 1 MiB: there curves bend.
+  const std::vector<std::int64_t> sizes{mebibyte / 4,     mebibyte * 3 / 8, mebibyte / 2,  mebibyte,
+                                        mebibyte * 3 / 2, 2 * mebibyte,     3 * mebibyte,  4 * mebibyte,
+                                        8 * mebibyte,     16 * mebibyte,    64 * mebibyte, 256 * mebibyte};
   const std::vector<std::int64_t> sizes_with_cap{mebibyte / 4, mebibyte,      4 * mebibyte,
                                                  8 * mebibyte, 16 * mebibyte, 64 * mebibyte};
   machine.collectives.clear();

@@ -135,9 +135,11 @@ double tile_entry_microseconds(const Problem& problem, int rank, const Schedule&
   if (predicts_cublas(machine, problem, schedule))
     return cublas_microseconds(machine, gemm, problem.k, problem.b_layout) / waves;
   const KernelTile tile = kernel_tile(schedule);
-  const double wave_us = unaligned_wave_microseconds(machine, {tile, schedule.share_k}, gemm, problem.k,
-                                                     problem.b_layout, waves, schedule.multiprocessors);
-  const double computed_us = sustained_microseconds(machine, waves * wave_us, schedule.multiprocessors);
+  const KernelChoice kernel{tile, schedule.share_k};
+  const int busy = busy_multiprocessors(kernel, gemm, schedule.multiprocessors);
+  const double wave_us =
+      unaligned_wave_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, waves, busy);
+  const double computed_us = sustained_microseconds(machine, waves * wave_us, busy);
   // With slices or groups it is their time that counts, and which rows are computed together.
   const bool at_once = schedule.strategy == Strategy::sequential || schedule.shots > 0;
   const double read_us = at_once ? memory_microseconds(machine, tile, gemm, problem.k,

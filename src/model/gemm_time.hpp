@@ -24,6 +24,9 @@ struct KernelChoice {
 /// clusters find room on this many multiprocessors.
 std::vector<KernelChoice> kernel_choices(const Machine& machine, int multiprocessors);
 
+/// Of these multiprocessors, those that have a tile: fewer than all only in a lone wave.
+int busy_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int multiprocessors);
+
 /// In how many waves a kernel computes C.
 std::int64_t wave_count(const KernelTile& tile, const Shape& gemm, int multiprocessors);
 

@@ -43,15 +43,18 @@ std::size_t winner_of(std::span<const Finalist> finalists, double least_us_in_ro
   }
   const auto us_of = [&](std::size_t place) { return finalists[place].us(); };
   const double least_us = us_of(std::ranges::min(places, {}, us_of));
+  const bool saving_counts = saved_us > uncertain * least_us;
   const Finalist* const in_sequence = best_in_sequence(finalists, places);
   const auto is_preferred = [&](const Finalist& each) {
     if (in_rows) return !each.is_sequential && each.us() <= (1 + rested) * least_us;
     return &each == in_sequence && each.us() <= (1 + uncertain) * least_us;
   };
   const auto rank = [&](const Finalist& each) {
-    if (each.is_one_kernel && each.us() <= least_us + saved_us) return 0;
+    const bool saves = each.is_one_kernel && each.us() <= least_us + saved_us;
+    if (saves && saving_counts) return 0;
     if (is_preferred(each)) return 1;
-    return each.us() == least_us ? 2 : 3;
+    if (saves) return 2;
+    return each.us() == least_us ? 3 : 4;
   };
   const auto comes_first = [&](std::size_t one, std::size_t other) {
     const int of_one = rank(finalists[one]);

@@ -97,6 +97,19 @@ TEST(CostsTest, AWaveMultipliesWholeSteps) {
   EXPECT_LT(wave_us(1024), wave_us(1032));
 }
 
+TEST(CostsTest, ALoneWaveTakesLessTimeTheFewerMultiprocessorsItFills) {
+  const Machine machine = preset("h200-nvlink");
+  const Schedule schedule{.strategy = Strategy::store};
+  const auto tile_us = [&](std::int64_t tiles, double waves) {
+    const Problem problem{.m = schedule.tile_rows * tiles, .n = schedule.tile_cols, .k = 8192, .ranks = 2};
+    return tile_entry_microseconds(problem, 0, schedule, machine, waves);
+  };
+  EXPECT_LT(tile_us(66, 1), tile_us(99, 1));
+  EXPECT_LT(tile_us(99, 1), tile_us(132, 1));
+  EXPECT_GT(tile_us(33, 1), 0.8 * tile_us(132, 1)) << "what multiplying takes stays";
+  EXPECT_EQ(tile_us(133, 2), tile_us(264, 2)) << "the first wave fills all";
+}
+
 TEST(CostsTest, ACollectiveTakesTheLeastOfWhatWasMeasuredUpToItsCap) {
   const Problem problem{.operation = Operation::gemm_all_reduce, .m = 128, .n = 256, .k = 64, .ranks = 2};
   constexpr MessageKind kind = MessageKind::all_reduce;

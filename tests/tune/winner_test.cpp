@@ -44,7 +44,14 @@ TEST(Winner, IsInSequenceWithTheFasterSumsWhereNoStreamIsFasterByMoreThanOneAndA
 TEST(Winner, IsByLibrariesWhereNoStreamIsFasterByMoreThanOneAndAHalfPercent) {
   EXPECT_EQ(winner({streams(200), kernel(202.4), libraries(202.8)}), 2U);
   EXPECT_EQ(winner({streams(200), kernel(202.4), libraries(203.2)}), 0U);
-  EXPECT_EQ(winner({kernel(200), libraries(202.8)}), 0U);
+}
+
+TEST(Winner, IsOneKernelNextToLibrariesWhereOneMicrosecondIsMoreThanTheUncertainPart) {
+  EXPECT_EQ(winner({kernel(60), libraries(60.8)}), 0U);
+  EXPECT_EQ(winner({kernel(60), libraries(59.8)}), 0U);
+  EXPECT_EQ(winner({kernel(70), libraries(70.8)}), 1U);
+  EXPECT_EQ(winner({kernel(200), libraries(202.8)}), 1U);
+  EXPECT_EQ(winner({kernel(200), libraries(203.2)}), 0U);
 }
 
 TEST(Winner, IsOneKernelWhereItTakesAtMostOneMicrosecondLonger) {
