@@ -47,51 +47,35 @@ int busy_multiprocessors(const KernelChoice& kernel, const Shape& gemm, int mult
   return static_cast<int>(std::min<std::int64_t>(blocks, multiprocessors));
 }
 
-namespace {
-
-bool shares_k(const KernelChoice& kernel, std::int64_t tiles, int workers) {
-  return kernel.share_k && tiles % workers > 0;
-}
-
-/// `busy`: at whose rate waves are computed.
 double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                          std::int64_t k, OperandLayout b_layout, int multiprocessors, int busy) {
+                          std::int64_t k, OperandLayout b_layout, int multiprocessors) {
   const KernelTile& tile = kernel.tile;
   const int workers = multiprocessors / tile.cluster_rows;
   const std::int64_t tiles = entry_count(tile, gemm);
   const auto count = static_cast<double>(wave_count(tile, gemm, multiprocessors));
-  const double work = shares_k(kernel, tiles, workers) ? static_cast<double>(tiles) / workers : count;
-  return work * wave_microseconds(machine, tile, b_layout, k, count, busy);
-}
-
-double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                             std::int64_t k, OperandLayout b_layout, int multiprocessors, int busy) {
-  const KernelTile& tile = kernel.tile;
-  const int workers = multiprocessors / tile.cluster_rows;
-  const std::int64_t tiles = entry_count(tile, gemm);
-  const bool shares = shares_k(kernel, tiles, workers);
-  const double least_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors, busy);
-  const double computed_us = sustained_microseconds(
-      machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout), busy);
-  const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
-  const double us = std::max(computed_us, read_us);
-  if (!shares) return us;
-  const double wave_us = us * workers / static_cast<double>(tiles);
-  return us + sharing_microseconds(machine, tile, gemm, k, tiles % workers, workers, wave_us);
-}
-
-}  // namespace
-
-double least_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                          std::int64_t k, OperandLayout b_layout, int multiprocessors) {
-  return least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors,
-                            busy_multiprocessors(kernel, gemm, multiprocessors));
+  const bool shares = kernel.share_k && tiles % workers > 0;
+  const double work = shares ? static_cast<double>(tiles) / workers : count;
+  return work * wave_microseconds(machine, tile, b_layout, k, count,
+                                  busy_multiprocessors(kernel, gemm, multiprocessors));
 }
 
 double expected_microseconds(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
                              std::int64_t k, OperandLayout b_layout, int multiprocessors) {
-  return expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors,
-                               busy_multiprocessors(kernel, gemm, multiprocessors));
+  const KernelTile& tile = kernel.tile;
+  const int workers = multiprocessors / tile.cluster_rows;
+  const std::int64_t entries = entry_count(tile, gemm);
+  const std::int64_t shared = entries % workers;
+  const bool shares = kernel.share_k && shared > 0;
+  const auto count = static_cast<double>(wave_count(tile, gemm, multiprocessors));
+  const double least_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
+  const double computed_us = sustained_microseconds(
+      machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout, count),
+      busy_multiprocessors(kernel, gemm, multiprocessors));
+  const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
+  const double us = std::max(computed_us, read_us);
+  if (!shares) return us;
+  const double wave_us = us * workers / static_cast<double>(entries);
+  return us + sharing_microseconds(machine, tile, gemm, k, shared, workers, wave_us);
 }
 
 bool predicts_cublas(const Machine& machine, const Problem& problem, const Schedule& schedule) {
@@ -114,9 +98,7 @@ double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::in
   for (const KernelChoice& kernel : kernel_choices(machine, multiprocessors)) {
     const KernelTile& tile = kernel.tile;
     if (kernel.share_k) continue;
-    // A lone wave as if it filled all: fitted so.
-    least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors,
-                                                        multiprocessors));
+    least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
     const double wave_us = unaligned_wave_microseconds(machine, {tile, /*share_k=*/true}, gemm, k, b_layout,

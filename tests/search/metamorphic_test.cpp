@@ -333,7 +333,10 @@ TEST(MetamorphicTest, WithoutCostsOfCommunicationTheGemmRemains) {
         EXPECT_NEAR(us, alone_us, 1e-3);
       }
     }
-    EXPECT_LE(candidates.front().predicted_us, least_us + 1e-3) << describe(problem, machine);
+    constexpr double read_us = 1;  // until the first operands have come: `memory_microseconds`
+    EXPECT_LE(candidates.front().predicted_us,
+              std::max(least_us, machine.gemm_launch_microseconds + read_us) + 1e-3)
+        << describe(problem, machine);
   }
 }
 

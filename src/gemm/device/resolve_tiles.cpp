@@ -1,6 +1,8 @@
 #include "gemm/device/resolve_tiles.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "plan/at.hpp"
 #include "plan/grouping.hpp"
@@ -35,6 +37,13 @@ DeviceShard resolve_shard(const Plan& plan, const GemmMemory& memory, const Stor
   shard.from_pitch = from.pitch * element;
   shard.rows = stored.source.rows;
   shard.row_bytes = static_cast<std::int32_t>(stored.cols * element);
+  const bool is_dense =
+      shard.from_pitch == shard.row_bytes && std::ranges::all_of(stored.targets, [&](std::int32_t target) {
+        return buffer(target, stored.destination).pitch == stored.cols;
+      });
+  // One row of whole segments then, which begin at lines of the memory where the first one does.
+  if (is_dense && shard.rows <= std::numeric_limits<std::int32_t>::max() / std::max(shard.row_bytes, 1))
+    shard.row_bytes *= std::exchange(shard.rows, 1);
   shard.row_segments = static_cast<std::int32_t>(divide_up(shard.row_bytes, DeviceShard::segment_bytes));
   shard.signals = static_cast<std::int32_t>(stored.raises.size());
   for (const std::int32_t target : stored.targets) {
