@@ -8,25 +8,28 @@
 namespace flashoverlap {
 namespace {
 
-// Fitted to 472 kernels for 60 GEMMs on an H200, those that come within half of the fastest.
+// Fitted to 472 kernels for 60 GEMMs on an H200, those that come within half of the fastest, and to those of
+// few rows and to what runs by `store` take since then (docs/log/predictions.md).
 
 /// What is left in the L2 cache of the tile's rows, or of the fewer of the GEMM, and fetched, by one worker
-/// of each tile or, of three or more, by each a part.
+/// of each tile or, of three or more, by each a part, from all others.
 double sums_microseconds(std::int64_t of_each, const KernelTile& tile, std::int64_t rows) {
-  constexpr double parts_us = 2.9;
+  constexpr double in_parts = 2;
   constexpr double element_us = 2.4 / (128 * 64);
   const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
-  return (of_each >= least_parts ? parts_us : 0) + element_us * sums;
+  return (of_each >= least_parts ? in_parts : 1) * element_us * sums;
 }
 
 /// Of each worker's part of `wave_us`, if k has enough steps. Workers that do not share tiles evenly are at
-/// many places of k, and each reads what it needs alone.
-double part_microseconds(std::int64_t tiles, std::int64_t workers, double wave_us) {
+/// many places of k, and each reads alone what they would read together if they have row blocks in common.
+double part_microseconds(std::int64_t tiles, std::int64_t workers, double wave_us, bool is_one_row_block) {
   constexpr double alone = 1.25;
   constexpr double alone_us = 0.75;
   const std::int64_t of_each = workers / tiles;
   if (of_each > 1) return wave_us / static_cast<double>(of_each);
-  return alone * wave_us * static_cast<double>(tiles) / static_cast<double>(workers) + alone_us;
+  return (is_one_row_block ? 1 : alone) * wave_us * static_cast<double>(tiles) /
+             static_cast<double>(workers) +
+         alone_us;
 }
 
 /// Of a worker, which has some steps of k at least.
@@ -43,8 +46,9 @@ double sharing_microseconds(const Machine& machine, const KernelTile& tile, cons
   const std::int64_t busy = sharing_workers(tiles, steps, workers);
   const double even_us = wave_us * static_cast<double>(tiles) / static_cast<double>(workers);
   if (busy == tiles) return wave_us - even_us;  // one for each tile
-  const double us =
-      std::max(part_microseconds(tiles, workers, wave_us), least_part_microseconds(machine, tile, wave_us));
+  const bool is_one_row_block = gemm.rows <= std::int64_t{tile.rows} * tile.cluster_rows;
+  const double us = std::max(part_microseconds(tiles, workers, wave_us, is_one_row_block),
+                             least_part_microseconds(machine, tile, wave_us));
   return us - even_us + sums_microseconds(busy / tiles, tile, gemm.rows);
 }
 
