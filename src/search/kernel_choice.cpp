@@ -45,12 +45,23 @@ Parts parts_of(const Problem& problem, Layout layout) {
   return problem.exchange == Exchange::rows ? Parts{.of_rows = ranks} : Parts{};
 }
 
+/// C of this many rows with each part rounded up to whole tiles. In one part n itself, on which it depends
+/// where rows of B begin if these are contiguous.
+Shape computed_shape(const Problem& problem, std::int64_t rows, const Schedule& schedule) {
+  const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
+    return parts * divide_up(divide_up(extent, parts), block) * block;
+  };
+  const Parts parts = parts_of(problem, schedule.layout);
+  return {problem.experts > 1 ? most_expert_rows(problem, entry_rows(schedule))
+                              : round_up(rows, parts.of_rows, entry_rows(schedule)),
+          parts.of_cols == 1 ? problem.n : round_up(problem.n, parts.of_cols, schedule.tile_cols)};
+}
+
 /// Whether enough multiprocessors are left that sharing k can gain something. Where few are, each worker is
 /// at another place of k, reads alone what others have read together, and can take longer.
-bool has_small_last_wave(const Shape& gemm, const Schedule& schedule) {
+bool has_small_last_wave(const Schedule& schedule, std::int64_t tiles) {
   constexpr double most = 0.75;
-  const std::int64_t left = entry_count(schedule, gemm.rows, gemm.cols) % workers(schedule);
-  return static_cast<double>(left) < most * workers(schedule);
+  return static_cast<double>(tiles % workers(schedule)) < most * workers(schedule);
 }
 
 /// Whether the last wave may share k, which is in one part then. Streams that use multiprocessors wait for
@@ -59,25 +70,20 @@ bool may_share_k(const Problem& problem, const Shape& gemm, const Schedule& sche
   const bool in_parts = gathers_along_k(problem) || (problem.operation == Operation::all_to_all_gemm &&
                                                      problem.exchange == Exchange::heads);
   if (in_parts || problem.capacity > 0) return false;
+  const Shape computed = computed_shape(problem, gemm.rows, schedule);
+  const std::int64_t tiles = entry_count(schedule, computed.rows, computed.cols);
+  if (!shares_tiles(schedule, tiles, problem.k)) return false;
   if (schedule.strategy == Strategy::sequential) return !is_by_cublas(problem, schedule);
   const bool sends = schedule.strategy == Strategy::store || schedule.strategy == Strategy::copy;
-  return sends && has_small_last_wave(gemm, schedule);
+  return sends && has_small_last_wave(schedule, tiles);
 }
 
 }  // namespace
 
 double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule) {
-  const auto round_up = [](std::int64_t extent, std::int64_t parts, std::int64_t block) {
-    return parts * divide_up(divide_up(extent, parts), block) * block;
-  };
-  const Parts parts = parts_of(problem, schedule.layout);
-  const std::int64_t rows = problem.experts > 1 ? most_expert_rows(problem, entry_rows(schedule))
-                                                : round_up(problem.m, parts.of_rows, entry_rows(schedule));
-  // In one part n itself, on which it depends where rows of B begin if these are contiguous.
-  const std::int64_t cols =
-      parts.of_cols == 1 ? problem.n : round_up(problem.n, parts.of_cols, schedule.tile_cols);
-  return expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k}, {rows, cols}, problem.k,
-                               problem.b_layout, schedule.multiprocessors);
+  return expected_microseconds(machine, {kernel_tile(schedule), schedule.share_k},
+                               computed_shape(problem, problem.m, schedule), problem.k, problem.b_layout,
+                               schedule.multiprocessors);
 }
 
 Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const KernelChoice& kernel,
@@ -92,6 +98,11 @@ Schedule kernel_schedule(const KernelFamily& family, Strategy strategy, const Ke
           .multiprocessors = multiprocessors,
           .share_k = kernel.share_k,
           .raster = rows_together / (tile.rows * tile.cluster_rows)};
+}
+
+bool shares_tiles(const Schedule& schedule, std::int64_t tiles, std::int64_t k) {
+  const std::int64_t left = tiles % workers(schedule);
+  return left > 0 && sharing_workers(left, divide_up(k, schedule.step_depth), workers(schedule)) > left;
 }
 
 bool stores_whole_lines(const Schedule& schedule) { return schedule.tile_cols % line_elements == 0; }

@@ -28,6 +28,9 @@ inline constexpr double near_kernels = 1.15;
 std::vector<KernelChoice> likely_kernels(const Machine& machine, const Shape& gemm, std::int64_t k,
                                          OperandLayout b_layout, int multiprocessors, double near);
 
+/// Whether sharing k changes anything: tiles are left for the last wave, and some have several workers.
+bool shares_tiles(const Schedule& schedule, std::int64_t tiles, std::int64_t k);
+
 /// `expected_microseconds` of the rank with the most rows. Each part of C is rounded up to whole tiles.
 double expected_gemm_us(const Machine& machine, const Problem& problem, const Schedule& schedule);
 

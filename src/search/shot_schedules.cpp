@@ -20,6 +20,7 @@ std::vector<Schedule> shot_schedules(const Problem& problem, const Machine& mach
   std::vector<Schedule> possible;
   for (const KernelChoice& kernel : kernel_choices(machine, machine.multiprocessors)) {
     const Schedule schedule = kernel_schedule(family, Strategy::store, kernel, machine.multiprocessors);
+    if (kernel.share_k && !shares_tiles(schedule, entry_count(kernel.tile, gemm), problem.k)) continue;
     if (communicates_first(problem.operation) || stores_whole_lines(schedule)) possible.push_back(schedule);
   }
   // Where sending takes most of the time, a slower kernel of smaller tiles may hide more of it.

@@ -17,8 +17,10 @@
 #include "plan/enumerators.hpp"
 #include "plan/grouping.hpp"
 #include "plan/message_needs.hpp"
+#include "plan/message_rules.hpp"
 #include "plan/result_rows.hpp"
 #include "plan/strategies.hpp"
+#include "search/kernel_choice.hpp"
 #include "support/random_problems.hpp"
 
 namespace flashoverlap {
@@ -77,6 +79,27 @@ TEST(DefaultSchedule, OfFewRowsByStoreIsAShotAlsoWhereAKernelThatCannotShootIsFa
                         .b_layout = OperandLayout::row_contiguous};
   const auto candidates = search_schedules(problem, preset("h200-nvlink"), {.strategies = {Strategy::store}});
   EXPECT_EQ(candidates.front().schedule.shots, 1);
+}
+
+TEST(SearchSchedules, TriesSharedKOnlyWhereWorkersShareSomeTile) {
+  const Machine machine = preset("h200-nvlink");
+  int shared = 0;
+  for (const Operation operation : enumerators<Operation>) {
+    for (const std::int64_t m : {96, 542, 1600, 2270, 8548}) {
+      for (const std::int64_t k : {192, 4096}) {
+        const Problem problem{.operation = operation, .m = m, .n = 3912, .k = k, .ranks = 2};
+        for (const auto& [schedule, us] : search_schedules(problem, machine)) {
+          if (!schedule.share_k) continue;
+          ++shared;
+          const std::vector<Plan> plans = make_plans(problem, schedule);
+          EXPECT_TRUE(std::ranges::any_of(plans, [&](const Plan& plan) {
+            return shares_tiles(schedule, product_count(plan), k);
+          })) << testing::describe({problem, schedule});
+        }
+      }
+    }
+  }
+  EXPECT_GT(shared, 100);
 }
 
 TEST(DefaultSchedule, CanBeHeldUpByOtherKernelsOnlyWherePeersHaveNoOtherWay) {
