@@ -68,9 +68,9 @@ double expected_microseconds(const Machine& machine, const KernelChoice& kernel,
   const bool shares = kernel.share_k && shared > 0;
   const auto count = static_cast<double>(wave_count(tile, gemm, multiprocessors));
   const double least_us = least_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors);
+  const int busy = busy_multiprocessors(kernel, gemm, multiprocessors);
   const double computed_us = sustained_microseconds(
-      machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout, count),
-      busy_multiprocessors(kernel, gemm, multiprocessors));
+      machine, least_us * unaligned_slowdown(machine, kernel, gemm, k, b_layout, count, busy), busy);
   const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, shares);
   const double us = std::max(computed_us, read_us);
   if (!shares) return us;

@@ -41,7 +41,7 @@ double loading_share(const Machine& machine, const KernelChoice& kernel, const S
 }  // namespace
 
 double unaligned_slowdown(const Machine& machine, const KernelChoice& kernel, const Shape& gemm,
-                          std::int64_t k, OperandLayout b_layout, double waves) {
+                          std::int64_t k, OperandLayout b_layout, double waves, int multiprocessors) {
   const KernelTile& tile = kernel.tile;
   if (!machine_kernels(machine).stores_aside) return 1;
   const RowCosts of_a = row_costs(k);
@@ -49,7 +49,7 @@ double unaligned_slowdown(const Machine& machine, const KernelChoice& kernel, co
   const double slowdown = std::max(of_a.slowdown, of_b.slowdown);
   if (slowdown == 1) return 1;
   const auto wave_us = [&](std::int64_t depth) {
-    return wave_microseconds(machine, tile, b_layout, depth, waves, machine.multiprocessors);
+    return wave_microseconds(machine, tile, b_layout, depth, waves, multiprocessors);
   };
   constexpr std::int64_t shallow = 4 * line;
   constexpr std::int64_t deep = 32 * line;
@@ -64,7 +64,7 @@ double unaligned_wave_microseconds(const Machine& machine, const KernelChoice& k
                                    std::int64_t k, OperandLayout b_layout, double waves,
                                    int multiprocessors) {
   return wave_microseconds(machine, kernel.tile, b_layout, k, waves, multiprocessors) *
-         unaligned_slowdown(machine, kernel, gemm, k, b_layout, waves);
+         unaligned_slowdown(machine, kernel, gemm, k, b_layout, waves, multiprocessors);
 }
 
 }  // namespace flashoverlap

@@ -16,7 +16,7 @@ constexpr KernelTile narrow{128, 128, 1};
 
 double slowdown(const KernelTile& tile, std::int64_t k, OperandLayout b_layout = k_contiguous,
                 const Shape& of = gemm) {
-  return unaligned_slowdown(preset("h200-nvlink"), {tile}, of, k, b_layout, many);
+  return unaligned_slowdown(preset("h200-nvlink"), {tile}, of, k, b_layout, many, 132);
 }
 
 TEST(OperandLinesTest, RowsOfWholeLinesCostNothing) {
@@ -45,14 +45,14 @@ TEST(OperandLinesTest, FewTilesLoseLessUnlessAllMultiprocessorsShareThem) {
   const Machine machine = preset("h200-nvlink");
   constexpr Shape few{256, 1024};
   const auto slowdown_of = [&](const Shape& of, bool share_k) {
-    return unaligned_slowdown(machine, {narrow, share_k}, of, 4104, k_contiguous, many);
+    return unaligned_slowdown(machine, {narrow, share_k}, of, 4104, k_contiguous, many, 132);
   };
   EXPECT_LT(slowdown_of(few, false), slowdown_of(gemm, false));
   EXPECT_EQ(slowdown_of(few, true), slowdown_of(gemm, true));
 }
 
 TEST(OperandLinesTest, NothingIsKnownOfOtherGpus) {
-  EXPECT_EQ(unaligned_slowdown(preset("a100"), {wide}, gemm, 4104, k_contiguous, many), 1);
+  EXPECT_EQ(unaligned_slowdown(preset("a100"), {wide}, gemm, 4104, k_contiguous, many, 108), 1);
 }
 
 }  // namespace

@@ -165,13 +165,13 @@ double lone_us(const Problem& problem, const Schedule& schedule, const Machine& 
 
 /// A link serves what comes first (docs/machine-model.md). In several rounds by tiles, blocks whose partial
 /// results have come sooner get ahead of others, and send a tile of the next round before those send theirs
-/// of this one: by as long as the link takes for a wave.
+/// of this one: by as long as the link takes for a wave. In one round and from several ranks, each of them
+/// may send a tile that another one waits for a place later.
 double overtaken_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
-  if (schedule.strategy != Strategy::store || schedule.rounds == 1 || communicates_first(problem.operation))
-    return 0;
-  const double wave_bytes =
-      1.0 * workers(schedule) * entry_rows(schedule) * schedule.tile_cols * size_of(problem.data_type);
-  return tiles_stored_microseconds(machine, problem, wave_bytes, /*to_all=*/false);
+  if (schedule.strategy != Strategy::store || communicates_first(problem.operation)) return 0;
+  const int tiles = schedule.rounds > 1 ? workers(schedule) : problem.ranks > 2 ? problem.ranks - 1 : 0;
+  const double bytes = 1.0 * tiles * entry_rows(schedule) * schedule.tile_cols * size_of(problem.data_type);
+  return tiles_stored_microseconds(machine, problem, bytes, /*to_all=*/false);
 }
 
 /// AllReduce by tiles sends partial results, which one rank waits for, and sums, which nobody waits for. Sums
