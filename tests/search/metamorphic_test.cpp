@@ -166,10 +166,12 @@ double lone_us(const Problem& problem, const Schedule& schedule, const Machine& 
 /// A link serves what comes first (docs/machine-model.md). In several rounds by tiles, blocks whose partial
 /// results have come sooner get ahead of others, and send a tile of the next round before those send theirs
 /// of this one: by as long as the link takes for a wave. In one round and from several ranks, each of them
-/// may send a tile that another one waits for a place later.
+/// may send a tile that another one waits for a place later; so may a rank in one shot, whose two tiles that
+/// end at the same time change places.
 double overtaken_us(const Problem& problem, const Schedule& schedule, const Machine& machine) {
   if (schedule.strategy != Strategy::store || communicates_first(problem.operation)) return 0;
-  const int tiles = schedule.rounds > 1 ? workers(schedule) : problem.ranks > 2 ? problem.ranks - 1 : 0;
+  const int in_one_round = std::max(schedule.shots > 0 ? 2 : 0, problem.ranks > 2 ? problem.ranks - 1 : 0);
+  const int tiles = schedule.rounds > 1 ? workers(schedule) : in_one_round;
   const double bytes = 1.0 * tiles * entry_rows(schedule) * schedule.tile_cols * size_of(problem.data_type);
   return tiles_stored_microseconds(machine, problem, bytes, /*to_all=*/false);
 }
