@@ -12,12 +12,13 @@ namespace {
 // few rows and to what runs by `store` take since then (docs/log/predictions.md).
 
 /// What is left in the L2 cache of the tile's rows, or of the fewer of the GEMM, and fetched, by one worker
-/// of each tile or, of three or more, by each a part, from all others.
-double sums_microseconds(std::int64_t of_each, const KernelTile& tile, std::int64_t rows) {
+/// of each tile or, of three or more, by each a part, from all others. Or sent to a neighbour.
+double sums_microseconds(std::int64_t of_each, bool in_pairs, const KernelTile& tile, std::int64_t rows) {
   constexpr double in_parts = 2;
+  constexpr double sent = 0.8;
   constexpr double element_us = 2.4 / (128 * 64);
   const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
-  return (of_each >= least_parts ? in_parts : 1) * element_us * sums;
+  return (of_each >= least_parts ? in_parts : in_pairs ? sent : 1) * element_us * sums;
 }
 
 /// Of each worker's part of `wave_us`, if k has enough steps. Workers that do not share tiles evenly are at
@@ -49,7 +50,8 @@ double sharing_microseconds(const Machine& machine, const KernelTile& tile, cons
   const bool is_one_row_block = gemm.rows <= std::int64_t{tile.rows} * tile.cluster_rows;
   const double us = std::max(part_microseconds(tiles, workers, wave_us, is_one_row_block),
                              least_part_microseconds(machine, tile, wave_us));
-  return us - even_us + sums_microseconds(busy / tiles, tile, gemm.rows);
+  const bool in_pairs = shares_in_pairs(tiles, steps, workers, tile.cluster_rows);
+  return us - even_us + sums_microseconds(busy / tiles, in_pairs, tile, gemm.rows);
 }
 
 }  // namespace flashoverlap

@@ -53,6 +53,10 @@ constexpr std::int64_t least_share = 4;
 /// where these are four fifths of them, or where k has too few steps for all.
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers);
 
+/// Whether each of those tiles has two workers, which are neighbours. Their blocks can be a cluster then,
+/// unless blocks of a worker are one: who adds the sums need not fetch them from the L2 cache.
+bool shares_in_pairs(std::int64_t tiles, std::int64_t steps, std::int64_t workers, int cluster_rows);
+
 /// A schedule's groups of `entries` tile entries, and how they divide an extent of row blocks or column
 /// blocks: a group ends with the block whose end is nearest to the end of the group's last wave.
 class Grouping {

@@ -81,6 +81,12 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
         EXPECT_TRUE(left.emplace(worker, place).second) << "a share is left once";
       }
     }
+    for (const auto& [worker, place] : left) {
+      if (!shared.in_pairs) break;
+      EXPECT_EQ(worker % 2, 1) << "the second of neighbours leaves its share";
+      EXPECT_EQ(shared.entries[place - 1].finish.first_share, worker) << "the first adds it";
+      EXPECT_GE(place + workers, shared.entries.size()) << "as its worker's last entry";
+    }
     std::map<std::int32_t, int> added;  // by worker that left the share
     for (std::size_t place = 0; place < shared.entries.size(); ++place) {
       const DeviceTile& entry = shared.entries[place];
@@ -126,8 +132,12 @@ TEST_P(SharedK, TilesAreRightRunAfterRun) {
   std::uint64_t own_seed = seed;
   for (const Instance& instance : instances()) {
     if (!family_.kernels->shares_k) continue;
-    for (const auto& [shape, workers] :
-         {std::pair{Shape{20, 200}, 7}, {Shape{150, 520}, 4}, {Shape{130, 70}, 3}}) {
+    for (const auto& [shape, workers] : {std::pair{Shape{20, 200}, 7},
+                                         {Shape{20, 200}, 4},
+                                         {Shape{20, 200}, 8},
+                                         {Shape{150, 520}, 4},
+                                         {Shape{150, 520}, 6},
+                                         {Shape{130, 70}, 3}}) {
       const std::int64_t k = 64 * 11 + 24;
       ++own_seed;
       SCOPED_TRACE(fmt::format("tile {}x{} m {} n {}, {} workers", instance.tile().rows, instance.tile().cols,

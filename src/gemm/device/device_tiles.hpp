@@ -29,6 +29,7 @@ struct DeviceTile {
     std::int32_t first_k;       ///< where several workers share the tile's k: this entry's first column
     std::int32_t depth;         ///< columns of k of every part of k, or of this entry's share
     std::int32_t second_a_row;  ///< of the entry's lower half; -1: it follows the upper one
+    std::int32_t is_sent_sums;  ///< of the tile's other worker, as stages after those of the operands
   } load;
   struct alignas(16) Finish {
     CounterWait store_wait;

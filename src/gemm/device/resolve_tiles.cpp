@@ -113,6 +113,7 @@ void TileResolver::resolve(const Tile& tile, DeviceTile& resolved) const {
   load.addend_row = none;
   load.first_k = 0;
   load.second_a_row = none;
+  load.is_sent_sums = 0;
   load.depth = tile.only_adds ? 0 : depth_;
   resolved.finish = {.store_wait = wait(tile.store_wait), .addend_row = tile.addend_row};
   resolved.store = {.raise = raises ? at(memory_.counters, raised) + tile.raise.counter : nullptr,

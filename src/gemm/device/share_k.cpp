@@ -118,6 +118,7 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::in
       shared.entries.push_back(entry);
     }
   }
+  shared.in_pairs = shares_in_pairs(products - whole, steps, workers, plan.schedule.cluster_rows);
   shared.product_count = static_cast<std::int32_t>(shared.entries.size());
   shared.entries.insert(shared.entries.end(), tiles.begin() + products, tiles.end());
   return shared;

@@ -14,6 +14,7 @@ namespace flashoverlap {
 struct SharedTiles {
   std::vector<DeviceTile> entries;
   std::int32_t product_count = 0;  ///< entries before those that only add
+  bool in_pairs = false;           ///< workers 2i and 2i + 1 have tile i of those that are shared
 };
 
 /// `tiles`: a plan's, resolved, those that multiply first; its k is one part. A worker leaves the end of one

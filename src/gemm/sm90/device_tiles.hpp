@@ -32,7 +32,14 @@ struct GemmArguments : Matrices, TileListArguments {
   std::int32_t b_is_read_once;   ///< by one tile each, so that the L2 cache need not keep it
   std::int32_t shard_warps;      ///< of a block's storing warps: they store shards, and no tiles
   std::int32_t share_warps;      ///< of a share: those that have rows
+  std::int32_t shares_in_pairs;  ///< every shared tile has two workers, the blocks of a cluster
   std::int32_t steps_per_box;    ///< of the main loop after which a box of a finished tile is stored
 };
+
+/// Blocks of a cluster: those that share B, or that have the halves of a tile's k.
+constexpr int cluster_blocks(const GemmArguments& arguments, int cluster_rows) {
+  constexpr int pair = 2;
+  return arguments.shares_in_pairs != 0 ? pair : cluster_rows;
+}
 
 }  // namespace flashoverlap::sm90

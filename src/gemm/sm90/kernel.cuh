@@ -12,7 +12,8 @@
 /// the moving: its warp 0 loads the operands by TMA into a ring of stages, the others store shards and
 /// finished tiles and raise their counters when they are visible, so that the multipliers go on with the next
 /// tile meanwhile. Its last warp helps at the start: it loads A while warp 0 loads B. With clusters of two,
-/// the blocks compute tiles below each other: each loads half of B for both.
+/// the blocks compute tiles below each other: each loads half of B for both. Or they have the halves of one
+/// tile's k: then the second sends its sums to stages that the first's loader has offered it.
 namespace flashoverlap::sm90 {
 
 template <typename Shape>
@@ -33,6 +34,7 @@ __global__ void __launch_bounds__(Shape::threads, 1)
   constexpr bool alone = Shape::cluster_rows == 1;
   if constexpr (alone) {
     __syncthreads();
+    cluster_arrive();  // who sends something to the other block waits
   } else {
     cluster_arrive();
     cluster_wait();

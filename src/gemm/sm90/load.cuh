@@ -82,6 +82,9 @@ class Loader {
         loaded_a_ = loaded_b_ = 0;
         awaited_k -= arguments_.part_depth;
       }
+      if constexpr (Shape::shares_in_pairs) {
+        if (tile.is_sent_sums != 0) offer_stages();
+      }
       if (tile.addend_row >= 0) load_partials(index, tile.addend_row);
     }
     // Every stage must have been consumed before this block may end, by the partner's consumers too.
@@ -170,6 +173,20 @@ class Loader {
         }
         stage_.advance();
       }
+    }
+  }
+
+  /// To the cluster's second block, for its sums of this block's tile.
+  __device__ void offer_stages() {
+    cluster_wait();  // until its barriers are initialised
+    for (int part = 0; part < Shape::sent_stages; ++part) {
+      const std::uint32_t barrier = shared_.loaded(stage_.index);
+      barrier_wait(shared_.consumed(stage_.index), stage_.parity ^ 1);
+      if (elect()) {
+        barrier_expect(barrier, arguments_.share_warps * Shape::sent_bytes(part));
+        send(address_in(1, shared_.offered_stage(part)), stage_.index, address_in(1, shared_.offered(part)));
+      }
+      stage_.advance();
     }
   }
 

@@ -36,12 +36,12 @@ class Multiplier {
           multiply(index, next, only_adds ? 0 : steps, steps, sum, result, finished);
       // One branch past all of it, as each fetches instructions that lie far apart.
       if (!is_product_alone(finish)) {
-        if (leaves_share(finish)) leave_share(sum);
+        if (leaves_share(finish)) in_pairs() ? send_sums(sum) : leave_share(sum);
         if (finish.shares < 0) {
           finished = false;
           continue;
         }
-        if (finish.shares > 0) add_shares(finish, index, sum);
+        if (finish.shares > 0) in_pairs() ? add_sent_sums(sum) : add_shares(finish, index, sum);
         add_addends(finish, index, only_adds ? none : arguments_.rank, sum);
       }
 #pragma unroll
@@ -140,6 +140,7 @@ class Multiplier {
   static constexpr int lane_quads = Shape::cols / 8;         ///< of sums
   static constexpr bool has_registers = Shape::cols <= 128;  ///< left, for many shares at once
 
+  __device__ bool in_pairs() const { return Shape::shares_in_pairs && arguments_.shares_in_pairs != 0; }
   __device__ bool has_share() const { return warp() < arguments_.share_warps; }
   __device__ int warp() const { return group_ * 4 + thread_ / 32; }
   __device__ float4* share_of_lane(int worker) const {
@@ -254,6 +255,52 @@ class Multiplier {
   static __device__ bool is_product_alone(const DeviceTile::Finish& finish) {
     return finish.shares == 0 && finish.addend_row < 0 && finish.addends_by_tma == 0 &&
            finish.store_wait.counter == nullptr;
+  }
+
+  // The blocks of a cluster have the two halves of a tile's k: the second sends its sums to the first, into
+  // stages that are free there.
+
+  __device__ std::uint32_t sent_sums(int stage) const {
+    return shared_.a(stage) + warp() * (Shape::sent_quads * Shape::quad_bytes) + thread_ % 32 * 16;
+  }
+
+  __device__ void send_sums(const Accumulator& sum) {
+    if (!has_share()) return;
+#pragma unroll
+    for (int part = 0; part < Shape::sent_stages; ++part) {
+      barrier_wait(shared_.offered(part), 0);
+      const int stage = static_cast<int>(load_shared_32(shared_.offered_stage(part)));
+      const std::uint32_t to = address_in(0, sent_sums(stage));
+      const std::uint32_t barrier = address_in(0, shared_.loaded(stage));
+#pragma unroll
+      for (int quad = 0; quad < Shape::quads_of(part); ++quad) {
+        const float* const sums = &sum[4 * (part * Shape::sent_quads + quad)];
+        send(to + quad * Shape::quad_bytes, {sums[0], sums[1], sums[2], sums[3]}, barrier);
+      }
+    }
+  }
+
+  /// Warps without rows wait, too, as they give back the stages.
+  __device__ void add_sent_sums(Accumulator& sum) {
+#pragma unroll
+    for (int part = 0; part < Shape::sent_stages; ++part) {
+      barrier_wait(shared_.loaded(stage_.index), stage_.parity);
+      if (has_share()) {
+        const std::uint32_t from = sent_sums(stage_.index);
+#pragma unroll
+        for (int quad = 0; quad < Shape::quads_of(part); ++quad) {
+          const uint4 sent = load_shared_128(from + quad * Shape::quad_bytes);
+          float* const sums = &sum[4 * (part * Shape::sent_quads + quad)];
+          sums[0] += __uint_as_float(sent.x);
+          sums[1] += __uint_as_float(sent.y);
+          sums[2] += __uint_as_float(sent.z);
+          sums[3] += __uint_as_float(sent.w);
+        }
+      }
+      stage_.advance();
+      __syncwarp();
+      release();
+    }
   }
 
   // Partial results of the other ranks are added in rank order, with this rank's own in its place, unless it

@@ -28,6 +28,12 @@ __device__ inline std::uint64_t load_shared_64(std::uint32_t address) {
   return value;
 }
 
+__device__ inline std::uint32_t load_shared_32(std::uint32_t address) {
+  std::uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
 __device__ inline uint4 load_shared_128(std::uint32_t address) {
   uint4 value;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -91,6 +97,29 @@ __device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t bytes
 
 __device__ inline void barrier_arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Where another block of the cluster has what is at `address` in this one.
+__device__ inline std::uint32_t address_in(std::uint32_t block, std::uint32_t address) {
+  std::uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+  return there;
+}
+
+// Stores to another block of the cluster, which one of its barriers counts in bytes.
+
+__device__ inline void send(std::uint32_t to, std::uint32_t word, std::uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(to),
+               "r"(word), "r"(barrier)
+               : "memory");
+}
+
+__device__ inline void send(std::uint32_t to, const float4& sums, std::uint32_t barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+          to),
+      "f"(sums.x), "f"(sums.y), "f"(sums.z), "f"(sums.w), "r"(barrier)
+      : "memory");
 }
 
 /// Arrives at the same barrier of another block of the cluster.

@@ -43,6 +43,16 @@ struct KernelShape {
   static constexpr int staged_boxes = 2;  ///< of each warpgroup: one is filled while the other is stored
   static constexpr int staging_bytes = groups * staged_boxes * box_bytes;
   static constexpr int row_address_bytes = rows * 8;
+  static constexpr bool shares_in_pairs = cluster_rows == 1;  ///< may share
+  /// Sums that one block of a cluster sends another come in A's place, a stage for each 32 columns.
+  static constexpr int sent_cols = depth * 2 / 4;
+  static constexpr int sent_stages = (cols + sent_cols - 1) / sent_cols;
+  static constexpr int sent_quads = sent_cols / 8;  ///< of sums, by a lane
+  static __device__ constexpr int quads_of(int part) {
+    return part == sent_stages - 1 ? cols / 8 - part * sent_quads : sent_quads;
+  }
+  static constexpr int quad_bytes = 32 * 16;                                                    ///< of a warp
+  static __device__ constexpr int sent_bytes(int part) { return quads_of(part) * quad_bytes; }  ///< by a warp
   static constexpr int barrier_bytes = 512;
   /// As many as fit.
   static constexpr int stages =
@@ -54,7 +64,8 @@ struct KernelShape {
   static_assert(rows == 64 || rows == 128);
   static_assert(cols / cluster_rows % 8 == 0);
   static_assert(groups * boxes * box_bytes <= stages * (a_bytes + b_bytes));
-  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes) * 8 <= barrier_bytes);
+  static_assert((2 * stages + 2 * groups * staged_boxes + groups * boxes + 2 * sent_stages) * 8 <=
+                barrier_bytes);
 
   /// First column of a box in the tile. The last box ends with the tile, over some columns of the one before
   /// it if it must: both then store the same values.
@@ -106,6 +117,10 @@ class Shared {
     return barrier(2 * Shape::stages + 2 * Shape::groups * Shape::staged_boxes + group * Shape::boxes + box);
   }
 
+  /// Another block has said which of its stages is free for this block's sums, in `offered_stage`.
+  __device__ std::uint32_t offered(int part) const { return last_staged(Shape::groups, part); }
+  __device__ std::uint32_t offered_stage(int part) const { return offered(Shape::sent_stages + part); }
+
   /// By one thread each, unrolled: addresses that differ between threads would be worked off in turn.
   __device__ void initialize_stages() const {
     constexpr int every_multiplier_warp = Shape::groups * 4 * Shape::cluster_rows;
@@ -124,6 +139,11 @@ class Shared {
     }
 #pragma unroll
     for (int box = 0; box < Shape::groups * Shape::boxes; ++box) barrier_init(last_staged(0, box), 4);
+#pragma unroll
+    for (int part = 0; part < Shape::sent_stages; ++part) {
+      barrier_init(offered(part), 1);
+      barrier_expect(offered(part), sizeof(std::uint32_t));
+    }
   }
 
  private:

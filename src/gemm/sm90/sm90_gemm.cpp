@@ -97,9 +97,9 @@ void Sm90Gemm::launch(cudaStream_t stream) const {
   if (blocks_ == 0) return;
   std::array<cudaLaunchAttribute, 2> attributes{};
   unsigned count = 0;
-  if (cluster_rows_ > 1) {
+  if (const int cluster = cluster_blocks(arguments_, cluster_rows_); cluster > 1) {
     attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {static_cast<unsigned>(cluster_rows_), 1, 1};
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   }
   if (options_.begins_early) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -40,8 +40,8 @@ class EmulatedSm90 final : public EmulatedGemm {
                const GemmOptions& options)
       : EmulatedGemm(plan, ranks, seed, options),
         kernel_(kernel),
-        cluster_(plan.schedule.cluster_rows),
-        blocks_(launched_workers(plan, arguments()) * cluster_) {
+        cluster_rows_(plan.schedule.cluster_rows),
+        blocks_(launched_workers(plan, arguments()) * cluster_rows_) {
     const std::vector<sm90::RaggedTile> ragged = sm90::ragged_tiles(plan);
     const sm90::Boxes boxes = sm90::boxes_of(plan, ragged, kernel.stored_rows);
     static_cast<TileListArguments&>(arguments_) = arguments();
@@ -62,13 +62,13 @@ class EmulatedSm90 final : public EmulatedGemm {
 
   emulator::Grid grid() const override {
     const auto kernel = reinterpret_cast<void (*)(sm90::GemmArguments)>(const_cast<void*>(kernel_.function));
-    return {blocks_, cluster_, kernel_.threads, static_cast<std::size_t>(kernel_.shared_bytes),
-            [this, kernel] { kernel(arguments_); }};
+    return {blocks_, sm90::cluster_blocks(arguments_, cluster_rows_), kernel_.threads,
+            static_cast<std::size_t>(kernel_.shared_bytes), [this, kernel] { kernel(arguments_); }};
   }
 
  private:
   sm90::Kernel kernel_;
-  int cluster_;
+  int cluster_rows_;
   int blocks_;
   std::vector<sm90::Destination> destinations_;
   std::vector<float> shares_;

@@ -1,4 +1,4 @@
-// Barriers in shared memory, and the tensor memory accelerator.
+// Barriers in shared memory, clusters, and the tensor memory accelerator.
 #pragma once
 
 #include <cuda.h>
@@ -27,10 +27,13 @@ inline void end_turn_when_complete(Launch& launch, TransactionBarrier& barrier) 
   launch.wake(barrier.waiting);
 }
 
+inline bool has_ended(const Block& block) {
+  return std::ranges::all_of(
+      block.warps, [](const Warp& warp) { return std::ranges::all_of(warp.fibers, &Fiber::ended); });
+}
+
 inline void barrier_arrive(Launch& launch, Block& block, std::uint32_t address, std::uint32_t bytes = 0) {
-  if (std::ranges::all_of(block.warps,
-                          [](const Warp& warp) { return std::ranges::all_of(warp.fibers, &Fiber::ended); }))
-    launch.error("an arrival at a block that has ended");
+  if (has_ended(block)) launch.error("an arrival at a block that has ended");
   TransactionBarrier& barrier = barrier_at(launch, block, address);
   if (barrier.missing == 0) {
     launch.error("more arrivals at a barrier than it counts");
@@ -48,6 +51,51 @@ inline void barrier_wait(Launch& launch, std::uint32_t address, std::uint32_t pa
     barrier.waiting.push_back(launch.place());
     launch.sleep();
   }
+}
+
+/// All threads of the cluster arrive at it once. Who waits for them may be any.
+inline Barrier& cluster_barrier(Launch& launch) {
+  constexpr int number = -1;
+  return launch.block(launch.block().first_of_cluster).barriers[number];
+}
+inline int cluster_threads(Launch& launch) {
+  return launch.block().grid->cluster * launch.block().grid->threads;
+}
+inline void cluster_arrive(Launch& launch) {
+  Barrier& barrier = cluster_barrier(launch);
+  if (++barrier.arrived == cluster_threads(launch)) launch.wake(barrier.waiting);
+}
+inline void cluster_wait(Launch& launch) {
+  Barrier& barrier = cluster_barrier(launch);
+  while (barrier.arrived < cluster_threads(launch)) {
+    barrier.waiting.push_back(launch.place());
+    launch.sleep();
+  }
+}
+
+/// An address in a block of the cluster has the block in its high bits.
+constexpr std::uint32_t block_addresses = 1U << 24;
+inline std::uint32_t address_in(std::uint32_t block, std::uint32_t address) {
+  return (block + 1) * block_addresses + address;
+}
+
+/// To another block, whose barrier counts the bytes. Arrives at any time; what it overwrites is gone at once.
+inline void send(Launch& launch, std::uint32_t to, const void* value, std::size_t size,
+                 std::uint32_t barrier) {
+  if (to / block_addresses != barrier / block_addresses)
+    return launch.error("a store to one block that is counted in another one");
+  const std::size_t target = launch.block().first_of_cluster + to / block_addresses - 1;
+  std::byte* const shared = launch.shared_at(launch.block(target), to % block_addresses, size);
+  std::memset(shared, 0xff, size);
+  const auto* const bytes = static_cast<const std::byte*>(value);
+  launch.later([=, &launch, sent = std::vector<std::byte>(bytes, bytes + size)] {
+    Block& block = launch.block(target);
+    if (has_ended(block)) launch.error("a store to a block that has ended");
+    std::ranges::copy(sent, shared);
+    TransactionBarrier& counted = barrier_at(launch, block, barrier % block_addresses);
+    counted.bytes -= static_cast<std::int64_t>(size);
+    end_turn_when_complete(launch, counted);
+  });
 }
 
 constexpr std::uint32_t box_bytes_per_row = 128;

@@ -41,6 +41,7 @@ Value load_shared(std::uint32_t address) {
   std::memcpy(&value, launch().shared_at(address, sizeof value), sizeof value);
   return value;
 }
+inline std::uint32_t load_shared_32(std::uint32_t address) { return load_shared<std::uint32_t>(address); }
 inline std::uint64_t load_shared_64(std::uint32_t address) { return load_shared<std::uint64_t>(address); }
 inline uint4 load_shared_128(std::uint32_t address) { return load_shared<uint4>(address); }
 
@@ -90,6 +91,16 @@ inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t block) {
 }
 inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   emulator::barrier_wait(launch(), barrier, parity);
+}
+
+inline std::uint32_t address_in(std::uint32_t block, std::uint32_t address) {
+  return emulator::address_in(block, address);
+}
+inline void send(std::uint32_t to, std::uint32_t word, std::uint32_t barrier) {
+  emulator::send(launch(), to, &word, sizeof word, barrier);
+}
+inline void send(std::uint32_t to, const float4& sums, std::uint32_t barrier) {
+  emulator::send(launch(), to, &sums, sizeof sums, barrier);
 }
 
 inline void tma_prefetch(const CUtensorMap*) {}
@@ -149,12 +160,7 @@ inline void let_next_kernel_begin() {}
 inline void named_barrier(int id, int threads) {
   launch().synchronize(launch().block().barriers[id], threads);
 }
-inline void cluster_arrive() {}
-inline void cluster_wait() {
-  constexpr int cluster_barrier = -1;
-  const std::size_t first = launch().block().first_of_cluster;
-  launch().synchronize(launch().block(first).barriers[cluster_barrier],
-                       launch().block().grid->cluster * launch().block().grid->threads);
-}
+inline void cluster_arrive() { emulator::cluster_arrive(launch()); }
+inline void cluster_wait() { emulator::cluster_wait(launch()); }
 
 }  // namespace flashoverlap::sm90
