@@ -8,6 +8,7 @@
 #include "flashoverlap/error.hpp"
 #include "flashoverlap/kernels.hpp"
 #include "flashoverlap/planner.hpp"
+#include "plan/grouping.hpp"
 #include "plan/message_rules.hpp"
 #include "support/gpu_ranks.hpp"
 #include "support/padding.hpp"
@@ -112,6 +113,47 @@ TEST(GemmKernel, RaggedShapesAreWrittenInFullAndNowhereElse) {
     }
     for (const std::int64_t k : {8, 64, 72, 4096})
       expect_right({257, 1000}, k, DataType::bf16, tile, k_major, k_major, ++own_seed);
+  }
+}
+
+TEST(GemmKernel, WorkersThatShareTilesAreRightLaunchAfterLaunch) {
+  const std::uint64_t seed = testing::base_seed();
+  SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={}", seed));
+  if (!kernel_family(90)->shares_k) GTEST_SKIP() << "no kernel of this family shares k";
+  std::uint64_t own_seed = seed;
+  for (const KernelTile& tile : kernel_family(90)->tiles) {
+    for (const std::int64_t m : {1, 40, 140, 300}) {
+      const Problem problem{.m = m, .n = 6 * tile.cols - 24, .k = 64 * 21 + 24, .data_type = DataType::bf16};
+      const auto row_blocks = static_cast<int>(entry_count(tile, {m, tile.cols}));
+      ++own_seed;
+      // Two workers of each tile after a whole wave and without one, three, and some more workers than tiles.
+      for (const int workers : {4 * row_blocks, 12 * row_blocks, 18 * row_blocks, 7 * row_blocks}) {
+        SCOPED_TRACE(fmt::format("m {} tile {}x{} cluster {}, {} workers", m, tile.rows, tile.cols,
+                                 tile.cluster_rows, workers));
+        const std::vector<Plan> plans = make_plans(problem, {.strategy = Strategy::sequential,
+                                                             .tile_rows = tile.rows,
+                                                             .tile_cols = tile.cols,
+                                                             .cluster_rows = tile.cluster_rows,
+                                                             .multiprocessors = workers * tile.cluster_rows,
+                                                             .share_k = true});
+        GpuRanks ranks(plans, own_seed);
+        const auto gemm = make_gemm_kernel(plans[0], ranks.memory(), {.begins_early = true});
+        const std::vector<double> expected =
+            product(problem, ranks.input(0, BufferRole::a), ranks.input(0, BufferRole::b));
+        Matrix first;
+        for (int turn = 0; turn < 3; ++turn) {
+          for (int launch = 0; launch < 10; ++launch) gemm->launch(nullptr);
+          FLASHOVERLAP_CUDA(cudaDeviceSynchronize());
+          gemm->check_waits(nullptr);
+          const Matrix result = ranks.result(0, BufferRole::out);
+          expect_rounded_once(deviation(result, expected), problem.data_type);
+          if (turn == 0) first = result;
+          EXPECT_EQ(result, first) << "sums are added in the same order in every launch";
+        }
+        EXPECT_TRUE(ranks.guards_are_untouched());
+        if (HasFailure()) return;
+      }
+    }
   }
 }
 

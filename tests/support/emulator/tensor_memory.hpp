@@ -53,7 +53,7 @@ inline void barrier_wait(Launch& launch, std::uint32_t address, std::uint32_t pa
   }
 }
 
-/// All threads of the cluster arrive at it once. Who waits for them may be any.
+/// All threads of the cluster arrive at it, once in each launch. Any of them may wait for the others.
 inline Barrier& cluster_barrier(Launch& launch) {
   constexpr int number = -1;
   return launch.block(launch.block().first_of_cluster).barriers[number];
@@ -63,11 +63,13 @@ inline int cluster_threads(Launch& launch) {
 }
 inline void cluster_arrive(Launch& launch) {
   Barrier& barrier = cluster_barrier(launch);
-  if (++barrier.arrived == cluster_threads(launch)) launch.wake(barrier.waiting);
+  if (++barrier.arrived % cluster_threads(launch) == 0) launch.wake(barrier.waiting);
 }
 inline void cluster_wait(Launch& launch) {
   Barrier& barrier = cluster_barrier(launch);
-  while (barrier.arrived < cluster_threads(launch)) {
+  const int threads = cluster_threads(launch);
+  const int in_this_launch_too = (barrier.arrived + threads - 1) / threads * threads;
+  while (barrier.arrived < in_this_launch_too) {
     barrier.waiting.push_back(launch.place());
     launch.sleep();
   }
