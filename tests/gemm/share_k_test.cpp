@@ -5,6 +5,7 @@
 #include <random>
 
 #include "flashoverlap/planner.hpp"
+#include "plan/box_steps.hpp"
 #include "plan/message_rules.hpp"
 #include "support/emulator/each_family.hpp"
 
@@ -31,6 +32,7 @@ SharedTiles shared_tiles(const Plan& plan) {
     tiles[index].load.depth = static_cast<std::int32_t>(plan.problem.k);
     tiles[index].store.index = static_cast<std::int32_t>(index);
     tiles[index].store.cols = plan.tiles[index].cols;
+    tiles[index].finish.stored_by_tma = 1;
   }
   return share_k(plan, tiles, product_count(plan));
 }
@@ -46,7 +48,9 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
     const auto workers = static_cast<int>(between(1, 140));
     SCOPED_TRACE(fmt::format("FLASHOVERLAP_SEED={} turn {}: m {} n {} k {}, {} workers", seed, turn,
                              problem.m, problem.n, problem.k, workers));
-    const Plan plan = make_plan(problem, sharing({128, 64, 1}, Strategy::sequential, workers), 0);
+    constexpr std::array widths{64, 112, 176, 192, 256};
+    const int tile_cols = widths[static_cast<std::size_t>(turn) % widths.size()];
+    const Plan plan = make_plan(problem, sharing({128, tile_cols, 1}, Strategy::sequential, workers), 0);
     const SharedTiles shared = shared_tiles(plan);
     ASSERT_LE(shared.entries.size(), most_entries(plan));
     std::vector<std::int64_t> depth_of_worker(static_cast<std::size_t>(workers));
@@ -70,6 +74,10 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
           EXPECT_EQ(entry.store.store_col, in_parts ? stored_cols[tile] : 0) << "parts follow one another";
         }
         stored_cols[tile] += entry.store.cols;
+        if (in_parts && entry.finish.stored_by_tma != 0) {
+          EXPECT_LE(entry.store.store_col + divide_up(entry.store.cols, box_cols) * box_cols, tile_cols)
+              << "boxes do not reach beyond the tile";
+        }
         if (!in_parts) {
           EXPECT_EQ(entry.load.first_k, 0) << "who stores a tile begins it";
         }

@@ -49,7 +49,7 @@ std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64
 }
 
 /// The columns of a tile that its `part`-th worker of `parts` adds and stores: as many for each, of whole
-/// quads of the kernel's lanes.
+/// quads of the kernel's lanes. The TMA stores whole boxes, which must not reach beyond the tile.
 void take_part_of_columns(DeviceTile& entry, std::int64_t part, std::int64_t parts, std::int32_t tile_cols) {
   constexpr std::int64_t quad_cols = 8;
   const auto cols = static_cast<std::int32_t>(quad_cols * divide_up(divide_up(tile_cols, quad_cols), parts));
@@ -57,7 +57,7 @@ void take_part_of_columns(DeviceTile& entry, std::int64_t part, std::int64_t par
   entry.store.cols = std::clamp(entry.store.cols - first, 0, cols);
   entry.store.store_col += first;
   entry.store.addend_col += first;
-  if (cols % box_cols != 0) entry.finish.stored_by_tma = 0;
+  if (cols % box_cols != 0 || first + cols > tile_cols) entry.finish.stored_by_tma = 0;
 }
 
 }  // namespace
