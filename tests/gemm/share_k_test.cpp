@@ -141,6 +141,7 @@ TEST_P(SharedK, TilesAreRightRunAfterRun) {
   for (const Instance& instance : instances()) {
     if (!family_.kernels->shares_k) continue;
     for (const auto& [shape, workers] : {std::pair{Shape{20, 200}, 7},
+                                         {Shape{20, 200}, 2},
                                          {Shape{20, 200}, 4},
                                          {Shape{20, 200}, 8},
                                          {Shape{150, 520}, 4},
