@@ -89,11 +89,13 @@ TEST(ShareK, EveryColumnOfKIsMultipliedOnceAndWorkersHaveAsMuch) {
         EXPECT_TRUE(left.emplace(worker, place).second) << "a share is left once";
       }
     }
-    for (const auto& [worker, place] : left) {
-      if (!shared.in_pairs) break;
-      EXPECT_EQ(worker % 2, 1) << "the second of neighbours leaves its share";
-      EXPECT_EQ(shared.entries[place - 1].finish.first_share, worker) << "the first adds it";
-      EXPECT_GE(place + workers, shared.entries.size()) << "as its worker's last entry";
+    if (shared.in_pairs) {
+      for (const auto& [worker, place] : left) {
+        EXPECT_EQ(worker % 2, 1) << "the second of neighbours leaves its share";
+        EXPECT_EQ(shared.entries[place - 1].finish.first_share, worker) << "the first adds it";
+        EXPECT_EQ(shared.entries[place - 1].load.is_sent_sums, 1) << "its loader offers stages";
+        EXPECT_GE(place + workers, shared.entries.size()) << "as its worker's last entry";
+      }
     }
     std::map<std::int32_t, int> added;  // by worker that left the share
     for (std::size_t place = 0; place < shared.entries.size(); ++place) {

@@ -68,7 +68,9 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::in
   const std::int64_t depth = plan.schedule.step_depth;
   const std::int64_t steps = divide_up(plan.problem.k, depth);
   const auto after_whole = tiles.begin() + whole;
-  SharedTiles shared{.entries{tiles.begin(), after_whole}};
+  SharedTiles shared{
+      .entries{tiles.begin(), after_whole},
+      .in_pairs = shares_in_pairs(products - whole, steps, workers, plan.schedule.cluster_rows)};
 
   const std::vector<std::int64_t> cuts = cut(products - whole, steps, workers);
   const auto begin_of = [&](std::int64_t worker) { return cuts[static_cast<std::size_t>(worker)]; };
@@ -109,6 +111,7 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::in
         entry.finish.shares = static_cast<std::int32_t>(sharing);
         take_part_of_columns(entry, worker - first_worker, sharing, plan.schedule.tile_cols);
       } else if (worker == first_worker) {
+        entry.load.is_sent_sums = shared.in_pairs ? 1 : 0;
         entry.finish.first_share = static_cast<std::int32_t>(worker) + 1;
         entry.finish.shares = static_cast<std::int32_t>(sharing) - 1;
       } else {
@@ -118,7 +121,6 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::in
       shared.entries.push_back(entry);
     }
   }
-  shared.in_pairs = shares_in_pairs(products - whole, steps, workers, plan.schedule.cluster_rows);
   shared.product_count = static_cast<std::int32_t>(shared.entries.size());
   shared.entries.insert(shared.entries.end(), tiles.begin() + products, tiles.end());
   return shared;

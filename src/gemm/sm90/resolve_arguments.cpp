@@ -217,8 +217,6 @@ void resolve_tiles(const Plan& plan, std::span<const RaggedTile> ragged, const G
     const SharedTiles shared = share_k(plan, tiles.first(entries), arguments.product_count);
     std::ranges::copy(shared.entries, tiles.begin());
     arguments.shares_in_pairs = shared.in_pairs ? 1 : 0;
-    for (DeviceTile& tile : tiles.first(shared.entries.size()))
-      tile.load.is_sent_sums = shared.in_pairs && tile.finish.shares > 0 ? 1 : 0;
     arguments.tile_count = static_cast<std::int32_t>(shared.entries.size());
     arguments.product_count = shared.product_count;
     arguments.first_group_end = 0;

@@ -27,6 +27,13 @@ inline void end_turn_when_complete(Launch& launch, TransactionBarrier& barrier) 
   launch.wake(barrier.waiting);
 }
 
+/// What a block has been sent has arrived.
+inline void barrier_complete(Launch& launch, Block& block, std::uint32_t address, std::size_t bytes) {
+  TransactionBarrier& barrier = barrier_at(launch, block, address);
+  barrier.bytes -= static_cast<std::int64_t>(bytes);
+  end_turn_when_complete(launch, barrier);
+}
+
 inline bool has_ended(const Block& block) {
   return std::ranges::all_of(
       block.warps, [](const Warp& warp) { return std::ranges::all_of(warp.fibers, &Fiber::ended); });
@@ -94,9 +101,7 @@ inline void send(Launch& launch, std::uint32_t to, const void* value, std::size_
     Block& block = launch.block(target);
     if (has_ended(block)) launch.error("a store to a block that has ended");
     std::ranges::copy(sent, shared);
-    TransactionBarrier& counted = barrier_at(launch, block, barrier % block_addresses);
-    counted.bytes -= static_cast<std::int64_t>(size);
-    end_turn_when_complete(launch, counted);
+    barrier_complete(launch, block, barrier % block_addresses, size);
   });
 }
 
@@ -170,9 +175,7 @@ inline void tma_load(Launch& launch, std::uint32_t to, const CUtensorMap& map, s
       std::byte* shared = launch.shared_at(block, to, bytes);
       for (std::uint32_t offset = 0; offset < bytes; offset += 16)
         std::memcpy(shared + (swizzled(to + offset) - to), &box[offset], 16);
-      TransactionBarrier& counted = barrier_at(launch, block, barrier);
-      counted.bytes -= bytes;
-      end_turn_when_complete(launch, counted);
+      barrier_complete(launch, block, barrier, bytes);
     }
   });
 }
