@@ -1,6 +1,7 @@
 #include "model/costs.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 
@@ -33,14 +34,9 @@ double kept_microseconds(const Plan& plan, const Message& message, const Machine
   return us;
 }
 
-/// Multiprocessors come in pairs that share their way to the L2 cache. Few blocks are spread over all pairs.
-bool are_unpaired(const Machine& machine, int multiprocessors) {
-  return 2 * multiprocessors <= machine.multiprocessors;
-}
-
 /// Of 16 bits, that a GEMM reads and writes.
 double elements_per_microsecond(const Machine& machine) {
-  constexpr double reached = 1.04;  // times what a copy reaches, by GEMMs of few rows on H100 and H200
+  constexpr double reached = 1.14;  // times what a copy reaches
   constexpr double bytes = 2;
   return machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
 }
@@ -101,20 +97,23 @@ double least_memory_microseconds(const Machine& machine, const Shape& gemm, std:
 
 double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                            int multiprocessors, bool share_k) {
-  constexpr double start_us = 1;
-  constexpr double unpaired = 2;
-  const double least_us = start_us + least_memory_microseconds(machine, gemm, k);
-  const std::int64_t workers = multiprocessors / tile.cluster_rows;
-  const std::int64_t tiles = divide_up(gemm.cols, tile.cols);  // that use different columns of B
-  const std::int64_t row_blocks = divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows);
-  if (row_blocks > 1 && row_blocks * tiles > workers) return least_us;
-  const auto drawing = static_cast<int>(share_k ? workers : std::min(tiles, workers)) * tile.cluster_rows;
-  const double waves = share_k ? static_cast<double>(tiles) / static_cast<double>(workers)
-                               : static_cast<double>(divide_up(tiles, workers));
-  const double own_rate = elements_per_microsecond(machine) / machine.multiprocessors *
-                          (are_unpaired(machine, drawing) ? unpaired : 1);
-  const double own_elements = static_cast<double>(tile.cols) / tile.cluster_rows * static_cast<double>(k);
-  return std::max(least_us, start_us + waves * own_elements / own_rate);
+  // Fitted to 1,355 kernels for 84 GEMMs on an H200 (docs/log/predictions.md).
+  constexpr double answer_us = 1.4;        // of the memory
+  constexpr double ring_elements = 98304;  // of A and B, that a block's loads are ahead of what it multiplies
+  constexpr double read_again = 1.3;       // by another row block, from the L2 cache
+  const double workers = static_cast<double>(multiprocessors) / tile.cluster_rows;
+  const auto row_blocks =
+      static_cast<double>(divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows));
+  const auto tiles = static_cast<double>(divide_up(gemm.cols, tile.cols));
+  // Row blocks are computed together: what they share of B comes once.
+  const double different = std::max(1.0, workers / std::max(1.0, row_blocks));
+  const double drawing = share_k ? different : std::min(tiles, different);
+  const double under_way = drawing * ring_elements * tile.cols / (tile.rows + tile.cols);
+  const double least_us = (row_blocks > 1 ? read_again : 1) / elements_per_microsecond(machine);  // of one
+  const double element_us = std::hypot(least_us, answer_us / under_way);
+  const double waves = share_k ? tiles / drawing : std::ceil(tiles / drawing);
+  const double elements = waves * drawing * tile.cols * static_cast<double>(k);
+  return std::max(least_memory_microseconds(machine, gemm, k), elements * element_us);
 }
 
 double sustained_microseconds(const Machine& machine, double microseconds, int multiprocessors) {

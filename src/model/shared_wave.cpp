@@ -9,16 +9,21 @@ namespace flashoverlap {
 namespace {
 
 // Fitted to 472 kernels for 60 GEMMs on an H200, those that come within half of the fastest, and to those of
-// few rows and to what runs by `store` take since then (docs/log/predictions.md).
+// few rows and to what runs by `store` take since then; sums to 1,355 kernels for 84 GEMMs of few rows
+// (docs/log/predictions.md).
 
 /// What is left in the L2 cache of the tile's rows, or of the fewer of the GEMM, and fetched, by one worker
 /// of each tile or, of three or more, by each a part, from all others. Or sent to a neighbour.
 double sums_microseconds(std::int64_t of_each, bool in_pairs, const KernelTile& tile, std::int64_t rows) {
-  constexpr double in_parts = 2;
-  constexpr double sent = 0.8;
-  constexpr double element_us = 2.4 / (128 * 64);
-  const auto sums = static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
-  return (of_each >= least_parts ? in_parts : in_pairs ? sent : 1) * element_us * sums;
+  constexpr double element_us = 1.8 / (128 * 64);
+  constexpr double in_parts = 1.3;
+  constexpr double sent = 0.7;
+  const double us = element_us * static_cast<double>(std::min<std::int64_t>(rows, tile.rows) * tile.cols);
+  if (of_each < least_parts) return in_pairs ? sent * us : us;
+  constexpr double all_left_us = 1.1;
+  constexpr double look_us = 0.6;
+  const std::int64_t at_once = tile.cols <= 128 ? 4 : 1;  // as far as registers hold them
+  return all_left_us + static_cast<double>(divide_up(of_each, at_once)) * look_us + in_parts * us;
 }
 
 /// Of each worker's part of `wave_us`, if k has enough steps. Workers that do not share tiles evenly are at
