@@ -89,6 +89,14 @@ double gemm_start_microseconds(const Machine& machine, bool by_cublas) {
 
 namespace {
 
+/// What it takes to read the operands where that is what takes longest: of 114 GEMMs of few rows on an H200.
+double cublas_memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm,
+                                  std::int64_t k, bool in_parts) {
+  constexpr double begin_us = 1.5;
+  constexpr double slower = 1.1;
+  return begin_us + slower * memory_microseconds(machine, tile, gemm, k, machine.multiprocessors, in_parts);
+}
+
 /// With rows of tiles along those of C.
 double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::int64_t k,
                               OperandLayout b_layout) {
@@ -98,14 +106,16 @@ double cublas_microseconds_of(const Machine& machine, const Shape& gemm, std::in
   for (const KernelChoice& kernel : kernel_choices(machine, multiprocessors)) {
     const KernelTile& tile = kernel.tile;
     if (kernel.share_k) continue;
-    least_us = std::min(least_us, expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors));
+    const double whole_us =
+        std::max(expected_microseconds(machine, kernel, gemm, k, b_layout, multiprocessors),
+                 cublas_memory_microseconds(machine, tile, gemm, k, /*in_parts=*/false));
     const int workers = multiprocessors / tile.cluster_rows;
     const double waves = static_cast<double>(entry_count(tile, gemm)) / workers;
     const double wave_us = unaligned_wave_microseconds(machine, {tile, /*share_k=*/true}, gemm, k, b_layout,
                                                        waves, multiprocessors);
-    const double computed_us = sustained_microseconds(machine, waves * wave_us, multiprocessors);
-    const double read_us = memory_microseconds(machine, tile, gemm, k, multiprocessors, /*share_k=*/true);
-    least_us = std::min(least_us, std::max(computed_us, read_us) + adding_us);
+    const double parts_us = std::max(sustained_microseconds(machine, waves * wave_us, multiprocessors),
+                                     cublas_memory_microseconds(machine, tile, gemm, k, /*in_parts=*/true));
+    least_us = std::min({least_us, whole_us, parts_us + adding_us});
   }
   return least_us;
 }

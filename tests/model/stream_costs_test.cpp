@@ -66,6 +66,20 @@ TEST(StreamCostsTest, OnlyWhatIsOneKernelBeginsBeforeTheLastRunHasEnded) {
   EXPECT_EQ(begun_us(Operation::all_gather_gemm, {.strategy = Strategy::sequential}), 0);
 }
 
+TEST(StreamCostsTest, AGatherBeginsSoonerWhereItsTilesLeaveMultiprocessorsFree) {
+  const Machine machine = preset("h200-nvlink");
+  const auto begun_us = [&](const Schedule& schedule) {
+    const Problem few{.operation = Operation::all_gather_gemm, .m = 508, .n = 1160, .k = 912, .ranks = 2};
+    return begun_before_microseconds(machine, make_plans(few, schedule));
+  };
+  const Schedule wide{.strategy = Strategy::store};                                     // 4 x 5 tiles
+  const Schedule small{.strategy = Strategy::store, .tile_rows = 64, .tile_cols = 64};  // 8 x 19
+  EXPECT_GT(begun_us(wide), begun_us(small));
+  Schedule in_parts = wide;
+  in_parts.rounds = 2;
+  EXPECT_EQ(begun_us(in_parts), begun_us(small)) << "tiles wait for the last part";
+}
+
 TEST(StreamCostsTest, OnlySumsThatGoToAllByStoreMeetInEachRound) {
   const Machine machine = preset("h200-nvlink");
   const Schedule rounds{.strategy = Strategy::store, .rounds = 4};
