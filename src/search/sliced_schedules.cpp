@@ -103,9 +103,9 @@ std::vector<Schedule> kernels(const Problem& problem, const Machine& machine, St
                 [&](const Schedule& each) { return expected_gemm_us(machine, problem, each) > most_us; });
   std::vector<Schedule> chosen{all.front()};
   if (all.size() > 1) chosen.push_back(all[1]);
-  const Schedule& smallest = *std::ranges::min_element(all, {}, &Schedule::tile_cols);
-  if (std::ranges::count(chosen, smallest.tile_cols, &Schedule::tile_cols) == 0 &&
-      waves(problem, all.front()) <= few_waves)
+  const auto area = [](const Schedule& each) { return each.tile_rows * each.tile_cols; };
+  const Schedule& smallest = *std::ranges::min_element(all, {}, area);
+  if (std::ranges::count(chosen, area(smallest), area) == 0 && waves(problem, all.front()) <= few_waves)
     chosen.push_back(smallest);
   if (sharing) chosen.push_back(*sharing);
   return chosen;

@@ -263,6 +263,16 @@ TEST(SearchSchedules, FindKernelsWhereSharingKIsFasterByFar) {
   EXPECT_FALSE(search_schedules(problem, preset("h200-nvlink")).empty());
 }
 
+TEST(SearchSchedules, TryTheSmallestTilesWhereTheFastestMakeFewWaves) {
+  const Problem problem{.operation = Operation::gemm_all_reduce, .m = 512, .n = 8192, .k = 16384, .ranks = 2};
+  const auto by_square = [](const Candidate& each) {
+    const Schedule& schedule = each.schedule;
+    return schedule.strategy == Strategy::p2p && schedule.tile_rows == 128 && schedule.tile_cols == 128;
+  };
+  EXPECT_TRUE(std::ranges::any_of(search_schedules(problem, preset("l40s")), by_square))
+      << "as fast as 256 x 128 and 128 x 256, which make one wave";
+}
+
 TEST(SearchSchedules, RefuseMultiprocessorsForTheCommunicationThatTheMachineDoesNotHave) {
   const Machine machine = preset("h200-nvlink");
   for (const int count : {-4, 0, machine.multiprocessors}) {
