@@ -23,6 +23,9 @@ inline constexpr int max_tile_side = 4096;
 inline constexpr int max_cluster_rows = 2;
 inline constexpr int max_step_depth = 4096;
 inline constexpr int max_multiprocessors = 4096;
+inline constexpr int max_raster = 1 << 20;
+inline constexpr int max_group_waves = 1 << 20;  ///< as many as no GEMM has: one group of all
+inline constexpr int max_rounds = 1024;
 
 /// The host runs any schedule; GPUs need tiles that a kernel computes, see `kernel_families`.
 struct Schedule {

@@ -176,14 +176,15 @@ void PlanOptions::add_schedule(CLI::App& command) {
   command.add_flag("--share-k", schedule_.share_k,
                    "Workers share the tiles of the last wave, each a part of their k");
   add_integer(command, "--raster", schedule_.raster, "Row blocks computed together, column by column", 1,
-              1 << 20)
+              max_raster)
       ->default_str("8");
-  add_integer(command, "--waves-per-group", schedule_.waves_per_group, "Size of every group", 1, 1 << 20)
+  add_integer(command, "--waves-per-group", schedule_.waves_per_group, "Size of every group", 1,
+              max_group_waves)
       ->default_str("1");
   add_integers(command, "--groups", schedule_.groups,
-               "Sizes of the groups in waves, instead of --waves-per-group", 1, 1 << 20);
+               "Sizes of the groups in waves, instead of --waves-per-group", 1, max_group_waves);
   add_integer(command, "--rounds", schedule_.rounds,
-              "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, 1024)
+              "Rounds in which slices are sent and summed, or parts of k that are gathered", 1, max_rounds)
       ->default_str("1");
   add_integer(
       command, "--shots", schedule_.shots,

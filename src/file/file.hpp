@@ -27,6 +27,9 @@ void check_writable(const std::string& option, const std::string& path);
 /// /dev/stdout and FIFOs, are written directly.
 void write_file(const std::string& option, const std::string& path, std::string_view text);
 
+/// Whether `write_file` replaces or creates what the path leads to, so that it can do so again.
+bool is_replaceable(const std::string& option, const std::string& path);
+
 /// Removes the hidden files that writers have left in a folder when they were killed, if nothing was written
 /// to them for this long: they may be those of writers that still live.
 void remove_leftovers(const std::string& folder, std::chrono::seconds age);

@@ -158,6 +158,10 @@ void check_writable(const std::string& option, const std::string& path) {
   if (target.is_replaced()) const Replacement tried(target);
 }
 
+bool is_replaceable(const std::string& option, const std::string& path) {
+  return target_of(option, path).is_replaced();
+}
+
 void write_file(const std::string& option, const std::string& path, std::string_view text) {
   const Target target = target_of(option, path);
   if (target.is_replaced()) {

@@ -34,11 +34,34 @@ double kept_microseconds(const Plan& plan, const Message& message, const Machine
   return us;
 }
 
-/// Of 16 bits, that a GEMM reads and writes.
-double elements_per_microsecond(const Machine& machine) {
-  constexpr double reached = 1.14;  // times what a copy reaches
+/// Elements of 16 bits, at this many times the rate of a copy.
+double elements_per_microsecond(const Machine& machine, double times) {
   constexpr double bytes = 2;
-  return machine.memory_gigabytes_per_second * 1e3 * reached / bytes;
+  return machine.memory_gigabytes_per_second * 1e3 * times / bytes;
+}
+
+/// The operand of which there is more, as tiles divide it.
+struct DrawnOperand {
+  double parts = 0;    ///< rows or columns of a tile each
+  double side = 0;     ///< of a tile, that many rows or columns
+  double readers = 0;  ///< tiles that have the same part, in a cluster once
+  double drawers = 0;  ///< that can load different parts at a time
+};
+
+DrawnOperand drawn_operand(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
+  const std::int64_t row_blocks = divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows);
+  const std::int64_t col_blocks = divide_up(gemm.cols, tile.cols);
+  const auto parts = static_cast<double>(col_blocks);
+  if (gemm.rows <= gemm.cols) {
+    return {.parts = parts,
+            .side = static_cast<double>(tile.cols),
+            .readers = std::max(1.0, static_cast<double>(row_blocks)),
+            .drawers = static_cast<double>(multiprocessors) / tile.cluster_rows};
+  }
+  return {.parts = static_cast<double>(row_blocks * tile.cluster_rows),
+          .side = static_cast<double>(tile.rows),
+          .readers = std::max(1.0, parts),
+          .drawers = static_cast<double>(multiprocessors)};
 }
 
 }  // namespace
@@ -92,27 +115,26 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
 double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k) {
   const double elements = static_cast<double>(gemm.rows + gemm.cols) * static_cast<double>(k) +
                           static_cast<double>(gemm.rows) * static_cast<double>(gemm.cols);
-  return elements / elements_per_microsecond(machine);
+  constexpr double reached = 1.05;  // times the rate of a copy, as most is read
+  return elements / elements_per_microsecond(machine, reached);
 }
 
 double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                            int multiprocessors, bool share_k) {
   // Fitted to 1,355 kernels for 84 GEMMs on an H200 (docs/log/predictions.md).
-  constexpr double answer_us = 1.4;        // of the memory
-  constexpr double ring_elements = 98304;  // of A and B, that a block's loads are ahead of what it multiplies
-  constexpr double read_again = 1.3;       // by another row block, from the L2 cache
-  const double workers = static_cast<double>(multiprocessors) / tile.cluster_rows;
-  const auto row_blocks =
-      static_cast<double>(divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows));
-  const auto tiles = static_cast<double>(divide_up(gemm.cols, tile.cols));
-  // Row blocks are computed together: what they share of B comes once.
-  const double different = std::max(1.0, workers / std::max(1.0, row_blocks));
-  const double drawing = share_k ? different : std::min(tiles, different);
-  const double under_way = drawing * ring_elements * tile.cols / (tile.rows + tile.cols);
-  const double least_us = (row_blocks > 1 ? read_again : 1) / elements_per_microsecond(machine);  // of one
-  const double element_us = std::hypot(least_us, answer_us / under_way);
-  const double waves = share_k ? tiles / drawing : std::ceil(tiles / drawing);
-  const double elements = waves * drawing * tile.cols * static_cast<double>(k);
+  constexpr double without_waiting = 1.14;  // times the rate of a copy
+  constexpr double answer_us = 1.4;         // of the memory
+  constexpr double ring_elements = 98304;   // of A and B, that loads are ahead of what a block multiplies
+  constexpr double read_again = 1.3;        // from the L2 cache
+  const DrawnOperand drawn = drawn_operand(tile, gemm, multiprocessors);
+  const double different = std::max(1.0, drawn.drawers / drawn.readers);
+  const double drawing = share_k ? different : std::min(drawn.parts, different);
+  const double under_way = drawing * ring_elements * drawn.side / (tile.rows + tile.cols);
+  const double full_rate_us =
+      (drawn.readers > 1 ? read_again : 1) / elements_per_microsecond(machine, without_waiting);
+  const double element_us = std::hypot(full_rate_us, answer_us / under_way);
+  const double waves = share_k ? drawn.parts / drawing : std::ceil(drawn.parts / drawing);
+  const double elements = waves * drawing * drawn.side * static_cast<double>(k);
   return std::max(least_memory_microseconds(machine, gemm, k), elements * element_us);
 }
 

@@ -20,8 +20,8 @@ double wave_microseconds(const Machine& machine, const KernelTile& tile, Operand
 /// What a GEMM takes at least to read its operands and write C once, elements of 16 bits.
 double least_memory_microseconds(const Machine& machine, const Shape& gemm, std::int64_t k);
 
-/// What it takes with this kernel: the memory's rate is reached as far as loads are under way. What several
-/// row blocks use comes from the L2 cache.
+/// What it takes with this kernel: the memory's rate is reached as far as loads of the larger operand are
+/// under way. What several tiles have in common comes from the L2 cache.
 double memory_microseconds(const Machine& machine, const KernelTile& tile, const Shape& gemm, std::int64_t k,
                            int multiprocessors, bool share_k);
 

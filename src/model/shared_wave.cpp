@@ -12,6 +12,11 @@ namespace {
 // few rows and to what runs by `store` take since then; sums to 1,355 kernels for 84 GEMMs of few rows
 // (docs/log/predictions.md).
 
+/// How often a worker of a tile reads the sums of others: of four at a time, then two, then one.
+std::int64_t looks(std::int64_t others, const KernelTile& tile) {
+  return tile.cols > widest_read_at_once ? others : others / 4 + others % 4 / 2 + others % 2;
+}
+
 /// What is left in the L2 cache of the tile's rows, or of the fewer of the GEMM, and fetched, by one worker
 /// of each tile or, of three or more, by each a part, from all others. Or sent to a neighbour.
 double sums_microseconds(std::int64_t of_each, bool in_pairs, const KernelTile& tile, std::int64_t rows) {
@@ -22,8 +27,7 @@ double sums_microseconds(std::int64_t of_each, bool in_pairs, const KernelTile& 
   if (of_each < least_parts) return in_pairs ? sent * us : us;
   constexpr double all_left_us = 1.1;
   constexpr double look_us = 0.6;
-  const std::int64_t at_once = tile.cols <= 128 ? 4 : 1;  // as far as registers hold them
-  return all_left_us + static_cast<double>(divide_up(of_each, at_once)) * look_us + in_parts * us;
+  return all_left_us + static_cast<double>(looks(of_each, tile)) * look_us + in_parts * us;
 }
 
 /// Of each worker's part of `wave_us`, if k has enough steps. Workers that do not share tiles evenly are at
@@ -55,7 +59,7 @@ double sharing_microseconds(const Machine& machine, const KernelTile& tile, cons
   const bool is_one_row_block = gemm.rows <= std::int64_t{tile.rows} * tile.cluster_rows;
   const double us = std::max(part_microseconds(tiles, workers, wave_us, is_one_row_block),
                              least_part_microseconds(machine, tile, wave_us));
-  const bool in_pairs = shares_in_pairs(tiles, steps, workers, tile.cluster_rows);
+  const bool in_pairs = shares_in_pairs(tiles, busy, workers, tile.cluster_rows);
   return us - even_us + sums_microseconds(busy / tiles, in_pairs, tile, gemm.rows);
 }
 

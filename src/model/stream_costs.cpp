@@ -64,13 +64,19 @@ double result_copy_microseconds(const Machine& machine, std::span<const Plan> pl
 
 namespace {
 
-/// How many signals a gather by `store` has behind it when the run before ends. Where tiles leave some
-/// multiprocessors free, its blocks find room sooner, which shows if the tiles do not wait for parts of k.
-double gather_begins_signals(const Machine& machine, const Plan& plan) {
-  const Schedule& schedule = plan.schedule;
-  if (schedule.shots > 0) return 0;
-  const std::int64_t blocks = std::ssize(plan.tiles) * schedule.cluster_rows;
-  return schedule.rounds == 1 && blocks <= machine.multiprocessors ? 2 : 1;
+/// Whether the tiles of every rank leave some multiprocessors free, where the blocks of the next run begin.
+bool leave_room(const Machine& machine, std::span<const Plan> plans) {
+  return std::ranges::all_of(plans, [&](const Plan& plan) {
+    return free_multiprocessors(plan.schedule, machine, std::ssize(plan.tiles)) > 0;
+  });
+}
+
+/// The signals that a gather by `store` has behind it when the run before ends: more where its blocks find
+/// room, which shows if tiles wait for whole rows.
+double signals_before_end(const Machine& machine, std::span<const Plan> plans) {
+  if (plans.front().schedule.shots > 0) return 0;
+  const bool waits_for_parts = plans.front().wait_depth > 0;
+  return !waits_for_parts && leave_room(machine, plans) ? 2 : 1;
 }
 
 }  // namespace
@@ -81,7 +87,7 @@ double begun_before_microseconds(const Machine& machine, std::span<const Plan> p
   // Fitted to 244 runs on 2 H200, and to 19 of few tiles. What communicates last waits for peers at the end,
   // what gathers in one shot at the start.
   const bool gathers = communicates_first(plans.front().problem.operation);
-  if (gathers) return gather_begins_signals(machine, plans.front()) * machine.signal_microseconds;
+  if (gathers) return signals_before_end(machine, plans) * machine.signal_microseconds;
   return (schedule.rounds > 1 ? 0.25 : 0.5) * machine.signal_microseconds;
 }
 

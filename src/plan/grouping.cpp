@@ -55,8 +55,8 @@ std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_
   return of_each > 1 || useful < workers || nearly_all_have_one ? of_each * tiles : workers;
 }
 
-bool shares_in_pairs(std::int64_t tiles, std::int64_t steps, std::int64_t workers, int cluster_rows) {
-  return cluster_rows == 1 && workers % 2 == 0 && sharing_workers(tiles, steps, workers) == 2 * tiles;
+bool shares_in_pairs(std::int64_t tiles, std::int64_t sharing, std::int64_t workers, int cluster_rows) {
+  return cluster_rows == 1 && workers % 2 == 0 && sharing == 2 * tiles;
 }
 
 Grouping::Grouping(const Schedule& schedule, std::int64_t entries)

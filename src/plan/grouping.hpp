@@ -44,6 +44,9 @@ int wave_count(const Schedule& schedule, std::int64_t entries);
 /// one adds all.
 constexpr std::int64_t least_parts = 3;
 
+/// Columns of the widest tile of whose sums a worker's registers hold those of four others at once.
+constexpr int widest_read_at_once = 128;
+
 /// Steps of k of a tile that a worker takes at least where several share it.
 constexpr std::int64_t least_share = 4;
 
@@ -53,9 +56,9 @@ constexpr std::int64_t least_share = 4;
 /// where these are four fifths of them, or where k has too few steps for all.
 std::int64_t sharing_workers(std::int64_t tiles, std::int64_t steps, std::int64_t workers);
 
-/// Whether each of those tiles has two workers, which are neighbours. Their blocks can be a cluster then,
-/// unless blocks of a worker are one: who adds the sums need not fetch them from the L2 cache.
-bool shares_in_pairs(std::int64_t tiles, std::int64_t steps, std::int64_t workers, int cluster_rows);
+/// Whether each of those tiles has two of the `sharing` workers, which are neighbours. Their blocks can be a
+/// cluster then, unless blocks of a worker are one: who adds the sums need not fetch them from the L2 cache.
+bool shares_in_pairs(std::int64_t tiles, std::int64_t sharing, std::int64_t workers, int cluster_rows);
 
 /// A schedule's groups of `entries` tile entries, and how they divide an extent of row blocks or column
 /// blocks: a group ends with the block whose end is nearest to the end of the group's last wave.

@@ -26,12 +26,12 @@ void validate(const Schedule& schedule) {
             "must be 0 where workers share k");
   }
   within(schedule.comm_multiprocessors, 0, max_multiprocessors, "comm_multiprocessors");
-  within(schedule.raster, 1, 1 << 20, "raster");
-  within(schedule.waves_per_group, 1, 1 << 20, "waves_per_group");
-  within(schedule.rounds, 1, 1024, "rounds");
+  within(schedule.raster, 1, max_raster, "raster");
+  within(schedule.waves_per_group, 1, max_group_waves, "waves_per_group");
+  within(schedule.rounds, 1, max_rounds, "rounds");
   within(schedule.shots, 0, 2, "shots");
   for (std::size_t group = 0; group < schedule.groups.size(); ++group)
-    within(schedule.groups[group], 1, 1 << 20, fmt::format("groups[{}]", group));
+    within(schedule.groups[group], 1, max_group_waves, fmt::format("groups[{}]", group));
 }
 
 }  // namespace flashoverlap

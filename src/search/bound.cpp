@@ -30,7 +30,8 @@ double least_gemm_us(const Problem& problem, const Schedule& schedule, const Mac
           least_microseconds(machine, kernel, gemm, problem.k, problem.b_layout, multiprocessors);
       least_us = std::min(least_us, sustained_microseconds(machine, us, multiprocessors));
     }
-    least_us += gemm_start_microseconds(machine, /*by_cublas=*/false);
+    least_us = std::max(least_us, least_memory_microseconds(machine, gemm, problem.k)) +
+               gemm_start_microseconds(machine, /*by_cublas=*/false);
     if (!machine.kernels.empty()) {
       least_us = std::min(least_us, gemm_start_microseconds(machine, /*by_cublas=*/true) +
                                         cublas_microseconds(machine, gemm, problem.k, problem.b_layout));

@@ -70,9 +70,8 @@ PredictedGrouping best_grouping(const GroupingCosts& costs, int first_group, int
 
 std::vector<int> first_groups(const Problem& problem, const Schedule& schedule) {
   constexpr int steps = 32;
-  constexpr int whole = 1 << 20;
   Schedule single = schedule;
-  single.groups = {whole};
+  single.groups = {max_group_waves};
   const int waves = grouped_waves(problem, single);
   std::vector<int> sizes;
   for (int size = 1; size <= waves; size += (waves + steps - 1) / steps) sizes.push_back(size);

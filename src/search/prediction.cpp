@@ -30,7 +30,7 @@ MultiprocessorUse multiprocessor_use(const Problem& problem, Schedule schedule, 
   if (schedule.comm_multiprocessors == 0 && !machine_kernels(machine).stores_aside)
     schedule.comm_multiprocessors = machine.comm_multiprocessors;
   schedule.groups.clear();
-  schedule.waves_per_group = 1 << 20;
+  schedule.waves_per_group = max_group_waves;
   schedule.first_multiprocessors = 0;
   return multiprocessor_use(make_plans(problem, schedule));
 }

@@ -42,7 +42,7 @@ void add_best_groupings(std::vector<Candidate>& candidates, const Problem& probl
   constexpr int most_ends = 24;
   Candidate best{.predicted_us = std::numeric_limits<double>::infinity()};
   Candidate best_pair = best;
-  schedule.groups = {1 << 20};
+  schedule.groups = {max_group_waves};
   for (const int first : first_sizes(wave_count(schedule, signalled_entries(problem, schedule)))) {
     schedule.groups = {first};
     const GroupingCosts costs = grouping_costs(problem, schedule, machine, exchanged);

@@ -80,5 +80,13 @@ TEST_F(Files, PipesAndFilesAreReadUpToTheLimit) {
               ThrowsMessage<InvalidArgument>(HasSubstr("file: must not be larger than 1.0 kB")));
 }
 
+TEST_F(Files, OnlyRegularFilesCanBeReplacedAgain) {
+  std::ofstream(path("there")) << "text";
+  EXPECT_TRUE(is_replaceable("--json", path("there")));
+  EXPECT_TRUE(is_replaceable("--json", path("new")));
+  EXPECT_FALSE(is_replaceable("--json", path("pipe")));
+  EXPECT_FALSE(is_replaceable("--json", "/dev/null"));
+}
+
 }  // namespace
 }  // namespace flashoverlap::cli

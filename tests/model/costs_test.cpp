@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "flashoverlap/planner.hpp"
+#include "model/gemm_time.hpp"
 #include "model/round_machine.hpp"
 
 namespace flashoverlap {
@@ -221,6 +222,36 @@ TEST(CostsTest, TwoWavesAreAsFastEachAsALoneOneOrAsManyAre) {
   EXPECT_DOUBLE_EQ(wave_us(40, 50, 2.1), 50);
   EXPECT_DOUBLE_EQ(wave_us(50, 40, 1), 50);
   EXPECT_DOUBLE_EQ(wave_us(50, 40, 2), 40);
+}
+
+TEST(CostsTest, TheMemoryIsReadAsFastAsLoadsAreUnderWay) {
+  const Machine machine = preset("h200-nvlink");
+  constexpr std::int64_t k = 7168;
+  constexpr int all = 132;
+  const Shape few{64, 4096};
+  const auto read_us = [&](const KernelTile& tile, const Shape& gemm, bool share_k) {
+    return memory_microseconds(machine, tile, gemm, k, all, share_k);
+  };
+  const KernelTile square{64, 64, 1};
+  EXPECT_GE(read_us(square, few, true), least_memory_microseconds(machine, few, k));
+  EXPECT_GT(read_us(square, few, false), 1.1 * read_us(square, few, true)) << "64 blocks of 132";
+  EXPECT_GT(read_us({128, 64, 1}, few, true), read_us(square, few, true)) << "less of the ring is B's";
+  EXPECT_DOUBLE_EQ(read_us(square, {few.cols, few.rows}, true), read_us(square, few, true)) << "A is larger";
+  const double twice_us = read_us({64, 128, 1}, {128, 4096}, true);
+  const double once_us = read_us({64, 128, 1}, few, true);
+  EXPECT_GT(twice_us, 1.1 * once_us) << "two row blocks read the same";
+  EXPECT_LT(twice_us, 1.5 * once_us);
+}
+
+TEST(CostsTest, CublasReadsFewRowsLaterThanTheBestKernel) {
+  const Machine machine = preset("h200-nvlink");
+  const Shape few{16, 8192};
+  constexpr std::int64_t k = 4096;
+  for (const Shape& gemm : {few, Shape{few.cols, few.rows}}) {
+    const double us = cublas_microseconds(machine, gemm, k, OperandLayout::k_contiguous);
+    EXPECT_GT(us, least_memory_microseconds(machine, gemm, k) + 1);
+    EXPECT_LT(us, least_memory_microseconds(machine, gemm, k) + 6);
+  }
 }
 
 // Each of the others' partial results of a tile, at twice its multiprocessor's part of the memory's rate.

@@ -37,5 +37,26 @@ TEST(SharedWave, TakesLongerTheMoreSumsAreLeft) {
   EXPECT_GT(wide_us, sharing_us(machine, wide, {16, gemm.cols}, 1024, 66, 10)) << "of few rows";
 }
 
+TEST(SharedWave, TakesLessWhereNeighboursSendTheirSums) {
+  const Machine machine = preset("h200-nvlink");
+  const Shape gemm{64, 33 * 128};
+  const auto us = [&](int cluster_rows) {
+    const KernelTile tile{64, 128, cluster_rows};
+    const std::int64_t of_kernel = workers / cluster_rows;
+    return sharing_microseconds(machine, tile, gemm, 8192, of_kernel / 2, of_kernel, 10);
+  };
+  EXPECT_LT(us(1), us(2)) << "workers of a cluster each leave their sums in the L2 cache";
+}
+
+TEST(SharedWave, TakesLongWhereManyWorkersLeaveSumsOfOneTile) {
+  const Machine machine = preset("h200-nvlink");
+  constexpr std::int64_t tiles = 4;  // 33 workers of each
+  const Shape of_wide{1, tiles * wide.cols};
+  const Shape of_narrow{1, tiles * narrow.cols};
+  const double wide_us = sharing_us(machine, wide, of_wide, 64 * 1024, tiles, 100);
+  const double narrow_us = sharing_us(machine, narrow, of_narrow, 64 * 1024, tiles, 100);
+  EXPECT_GT(wide_us, narrow_us + 10) << "they are read one after the other, not four at once";
+}
+
 }  // namespace
 }  // namespace flashoverlap

@@ -285,10 +285,11 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
     print_headers();
   }
   Report report(gpu.fabric(), benchmark);
-  const auto save = [&] {  // after each shape: a benchmark that is ended early loses none
-    if (gpu.is_first() && !bench.json.empty())
-      write_file("--json", bench.json, Json{{"machine", *machine}, {"rows", report.rows()}}.dump(1) + "\n");
+  const auto save = [&] {
+    write_file("--json", bench.json, Json{{"machine", *machine}, {"rows", report.rows()}}.dump(1) + "\n");
   };
+  // After each shape: a benchmark that is ended early loses none.
+  const bool saves_often = gpu.is_first() && !bench.json.empty() && is_replaceable("--json", bench.json);
   ShapeTimes last;
   for (const Problem& problem : bench.problems) {
     std::vector<Schedule> found;
@@ -299,12 +300,12 @@ bool bench_rank(const GpuRank& gpu, const OverlapBench& bench) {
     for (const std::string& refusal : last.refusals) {
       if (gpu.is_first()) fmt::print("{:>23} not measured: {}\n", "", refusal);
     }
-    save();
+    if (saves_often) save();
   }
   if (gpu.is_first()) {
     report.print_means();
     note_state_after(*machine);
-    save();
+    if (!bench.json.empty()) save();
     if (!bench.save.empty()) save_fastest(last, bench.save);
   }
   if (!bench.timeline.empty()) draw(gpu, last, bench.timeline);

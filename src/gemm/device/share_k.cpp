@@ -29,15 +29,16 @@ std::int64_t lead(std::int64_t steps) {
   return std::min(most, steps / 2 / part);
 }
 
-/// Where each worker begins, in steps of all tiles one after the other; and the end.
-std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64_t workers) {
+/// Where each worker begins, in steps of all tiles one after the other; and the end. `sharing`: workers that
+/// have some.
+std::vector<std::int64_t> cut(std::int64_t tiles, std::int64_t steps, std::int64_t sharing,
+                              std::int64_t workers) {
   const std::int64_t all = tiles * steps;
-  const std::int64_t busy = sharing_workers(tiles, steps, workers);
-  const bool in_halves = busy == 2 * tiles;
+  const bool in_halves = sharing == 2 * tiles;
   std::vector<std::int64_t> cuts;
   for (std::int64_t worker = 0; worker <= workers; ++worker) {
-    const std::int64_t even = all * std::min(worker, busy) / busy +
-                              (in_halves && worker < busy && worker % 2 == 1 ? lead(steps) : 0);
+    const std::int64_t even = all * std::min(worker, sharing) / sharing +
+                              (in_halves && worker < sharing && worker % 2 == 1 ? lead(steps) : 0);
     const std::int64_t begin = even / steps * steps;
     if (even - begin < least_share) {
       cuts.push_back(begin);
@@ -68,11 +69,12 @@ SharedTiles share_k(const Plan& plan, std::span<const DeviceTile> tiles, std::in
   const std::int64_t depth = plan.schedule.step_depth;
   const std::int64_t steps = divide_up(plan.problem.k, depth);
   const auto after_whole = tiles.begin() + whole;
+  const std::int64_t busy = sharing_workers(products - whole, steps, workers);
   SharedTiles shared{
       .entries{tiles.begin(), after_whole},
-      .in_pairs = shares_in_pairs(products - whole, steps, workers, plan.schedule.cluster_rows)};
+      .in_pairs = shares_in_pairs(products - whole, busy, workers, plan.schedule.cluster_rows)};
 
-  const std::vector<std::int64_t> cuts = cut(products - whole, steps, workers);
+  const std::vector<std::int64_t> cuts = cut(products - whole, steps, busy, workers);
   const auto begin_of = [&](std::int64_t worker) { return cuts[static_cast<std::size_t>(worker)]; };
   const auto any_begins_another = [&](std::int64_t row) {
     for (std::int64_t worker = 0; worker < workers; ++worker) {

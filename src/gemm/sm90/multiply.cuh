@@ -137,8 +137,8 @@ class Multiplier {
   // Sums of a tile whose k several workers share: a lane leaves them where the same lane of another worker
   // finds them.
 
-  static constexpr int lane_quads = Shape::cols / 8;         ///< of sums
-  static constexpr bool has_registers = Shape::cols <= 128;  ///< left, for many shares at once
+  static constexpr int lane_quads = Shape::cols / 8;                         ///< of sums
+  static constexpr bool has_registers = Shape::cols <= widest_read_at_once;  ///< left, for many shares
 
   __device__ bool in_pairs() const { return Shape::shares_in_pairs && arguments_.shares_in_pairs != 0; }
   __device__ bool has_share() const { return warp() < arguments_.share_warps; }

@@ -124,12 +124,7 @@ __device__ inline void send(std::uint32_t to, const float4& sums, std::uint32_t 
 
 /// Arrives at the same barrier of another block of the cluster.
 __device__ inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t block) {
-  asm volatile(
-      "{\n.reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
-      "r"(block)
-      : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address_in(block, barrier)) : "memory");
 }
 
 __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
