@@ -287,6 +287,8 @@ Problem PlanOptions::posed_problem() const {
           problem.experts, "needs --expert-rows, or --random-destinations to draw them");
   if (!expert_rows_file_.empty()) {
     problem.expert_rows = from_file("--expert-rows", expert_rows_file_, read_expert_rows);
+    require(!problem.expert_rows.empty(), "--expert-rows", expert_rows_file_,
+            "must have a list for each rank");
   } else if (problem.experts > 1 || (destinations_seed_ && problem.capacity > 0)) {
     constexpr double least_share = 0.3;
     problem.expert_rows = uneven_expert_rows(problem, seed, least_share);

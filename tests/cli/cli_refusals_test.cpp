@@ -20,6 +20,7 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
   write("version.json", "{\"schema_version\":99}");
   write("machine.json", "{\"schema_version\":1,\"name\":7}");
   write("two_lists.json", "[[0,0],[0,0]]");
+  write("no_lists.json", "[]");
   write("far_ranks.json", "[[0,64]]");
   write("near_ranks.json", "[[0,9]]");
   write("floats.json", "[[0,0.5]]");
@@ -196,6 +197,8 @@ TEST_F(Cli, WrongInputIsRefusedInOneLine) {
       {"plan gemm_all_to_all --m 2 --n 64 --k 8 --ranks 2 --destinations two_lists.json "
        "--expert-rows two_lists.json",
        "--destinations = two_lists.json: cannot be combined with --expert-rows"},
+      {"plan gemm_all_to_all --m 64 --n 64 --k 8 --ranks 2 --expert-rows no_lists.json",
+       "--expert-rows = no_lists.json: must have a list for each rank"},
       {"plan gemm_all_reduce --m 262144 --n 262144 --k 64 --ranks 64", "--tile = 128x256"},
       {"plan gemm_all_reduce --m 262144 --n 262144 --k 64 --ranks 64 --strategy best",
        "--m, --n = 262144, 262144: make 2097152 tiles of 128x256 on each of 64 ranks"},
