@@ -49,18 +49,18 @@ struct DrawnOperand {
 };
 
 DrawnOperand drawn_operand(const KernelTile& tile, const Shape& gemm, int multiprocessors) {
-  const std::int64_t row_blocks = divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows);
-  const std::int64_t col_blocks = divide_up(gemm.cols, tile.cols);
-  const auto parts = static_cast<double>(col_blocks);
+  const auto row_blocks =
+      static_cast<double>(divide_up(gemm.rows, std::int64_t{tile.rows} * tile.cluster_rows));
+  const auto col_blocks = static_cast<double>(divide_up(gemm.cols, tile.cols));
   if (gemm.rows <= gemm.cols) {
-    return {.parts = parts,
+    return {.parts = col_blocks,
             .side = static_cast<double>(tile.cols),
-            .readers = std::max(1.0, static_cast<double>(row_blocks)),
+            .readers = std::max(1.0, row_blocks),
             .drawers = static_cast<double>(multiprocessors) / tile.cluster_rows};
   }
-  return {.parts = static_cast<double>(row_blocks * tile.cluster_rows),
+  return {.parts = row_blocks * tile.cluster_rows,
           .side = static_cast<double>(tile.rows),
-          .readers = std::max(1.0, parts),
+          .readers = std::max(1.0, col_blocks),
           .drawers = static_cast<double>(multiprocessors)};
 }
 

@@ -12,9 +12,9 @@ namespace {
 // few rows and to what runs by `store` take since then; sums to 1,355 kernels for 84 GEMMs of few rows
 // (docs/log/predictions.md).
 
-/// How often a worker of a tile reads the sums of others: of four at a time, then two, then one.
-std::int64_t looks(std::int64_t others, const KernelTile& tile) {
-  return tile.cols > widest_read_at_once ? others : others / 4 + others % 4 / 2 + others % 2;
+/// How often a worker that adds a part of a tile reads what this many have left: four, then two, then one.
+std::int64_t looks(std::int64_t shares, const KernelTile& tile) {
+  return tile.cols > widest_read_at_once ? shares : shares / 4 + shares % 4 / 2 + shares % 2;
 }
 
 /// What is left in the L2 cache of the tile's rows, or of the fewer of the GEMM, and fetched, by one worker

@@ -71,8 +71,8 @@ bool leave_room(const Machine& machine, std::span<const Plan> plans) {
   });
 }
 
-/// The signals that a gather by `store` has behind it when the run before ends: more where its blocks find
-/// room, which shows if tiles wait for whole rows.
+/// The signals that a gather by `store` has made when the run before ends: more where its blocks find room,
+/// which shows if tiles wait for whole rows.
 double signals_before_end(const Machine& machine, std::span<const Plan> plans) {
   if (plans.front().schedule.shots > 0) return 0;
   const bool waits_for_parts = plans.front().wait_depth > 0;
